@@ -6,6 +6,7 @@ and Concat before a Reshape.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from minidl.onnx.graph import ANY_BATCH, Graph, Node, refuse
 from minidl.utils.arrays import Array
 
 MAX_ELEMENTS = 4096  # elements of a folded constant; those read from the file may be larger
-INT_DTYPES = {6: "int32", 7: "int64"}  # by the numbers of TensorProto.DataType
+DTYPES = {1: "float32", 6: "int32", 7: "int64", 9: "bool", 11: "float64"}  # by the numbers of TensorProto.DataType
 LAYOUT_OPS = ("Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")  # same elements, another layout
 
 FoldFunction = Callable[[list[Any], dict[str, Any]], Array]
@@ -45,11 +46,26 @@ def fold_constant(inputs: list[Any], attributes: dict[str, Any]) -> Array:
 
 
 def fold_cast(inputs: list[Any], attributes: dict[str, Any]) -> Array:
-    """Casts integers to another width, as in shape arithmetic; raises ValueError for other dtypes."""
-    if inputs[0].dtype.kind != "i" or attributes["to"] not in INT_DTYPES:
-        raise ValueError(f"expected integers and to=6 or 7, got {inputs[0].dtype} and to={attributes['to']}")
-    dtype = INT_DTYPES[attributes["to"]]
-    return (inputs[0] if dtype == "int64" else check_no_batch(inputs[0])).astype(dtype)
+    """Casts numbers and truth values, as in shape arithmetic; raises ValueError for other dtypes."""
+    if inputs[0].dtype.kind not in "ifb" or attributes["to"] not in DTYPES:
+        expected = f"expected numbers, and to in {sorted(DTYPES)}"
+        raise ValueError(f"{expected}, got {inputs[0].dtype} and to={attributes['to']}")
+    dtype = DTYPES[attributes["to"]]
+    return (inputs[0] if dtype == "int64" == inputs[0].dtype else check_no_batch(inputs[0])).astype(dtype)
+
+
+def fold_arithmetic(function: Callable[..., Array]) -> FoldFunction:
+    """Returns a function that computes an elementwise operator of small arrays that do not depend on the batch."""
+    return lambda inputs, attributes: check_small(function(*(check_no_batch(check_small(array)) for array in inputs)))
+
+
+def divide(a: Array, b: Array) -> Array:
+    """Divides as ONNX: integers are rounded towards zero."""
+    if a.dtype.kind != "i":
+        return np.asarray(a / b)
+    if (b == 0).any():
+        raise ValueError("expected divisors other than 0")
+    return np.asarray(np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)), a.dtype)
 
 
 def fold_constant_of_shape(inputs: list[Any], attributes: dict[str, Any]) -> Array:
@@ -58,6 +74,14 @@ def fold_constant_of_shape(inputs: list[Any], attributes: dict[str, Any]) -> Arr
     if any(size < 0 for size in shape) or np.prod([max(size, 1) for size in shape], dtype=float) > MAX_ELEMENTS:
         raise ValueError(f"expected a shape of at most {MAX_ELEMENTS} elements, got {list(shape)[:9]}")
     return np.full(shape, value.reshape(-1)[0])
+
+
+def fold_range(inputs: list[Any], attributes: dict[str, Any]) -> Array:
+    """Returns start, start + step, ..., before `stop`; raises ValueError for many numbers."""
+    start, stop, step = (check_no_batch(array).item() for array in inputs)
+    if step == 0 or abs((stop - start) / step) > MAX_ELEMENTS:
+        raise ValueError(f"expected at most {MAX_ELEMENTS} numbers, got {start} to {stop} in steps of {step}")
+    return np.arange(start, stop, step, inputs[0].dtype)
 
 
 def get_axes(inputs: list[Any], attributes: dict[str, Any]) -> tuple[int, ...]:
@@ -88,21 +112,34 @@ def fold_slice(inputs: list[Any], attributes: dict[str, Any]) -> Array:
 
 
 FOLD_FUNCTIONS: dict[str, FoldFunction] = {
+    "Add": fold_arithmetic(np.add),
     "Cast": fold_cast,
+    "Ceil": fold_arithmetic(np.ceil),
     "Concat": lambda inputs, attributes: check_small(
         np.concatenate([check_small(array) for array in inputs], attributes["axis"])
     ),
     "Constant": fold_constant,
     "ConstantOfShape": fold_constant_of_shape,
-    "Gather": lambda inputs, attributes: np.take(
-        check_small(inputs[0]), check_small(inputs[1]), attributes.get("axis", 0)
+    "Div": fold_arithmetic(divide),
+    "Equal": fold_arithmetic(np.equal),
+    "Floor": fold_arithmetic(np.floor),
+    "Gather": lambda inputs, attributes: np.asarray(
+        np.take(check_small(inputs[0]), check_small(inputs[1]), attributes.get("axis", 0))
     ),
     "Identity": lambda inputs, attributes: inputs[0],
+    "Max": fold_arithmetic(lambda *arrays: functools.reduce(np.maximum, arrays)),
+    "Min": fold_arithmetic(lambda *arrays: functools.reduce(np.minimum, arrays)),
+    "Mul": fold_arithmetic(np.multiply),
+    "Neg": fold_arithmetic(np.negative),
+    "Range": fold_range,
     "Reshape": fold_reshape,
     "Slice": fold_slice,
+    "Sqrt": fold_arithmetic(np.sqrt),
     "Squeeze": lambda inputs, attributes: np.squeeze(inputs[0], get_axes(inputs, attributes) or None),
+    "Sub": fold_arithmetic(np.subtract),
     "Transpose": lambda inputs, attributes: np.transpose(inputs[0], attributes.get("perm")),
     "Unsqueeze": lambda inputs, attributes: np.expand_dims(inputs[0], get_axes(inputs, attributes)),
+    "Where": fold_arithmetic(np.where),
 }
 
 
@@ -114,7 +151,7 @@ class Constants(Mapping[str, Array]):
 
     def __init__(self, graph: Graph) -> None:
         self.shapes: dict[str, tuple[int, ...]] = {}
-        self._values = dict(graph.tensors)
+        self._tensors, self._values = graph.tensors, dict(graph.tensors)
         self._producers: dict[str, int] = {}
         self._nodes = graph.nodes
         for i, node in enumerate(graph.nodes):
@@ -134,6 +171,20 @@ class Constants(Mapping[str, Array]):
 
     def __len__(self) -> int:
         return len({**self._values, **self._producers})
+
+    def assuming(self, batch: int) -> Constants:
+        """Returns the constants of a batch of this size, for those that depend on it."""
+        same = Constants(Graph(self._nodes, self._tensors, [], []))
+        for name, (n, *sizes) in self.shapes.items():
+            same.shapes[name] = (batch if n == ANY_BATCH else n, *sizes)
+        return same
+
+    def find(self, name: str) -> Array | None:
+        """Returns a constant; None if it is none, or cannot be folded before the shapes of values are known."""
+        try:
+            return self[name] if name in self else None
+        except ValueError:
+            return None
 
     def origin(self, name: str) -> str:
         """Returns the constant that holds the elements: a weight and its transpose have the same origin."""

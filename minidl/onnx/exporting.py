@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 
 from minidl.engine.layer_list import from_spec, layer_name, to_spec
-from minidl.layers import Block, Parallel, Residual
+from minidl.layers import Block, Parallel, Residual, SqueezeExcite
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, child_path
-from minidl.layers.join import CONCAT
+from minidl.layers.join import CONCAT, MULTIPLY
 from minidl.onnx.graph import Graph, Node, Value
 from minidl.onnx.node_writer import NodeWriter
 from minidl.onnx.operators import WRITE_FUNCTIONS
@@ -63,7 +63,7 @@ def _write_layer(nodes: list[Node], layer: Layer, path: str, label: str, x: str)
             return WRITE_FUNCTIONS[type(layer)](writer, x)
         except ValueError as error:
             raise ValueError(f"{label}: {error}") from error
-    if not isinstance(layer, Container) or type(layer) not in (Block, Parallel, Residual):
+    if not isinstance(layer, Container) or type(layer) not in (Block, Parallel, Residual, SqueezeExcite):
         raise ValueError(f"{label}: expected one of minidl's layers, got one without an ONNX operator")
     ends = []
     for branch, layers in layer.named_branches().items():
@@ -75,6 +75,11 @@ def _write_layer(nodes: list[Node], layer: Layer, path: str, label: str, x: str)
         return ends[0]
     if layer.join == CONCAT:
         return writer.add_node("Concat", *ends, axis=1)
+    if layer.join == MULTIPLY:
+        product, *factors = ends
+        for factor in factors:  # Mul takes two
+            product = writer.add_node("Mul", product, factor)
+        return product
     return writer.add_node("Add" if isinstance(layer, Residual) else "Sum", *ends)
 
 

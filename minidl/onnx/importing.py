@@ -15,9 +15,11 @@ from minidl.onnx.constant_folding import Constants
 from minidl.onnx.exporting import COUNTERS_KEY, METADATA_KEY, build_graph
 from minidl.onnx.graph import ANY_BATCH, Graph, Node, UnsupportedNodeError, Value, refuse
 from minidl.onnx.joins import get_branches, make_container, match_activation
-from minidl.onnx.layer_fusion import fuse_layers
+from minidl.onnx.layer_fusion import fuse_layers, match_channel_shuffle
+from minidl.onnx.layouts import move_transposes
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader
-from minidl.onnx.operators import READ_FUNCTIONS
+from minidl.onnx.operators import find_read_function
+from minidl.onnx.rewriting import expand_splits, merge_layer_norms, merge_strided_views
 from minidl.onnx.shared_weights import warn_about_shared_weights
 from minidl.onnx.unsupported import NO_SUCH_LAYER, GraphSurvey
 from minidl.saving.safetensors_file import MAX_HEADER
@@ -25,6 +27,7 @@ from minidl.sequential import Sequential
 from minidl.utils.validation import Shape, check_shape
 
 DTYPES = ("float32", "float64")
+REWRITES = (expand_splits, merge_layer_norms, merge_strided_views, move_transposes)
 
 
 def build_model(graph: Graph, input_shape: Shape | None) -> Sequential:
@@ -36,7 +39,7 @@ def build_model(graph: Graph, input_shape: Shape | None) -> Sequential:
         return Importer(graph, input_shape).run()
     except UnsupportedNodeError as first:
         importer = Importer(graph, input_shape)
-        survey = GraphSurvey(graph, importer.constants, importer.batch, importer.infer_node_shape)
+        survey = GraphSurvey(importer.graph, importer.constants, importer.batch, importer.infer_node_shape)
         raise ValueError(survey.report(first, importer.shape)) from first
 
 
@@ -75,6 +78,8 @@ class Importer:
     """Turns nodes into layers in order, and tracks the shape of each value."""
 
     def __init__(self, graph: Graph, input_shape: Shape | None) -> None:
+        for rewrite in REWRITES:
+            graph = rewrite(graph, Constants(graph))
         self.graph, self.constants, self.n_pixels = graph, Constants(graph), 0
         if len(graph.inputs) != 1 or len(graph.outputs) != 1:
             declared = [[value.name for value in values] for values in (graph.inputs, graph.outputs)]
@@ -118,11 +123,11 @@ class Importer:
 
     def import_node(self, node: Node, shape: Shape) -> list[LayerWithWeights]:
         """Returns the layers of a node with one data input; the others are constants."""
-        if node.domain or node.op not in READ_FUNCTIONS:
+        if (read := find_read_function(node)) is None:
             refuse(node, NO_SUCH_LAYER)
         (x,) = (i for i, name in enumerate(node.inputs) if name and name not in self.constants)
         reader = NodeReader(node, x, shape, self.dtype, self.graph.opset, self.batch, self.constants)
-        layers = READ_FUNCTIONS[node.op](reader)
+        layers = read(reader)
         reader.check_all_read()
         for weighted in layers:
             weighted.sources = [(node, name) for name in reader.trainable_constants]
@@ -146,6 +151,12 @@ class Importer:
 
     def append_or_fuse(self, placed: list[PlacedLayer], weighted: LayerWithWeights, shape: Shape, node: Node) -> Shape:
         """Appends a layer, or fuses it with the last one; returns the output shape."""
+        if len(placed) > 1:
+            before, last = placed[-2:]
+            shuffle = match_channel_shuffle(before.weighted, last.weighted, weighted, before.in_shape)
+            if shuffle is not None:
+                del placed[-2:]
+                return self.append_or_fuse(placed, shuffle, before.in_shape, node)
         if placed and (fused := fuse_layers(placed[-1].weighted, weighted, placed[-1].in_shape, shape[0])) is not None:
             shape, sources = placed[-1].in_shape, placed.pop().weighted.sources + weighted.sources
             for layer in fused:

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from minidl.layers import GELU, Hardswish, Parallel, Rescale, Residual, SiLU
 from minidl.layers.base import Layer
 from minidl.layers.container import child_path
-from minidl.layers.join import ADD, CONCAT
+from minidl.layers.join import ADD, CONCAT, MULTIPLY
 from minidl.onnx.branches import Join, Series
 from minidl.onnx.graph import Node, refuse
 from minidl.onnx.node_reader import LayerWithWeights
 from minidl.utils.arrays import Array
 
-SUM_OPS = ("Add", "Sum")
+SUM_OPS, PRODUCT = ("Add", "Sum"), "Mul"
 
 
 def match_activation(join: Join, constants: Mapping[str, Array]) -> list[LayerWithWeights] | None:
@@ -49,43 +49,47 @@ def _scalar_operand(node: Node, constants: Mapping[str, Array]) -> float:
 
 
 def get_branches(join: Join, rank: int) -> list[Series]:
-    """Returns the branches that a container adds or concatenates, in order; nested sums are flattened.
+    """Returns the branches that a container adds, multiplies or concatenates, in order; nested sums are flattened.
 
     Raises ValueError for nodes that join branches in another way.
     """
     node = join.node
-    if node.op not in (*SUM_OPS, "Concat") or node.domain:
-        refuse(node, "expected branches joined by Add, Sum or Concat: no container of minidl does that")
+    if node.op not in (*SUM_OPS, PRODUCT, "Sub", "Concat") or node.domain:
+        refuse(node, "expected branches joined by Add, Sub, Sum, Mul or Concat: no container of minidl does that")
     if len(node.inputs) != len(join.branches):
         refuse(node, "expected branches only, got a constant among them")
     if node.op == "Concat":
         if (axis := node.attributes.get("axis")) not in (1, 1 - rank):
             refuse(node, f"expected axis=1, the channels, got {axis}")
         return join.branches
-    return _flatten_sum(join)
+    if node.op == "Sub":
+        return join.branches
+    return _flatten(join, (PRODUCT,) if node.op == PRODUCT else SUM_OPS)
 
 
-def _flatten_sum(join: Join) -> list[Series]:
-    """Returns the summands; a + b + c is a sum of two, of which the first or the second is a sum itself."""
+def _flatten(join: Join, ops: tuple[str, ...]) -> list[Series]:
+    """Returns the summands or factors; a + b + c is a sum of two, of which the first or the second is a sum itself."""
     if len(join.branches) == 2:
         for branch, other in (join.branches, join.branches[::-1]):
             match branch:
-                case [Join(node=Node(op="Add" | "Sum", domain="", inputs=inputs)) as inner]:
-                    if len(inputs) == len(inner.branches):
-                        return [*_flatten_sum(inner), other]
+                case [Join(node=Node(op=op, domain="", inputs=inputs)) as inner]:
+                    if op in ops and len(inputs) == len(inner.branches):
+                        return [*_flatten(inner, ops), other]
     return join.branches
 
 
 def make_container(op: str, branches: list[list[LayerWithWeights]]) -> LayerWithWeights:
     """Returns a Residual for the sum of two branches, with the longer one as its body; else a Parallel."""
+    if op == "Sub":
+        branches = [branches[0], [*branches[1], LayerWithWeights(Rescale(-1.0))]]
     layers = [[weighted.layer for weighted in branch] for branch in branches]
-    if op in SUM_OPS and len(branches) == 2:
+    if op in (*SUM_OPS, "Sub") and len(branches) == 2:
         body, shortcut = sorted((0, 1), key=lambda i: -len(branches[i]))
         names = {body: "body", shortcut: "shortcut"}
         layer: Layer = Residual(*layers[body], shortcut=layers[shortcut] or None)
     else:
         names = {i: f"branches.{i}" for i in range(len(branches))}
-        layer = Parallel(*layers, join=CONCAT if op == "Concat" else ADD)
+        layer = Parallel(*layers, join={"Concat": CONCAT, PRODUCT: MULTIPLY}.get(op, ADD))
     weights: dict[str, Array] = {}
     sources: list[tuple[Node, str]] = []
     for i, branch in enumerate(branches):

@@ -6,7 +6,18 @@ import math
 
 import numpy as np
 
-from minidl.layers import Conv2D, ConvTranspose2D, Dense, DepthwiseConv2D, Flatten, Normalize, Rescale, Reshape
+from minidl.layers import (
+    ChannelShuffle,
+    Conv2D,
+    ConvTranspose2D,
+    Dense,
+    DepthwiseConv2D,
+    Flatten,
+    Normalize,
+    Permute,
+    Rescale,
+    Reshape,
+)
 from minidl.layers.base import Layer
 from minidl.onnx.node_reader import LayerWithWeights, broadcast_to_channels
 from minidl.utils.arrays import Array
@@ -36,6 +47,20 @@ def fuse_layers(
             return []
         case Normalize(), Normalize():
             return _fuse_normalize(first.layer, second.layer)
+    return None
+
+
+def match_channel_shuffle(
+    first: LayerWithWeights, second: LayerWithWeights, third: LayerWithWeights, in_shape: Shape
+) -> LayerWithWeights | None:
+    """Returns the ChannelShuffle that PyTorch writes as Reshape, Transpose and Reshape; None for other layers.
+
+    in_shape: input of `first`, without the batch.
+    """
+    match first.layer, second.layer, third.layer:
+        case Reshape(shape=(groups, per_group, *rest)), Permute(axes=(1, 0, *others)), Reshape(shape=shape):
+            same = tuple(shape) == in_shape == (groups * per_group, *rest)
+            return LayerWithWeights(ChannelShuffle(groups)) if same and others == sorted(others) else None
     return None
 
 

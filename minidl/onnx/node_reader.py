@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
 
 from minidl.layers.base import Layer
+from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import Node, refuse
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
@@ -32,7 +33,7 @@ class NodeReader:
     """
 
     def __init__(
-        self, node: Node, x: int, shape: Shape, dtype: str, opset: int, batch: int, constants: Mapping[str, Array]
+        self, node: Node, x: int, shape: Shape, dtype: str, opset: int, batch: int, constants: Constants
     ) -> None:
         self.node, self.x, self.shape, self.dtype, self.opset, self.batch = node, x, shape, dtype, opset, batch
         self._constants, self._attributes = constants, dict(node.attributes)
@@ -74,6 +75,14 @@ class NodeReader:
         if index == self.x or name not in self._constants:
             self.refuse(f"expected a constant for input {index}, {name!r}, got a value computed from the graph's input")
         return self._constants[name]
+
+    def constant_of_batch(self, index: int, batch: int) -> Array:
+        """Returns an input that depends on nothing but the batch size, for this one; raises as `constant`."""
+        self._inputs_read.add(index)
+        name = self.node.inputs[index]
+        if name not in self._constants:
+            self.refuse(f"expected a constant for input {index}, {name!r}, got a value computed from the graph's input")
+        return self._constants.assuming(batch)[name]
 
     def weight(self, index: int, *shape: int | None, trainable: bool = True) -> Array:
         """Returns a constant of the model's dtype. shape: expected sizes, None for any. trainable: a parameter."""

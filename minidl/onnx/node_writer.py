@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,14 +29,19 @@ class NodeWriter:
         self.path, self.dtype = path, layer.dtype
         self.in_shape, self.out_shape = layer.in_shape, layer.out_shape
         self.arguments: Mapping[str, Any] = layer.config()
+        self._counts = Counter[str]()  # nodes so far, by operator
 
     def __getitem__(self, name: str) -> Any:
         """Returns an argument of the layer's constructor, as of when the layer was built."""
         return self.arguments[name]
 
     def add_node(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """Adds a node; returns the name of its output. Raises ValueError for a float that ONNX cannot hold."""
-        name = f"{self.path}.{op}"
+        """Adds a node; returns the name of its output. Raises ValueError for a float that ONNX cannot hold.
+
+        A second node of one operator is named "0.Mul.2".
+        """
+        self._counts[op] += 1
+        name = f"{self.path}.{op}" if self._counts[op] == 1 else f"{self.path}.{op}.{self._counts[op]}"
         for key, value in attributes.items():
             if isinstance(value, float) and not math.isclose(round_to_float32(value), value, rel_tol=1e-6):
                 raise ValueError(

@@ -9,7 +9,7 @@ from minidl.onnx.branches import NOT_COMPUTABLE, Join, Series
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import Graph, Node, UnsupportedNodeError
 from minidl.onnx.joins import get_branches, match_activation
-from minidl.onnx.operators import READ_FUNCTIONS
+from minidl.onnx.operators import find_read_function
 from minidl.utils.validation import Shape
 
 NO_SUCH_LAYER = "no layer of minidl does that"
@@ -89,7 +89,7 @@ class GraphSurvey:
         """Returns the output shape of a node, None if unknown; raises UnsupportedNodeError."""
         if len(names) > 1:
             return self._infer_join(node, names)
-        if node.domain or node.op not in READ_FUNCTIONS:
+        if find_read_function(node) is None:
             same = node.op in ELEMENTWISE_OPS and not node.domain
             self.errors[id(node)] = UnsupportedNodeError(node, NO_SUCH_LAYER)
             return self.shapes[names[0]] if same else None

@@ -118,6 +118,10 @@ def read_mul(reader: NodeReader) -> list[LayerWithWeights]:
     return [LayerWithWeights(DepthwiseConv2D(1, use_bias=False), {"weight": values.reshape(-1, 1, 1, 1)})]
 
 
+def read_neg(reader: NodeReader) -> list[LayerWithWeights]:
+    return [LayerWithWeights(Rescale(-1.0))]
+
+
 def read_div(reader: NodeReader) -> list[LayerWithWeights]:
     check_x_is_first(reader)
     values = read_operand(reader)
@@ -145,6 +149,7 @@ READ_FUNCTIONS: dict[str, ReadFunction] = {
     "Dropout": read_dropout,
     "Identity": read_identity,
     "Mul": read_mul,
+    "Neg": read_neg,
     "Sub": read_sub,
     "Sum": read_single_input,
 }

@@ -15,16 +15,16 @@ def write_dense(writer: NodeWriter, x: str) -> str:
 
 
 def read_gemm(reader: NodeReader) -> list[LayerWithWeights]:
-    for name, only in (("alpha", 1.0), ("beta", 1.0), ("transA", 0)):
-        reader.expect_attribute(name, only)
+    reader.expect_attribute("transA", 0)
+    alpha, beta = (reader.attribute(name, 1.0) for name in ("alpha", "beta"))
     weight = reader.weight(1, None, None)
     weight = weight if reader.expect_attribute("transB", 0, 1) else weight.T
-    weights = {"weight": weight}
+    weights = {"weight": weight if alpha == 1 else weight * weight.dtype.type(alpha)}
     if reader.has_input(2):
         bias = reader.weight(2)
         if bias.ndim > 2 or bias.shape not in ((), (1,), (1, 1), (len(weight),), (1, len(weight))):
             reader.refuse(f"expected a bias of {len(weight)} numbers, got shape {bias.shape}")
-        weights["bias"] = np.array(np.broadcast_to(bias.reshape(-1), (len(weight),)))
+        weights["bias"] = np.array(np.broadcast_to(bias.reshape(-1) * bias.dtype.type(beta), (len(weight),)))
     return [LayerWithWeights(Dense(len(weight), use_bias=reader.has_input(2)), weights)]
 
 

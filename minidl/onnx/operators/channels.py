@@ -1,0 +1,102 @@
+"""Layers that choose or reorder channels and axes: Columns, Permute, ChannelShuffle."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from minidl.layers import ChannelShuffle, Columns, Permute
+from minidl.layers.base import Layer
+from minidl.onnx.graph import ANY_BATCH
+from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
+from minidl.onnx.node_writer import NodeWriter, WriteFunction
+from minidl.onnx.operators.shapes import reshape_to
+from minidl.onnx.rewriting import SPLIT_PART, STRIDED_VIEW
+
+
+def write_columns(writer: NodeWriter, x: str) -> str:
+    start = int(writer["start"]) % writer.in_shape[0]
+    ends = {"starts": [start], "ends": [start + writer.out_shape[0]], "axes": [1]}
+    return writer.add_node("Slice", x, *(writer.add_int_constant(name, values) for name, values in ends.items()))
+
+
+def read_slice(reader: NodeReader) -> list[LayerWithWeights]:
+    """Reads a Slice of channels with steps of 1."""
+    starts, ends = reader.int_list(1), reader.int_list(2)
+    axes = reader.int_list(3) if reader.has_input(3) else tuple(range(len(starts)))
+    steps = reader.int_list(4) if reader.has_input(4) else (1,) * len(starts)
+    if len({len(starts), len(ends), len(axes), len(steps)}) > 1:
+        reader.refuse(f"expected a start, end and step for each of axes {axes}, got {starts}, {ends} and {steps}")
+    layers = []
+    for axis, start, end, step in zip(map(reader.normalize_axis, axes), starts, ends, steps, strict=True):
+        if axis == 0:
+            reader.refuse("expected axes after the batch, got 0")
+        size = reader.shape[axis - 1]
+        first, last, _ = slice(start, end).indices(size)
+        if (first, last, step) != (0, size, 1):
+            layers += make_columns(reader, axis, first, last, step)
+    return layers
+
+
+def make_columns(reader: NodeReader, axis: int, start: int, stop: int, step: int = 1) -> list[LayerWithWeights]:
+    """Returns the layer for a range of one axis, which has to be the channels."""
+    if axis != 1 or step != 1 or start >= stop:
+        of = f"axis {axis} of {reader.shape}, {start} to {stop} in steps of {step}"
+        reader.refuse(f"expected a range of channels, axis 1, in steps of 1, got {of}")
+    return [LayerWithWeights(Columns(start, stop))]
+
+
+def read_split_part(reader: NodeReader) -> list[LayerWithWeights]:
+    """Reads one output of a Split: given by its range, or as one of equal parts, of which the last may be smaller."""
+    axis = reader.normalize_axis(reader.attribute("axis", 0))
+    index, count, start, stop = (reader.attribute(name, 0) for name in ("index", "count", "start", "stop"))
+    if axis == 0:
+        reader.refuse("expected an axis after the batch, got 0")
+    size = reader.shape[axis - 1]
+    if count:
+        part = -(-size // count)
+        start, stop = index * part, min((index + 1) * part, size)
+    if not 0 <= start < stop <= size:
+        reader.refuse(f"expected a part of {size}, got {start} to {stop}")
+    return make_columns(reader, axis, start, stop) if (start, stop) != (0, size) else []
+
+
+def write_permute(writer: NodeWriter, x: str) -> str:
+    return writer.add_node("Transpose", x, perm=[0, *(int(axis) + 1 for axis in writer["axes"])])
+
+
+def read_transpose(reader: NodeReader) -> list[LayerWithWeights]:
+    perm = reader.attribute("perm", tuple(range(len(reader.shape), -1, -1)))
+    if sorted(perm) != list(range(len(reader.shape) + 1)) or perm[0] != 0:
+        reader.refuse(f"expected a permutation that leaves the batch first, got {perm} of {reader.shape}")
+    axes = tuple(axis - 1 for axis in perm[1:])
+    return [LayerWithWeights(Permute(axes))] if axes != tuple(sorted(axes)) else []
+
+
+def write_channel_shuffle(writer: NodeWriter, x: str) -> str:
+    """Writes the three nodes of PyTorch's exporters: groups as an axis, exchanged with the next one."""
+    groups, (channels, *rest) = int(writer["groups"]), writer.in_shape
+    split = writer.add_int_constant("groups", (0, groups, channels // groups, *rest))
+    x = writer.add_node("Reshape", x, split)
+    x = writer.add_node("Transpose", x, perm=[0, 2, 1, *range(3, 3 + len(rest))])
+    return writer.add_node("Reshape", x, writer.add_int_constant("shape", (0, channels, *rest)))
+
+
+def read_strided_view(reader: NodeReader) -> list[LayerWithWeights]:
+    """Reads a view that has all elements in their order, for any batch; others are refused."""
+    for batch in (1, 3) if reader.batch == ANY_BATCH else (reader.batch,):
+        indices = reader.constant_of_batch(1, batch)
+        shape = indices.shape[1:]
+        if not np.array_equal(indices, np.arange(batch * math.prod(reader.shape)).reshape(batch, *shape)):
+            reader.refuse(f"expected the indices of all elements of {reader.shape} in their order, got others")
+    return reshape_to(reader, shape)
+
+
+WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
+    ChannelShuffle: write_channel_shuffle,
+    Columns: write_columns,
+    Permute: write_permute,
+}
+READ_FUNCTIONS: dict[str, ReadFunction] = {"Slice": read_slice, "Transpose": read_transpose}
+INTERNAL_READ_FUNCTIONS: dict[str, ReadFunction] = {SPLIT_PART: read_split_part, STRIDED_VIEW: read_strided_view}

@@ -81,7 +81,7 @@ def fold_range(inputs: list[Any], attributes: dict[str, Any]) -> Array:
     start, stop, step = (check_no_batch(array).item() for array in inputs)
     if step == 0 or abs((stop - start) / step) > MAX_ELEMENTS:
         raise ValueError(f"expected at most {MAX_ELEMENTS} numbers, got {start} to {stop} in steps of {step}")
-    return np.arange(start, stop, step, inputs[0].dtype)
+    return np.arange(start, stop, step).astype(inputs[0].dtype)
 
 
 def get_axes(inputs: list[Any], attributes: dict[str, Any]) -> tuple[int, ...]:
@@ -182,7 +182,7 @@ class Constants(Mapping[str, Array]):
     def find(self, name: str) -> Array | None:
         """Returns a constant; None if it is none, or cannot be folded before the shapes of values are known."""
         try:
-            return self[name] if name in self else None
+            return self.get(name)
         except ValueError:
             return None
 

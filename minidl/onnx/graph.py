@@ -10,6 +10,7 @@ from minidl.utils.arrays import Array
 MIN_OPSET, OPSET, MAX_OPSET = 11, 21, 28  # oldest readable, written, newest readable version
 IR_VERSION = 10
 ANY_BATCH = -(2**40)  # stands for the batch size in shapes: any number of examples
+REWRITTEN = "minidl"  # domain of nodes that stand for nodes of the file, between reading it and its layers
 
 
 @dataclass
@@ -27,7 +28,7 @@ class Node:
     def __str__(self) -> str:
         """Returns its name in errors."""
         label = f"node {self.name!r}" if self.name else f"the node of {self.outputs[0] if self.outputs else ''!r}"
-        return f"{label} ({self.domain}.{self.op})" if self.domain else f"{label} ({self.op})"
+        return f"{label} ({self.op})" if self.domain in ("", REWRITTEN) else f"{label} ({self.domain}.{self.op})"
 
 
 @dataclass

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from minidl.onnx.constant_folding import Constants
-from minidl.onnx.graph import Graph, Node
-from minidl.onnx.rewriting import DOMAIN, SPLIT_PART
+from minidl.onnx.graph import REWRITTEN, Graph, Node
+from minidl.onnx.rewriting import SPLIT_PART
 from minidl.utils.arrays import Array
 
 Axes = tuple[int, ...]  # of a Transpose: for each axis of its output, the axis of its input; batch included
@@ -26,7 +26,7 @@ ELEMENTWISE = {
 }
 ARITHMETIC = {"Add", "Div", "Max", "Min", "Mul", "PRelu", "Sub", "Sum"}
 REDUCTIONS = {"ReduceMax", "ReduceMean", "ReduceSum"}
-CHANNEL_NORM = "ChannelLayerNormalization"  # of DOMAIN: LayerNormalization over axis 1
+CHANNEL_NORM = "LayerNormalization"  # of REWRITTEN: over axis 1
 
 
 def move_transposes(graph: Graph, constants: Constants) -> Graph:
@@ -101,7 +101,7 @@ class _Mover:
             return
         axes = {self.moved[name].axes if name in self.moved else None for name in data}
         moved = axes.pop() if len(axes) == 1 else None
-        if moved is not None and node.domain in ("", DOMAIN) and (rewrite := self._rule(node)) is not None:
+        if moved is not None and node.domain in ("", REWRITTEN) and (rewrite := self._rule(node)) is not None:
             inner = replace(node, inputs=[self.moved[name].source if name in data else name for name in node.inputs])
             if (result := rewrite(inner, moved)) is not None:
                 self._append(*result, node.outputs)
@@ -219,7 +219,7 @@ class _Mover:
         if axis not in (-1, len(axes) - 1) or axes[-1] != 1:
             return None
         attributes = {key: value for key, value in node.attributes.items() if key != "axis"}
-        return replace(node, op=CHANNEL_NORM, domain=DOMAIN, attributes=attributes), axes
+        return replace(node, op=CHANNEL_NORM, domain=REWRITTEN, attributes=attributes), axes
 
     def _matmul(self, node: Node, axes: Axes) -> tuple[Node, Axes] | None:
         """A product with the last axis, the channels: a convolution of kernel 1."""

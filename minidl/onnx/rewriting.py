@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from minidl.onnx.constant_folding import Constants
-from minidl.onnx.graph import Graph, Node
+from minidl.onnx.graph import REWRITTEN, Graph, Node
 
-DOMAIN = "minidl"  # of nodes that only exist between reading a file and its layers
-STRIDED_VIEW = "StridedView"  # the elements of an array, flattened with the batch, at the indices of input 1
-SPLIT_PART = "SplitPart"  # one output of a Split: part `index` of `count` equal ones, or `start` to `stop`
+# Operators of the domain REWRITTEN
+STRIDED_VIEW = "Gather"  # the elements of an array, flattened with the batch, at the indices of input 1
+SPLIT_PART = "Split"  # one output of a Split: part `index` of `count` equal ones, or `start` to `stop`
 
 
 def expand_splits(graph: Graph, constants: Constants) -> Graph:
@@ -41,7 +41,7 @@ def _split_parts(node: Node, constants: Constants) -> list[Node] | None:
     for i, output in enumerate(node.outputs):
         extent = {"index": i, "count": count} if ends is None else {"start": ends[i], "stop": ends[i + 1]}
         attributes = {"axis": node.attributes.get("axis", 0), **extent}
-        parts.append(Node(SPLIT_PART, node.name, node.inputs[:1], [output], attributes, node.doc, DOMAIN))
+        parts.append(Node(SPLIT_PART, node.name, node.inputs[:1], [output], attributes, node.doc, REWRITTEN))
     return parts
 
 
@@ -53,7 +53,7 @@ def merge_strided_views(graph: Graph, constants: Constants) -> Graph:
         if node.op == "Reshape" and not node.domain and _is_flattening(node, constants)
     }
     nodes = [
-        replace(node, op=STRIDED_VIEW, domain=DOMAIN, inputs=[flat[node.inputs[0]], node.inputs[1]], attributes={})
+        replace(node, op=STRIDED_VIEW, domain=REWRITTEN, inputs=[flat[node.inputs[0]], node.inputs[1]], attributes={})
         if node.op == "Gather" and not node.domain and node.inputs[0] in flat and node.attributes.get("axis", 0) == 0
         else node
         for node in graph.nodes

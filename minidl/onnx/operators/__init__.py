@@ -6,11 +6,10 @@ operator to the function that turns a node into layers. Containers and joins are
 """
 
 from minidl.layers.base import Layer
-from minidl.onnx.graph import Node
+from minidl.onnx.graph import REWRITTEN, Node
 from minidl.onnx.node_reader import ReadFunction
 from minidl.onnx.node_writer import WriteFunction
 from minidl.onnx.operators import activations, arithmetic, channels, convolutions, dense, norms, pools, shapes
-from minidl.onnx.rewriting import DOMAIN
 
 FAMILIES = (activations, convolutions, dense, norms, arithmetic, pools, shapes, channels)
 
@@ -20,11 +19,11 @@ WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
 READ_FUNCTIONS: dict[str, ReadFunction] = {
     op: read for family in FAMILIES for op, read in family.READ_FUNCTIONS.items()
 }
-INTERNAL_READ_FUNCTIONS: dict[str, ReadFunction] = {**channels.INTERNAL_READ_FUNCTIONS}
+REWRITTEN_READ_FUNCTIONS: dict[str, ReadFunction] = {**channels.REWRITTEN_READ_FUNCTIONS}
 
 
 def find_read_function(node: Node) -> ReadFunction | None:
     """Returns the function that turns a node into layers, or None if there is none."""
-    if node.domain == DOMAIN:
-        return INTERNAL_READ_FUNCTIONS.get(node.op)
+    if node.domain == REWRITTEN:
+        return REWRITTEN_READ_FUNCTIONS.get(node.op)
     return None if node.domain else READ_FUNCTIONS.get(node.op)

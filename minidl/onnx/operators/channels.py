@@ -99,4 +99,4 @@ WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     Permute: write_permute,
 }
 READ_FUNCTIONS: dict[str, ReadFunction] = {"Slice": read_slice, "Transpose": read_transpose}
-INTERNAL_READ_FUNCTIONS: dict[str, ReadFunction] = {SPLIT_PART: read_split_part, STRIDED_VIEW: read_strided_view}
+REWRITTEN_READ_FUNCTIONS: dict[str, ReadFunction] = {SPLIT_PART: read_split_part, STRIDED_VIEW: read_strided_view}

@@ -8,7 +8,7 @@ from minidl.layers.conv2d import Conv2D
 from minidl.layers.conv_transpose2d import ConvTranspose2D
 from minidl.layers.dense import Dense
 from minidl.layers.depthwise_conv2d import DepthwiseConv2D
-from minidl.layers.dropout import Dropout
+from minidl.layers.dropout import Dropout, Dropout2D, StochasticDepth
 from minidl.layers.flatten import Flatten, Reshape
 from minidl.layers.groupnorm import GroupNorm, LayerNorm
 from minidl.layers.maxpool2d import GlobalMaxPool2D, MaxPool2D
@@ -34,6 +34,7 @@ __all__ = [
     "Dense",
     "DepthwiseConv2D",
     "Dropout",
+    "Dropout2D",
     "Flatten",
     "GlobalAvgPool2D",
     "GlobalMaxPool2D",
@@ -56,6 +57,7 @@ __all__ = [
     "SiLU",
     "Sigmoid",
     "Softmax",
+    "StochasticDepth",
     "Tanh",
     "Upsample2D",
 ]

@@ -38,6 +38,7 @@ from minidl.layers import (  # noqa: E402
     Dense,
     DepthwiseConv2D,
     Dropout,
+    Dropout2D,
     Flatten,
     GroupNorm,
     LayerNorm,
@@ -49,6 +50,7 @@ from minidl.layers import (  # noqa: E402
     Rescale,
     Residual,
     SiLU,
+    StochasticDepth,
 )
 from minidl.optimizers import SGD  # noqa: E402
 
@@ -79,8 +81,8 @@ def blocks():
     return [
         Rescale(1 / 255, -0.5), RandomCrop(28, padding=2),
         Conv2D(12, 3, stride=2, padding=1, use_bias=False), BatchNorm2D(), ReLU(),
-        Residual(*body), SiLU(),
-        Parallel(*branches),
+        Residual(*body, StochasticDepth(0.2)), SiLU(),
+        Parallel(*branches), Dropout2D(0.1),
         ConvTranspose2D(6, 2, 2), MaxPool2D(4),
         Flatten(), LayerNorm(),
         Dense(30), BatchNorm1D(), ReLU(), Dropout(0.2),

@@ -38,9 +38,11 @@ POINTWISE = ("GELU", "Hardswish", "SiLU", "Sigmoid", "Tanh", "Softmax", "ReLU", 
 ANYWHERE = {  # layers for any shape, drawn from a random generator
     **{name: (lambda rng, name=name: getattr(nn, name)()) for name in POINTWISE},
     "Dropout": lambda rng: nn.Dropout(0.3),
+    "Dropout2D": lambda rng: nn.Dropout2D(0.3),
     "LayerNorm": lambda rng: nn.LayerNorm(affine=False),
     "Rescale": lambda rng: nn.Rescale(0.5, 0.1),
     "Normalize": lambda rng: nn.Normalize(0.5, 2.0),
+    "StochasticDepth": lambda rng: nn.StochasticDepth(0.3),
     "Block": lambda rng: nn.Block(nn.ELU(0.5), nn.PReLU(shared=True)),
     "Doubled": lambda rng: Doubled(),
 }

@@ -2,11 +2,12 @@
 
 from contract.case import Case, any_shape, image
 
-from minidl.layers import Dropout, RandomCrop, RandomFlip, RandomShift
+from minidl.layers import Dropout, Dropout2D, RandomCrop, RandomFlip, RandomShift, StochasticDepth
 
 
-def dropout(rng):
-    return Case(Dropout(float(rng.choice([0.1, 0.5, 0.9]))), any_shape(rng))
+def dropout(layer):
+    """Returns a drawing function."""
+    return lambda rng: Case(layer(float(rng.choice([0.1, 0.5, 0.9]))), any_shape(rng))
 
 
 def random_crop(rng):
@@ -23,4 +24,11 @@ def random_shift(rng):
     return Case(RandomShift(tuple(int(n) for n in rng.integers(0, 4, 2))), image(rng))
 
 
-DRAWS = {"Dropout": dropout, "RandomCrop": random_crop, "RandomFlip": random_flip, "RandomShift": random_shift}
+DRAWS = {
+    "Dropout": dropout(Dropout),
+    "Dropout2D": dropout(Dropout2D),
+    "RandomCrop": random_crop,
+    "RandomFlip": random_flip,
+    "RandomShift": random_shift,
+    "StochasticDepth": dropout(StochasticDepth),
+}

@@ -139,7 +139,7 @@ def calling_init_again_changes_nothing():
         (MaxPool2DOp((1, 4, 4), (2, 2), (2, 2)), ((9, 90, 90), (2, 2), (2, 2))),
         (ReLUOp((4,)), ((4000,),)),
         (RescaleOp((4,), 2.0), ((4000,), 1.0)),
-        (DropoutOp((4,), 0.5), ((4000,), 0.1)),
+        (DropoutOp((4,), 0.5), ((4000,), 0.1, "", "float32", 4000)),
         (FlattenOp((4,)), ((4000,),)),
         (BatchNormOp((4, 2)), ((4000, 2),)),
         (BatchStatisticsOp((4, 2)), ((4000, 2),)),

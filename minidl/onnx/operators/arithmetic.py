@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from minidl.layers import DepthwiseConv2D, Dropout, Normalize, RandomFlip, RandomShift, Rescale
+from minidl.layers import (
+    DepthwiseConv2D,
+    Dropout,
+    Dropout2D,
+    Normalize,
+    RandomFlip,
+    RandomShift,
+    Rescale,
+    StochasticDepth,
+)
 from minidl.layers.base import Layer
 from minidl.onnx.node_reader import (
     LayerWithWeights,
@@ -132,10 +141,12 @@ def read_div(reader: NodeReader) -> list[LayerWithWeights]:
 
 WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     Dropout: write_dropout,
+    Dropout2D: write_identity,
     Normalize: write_normalize,
     RandomFlip: write_identity,
     RandomShift: write_identity,
     Rescale: write_rescale,
+    StochasticDepth: write_identity,
 }
 READ_FUNCTIONS: dict[str, ReadFunction] = {
     "Add": read_add,

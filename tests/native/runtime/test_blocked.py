@@ -17,6 +17,7 @@ from minidl_c.kernels.conv2d import Conv2DOp
 from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
 from minidl_c.kernels.dense import DenseOp
 from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
+from minidl_c.kernels.dropout import DropoutOp
 from minidl_c.kernels.maxpool2d import MaxPool2DOp
 from minidl_c.kernels.normalize import NormalizeOp
 from minidl_c.kernels.pad2d import Pad2DOp
@@ -70,6 +71,7 @@ def others(seed):
         yield f"normalize {shape}", partial(NormalizeOp, shape, rng.standard_normal(c), rng.uniform(0.5, 2, c))
         yield f"pad {shape}", partial(Pad2DOp, shape, (1, 0, 2, 1), 0.5)
         yield f"upsample {shape}", partial(Upsample2DOp, shape, (2, 3))
+        yield f"dropout of channels {shape}", partial(DropoutOp, shape, 0.4, group=shape[1] * shape[2])
 
 
 def check_rows(predict, x, sizes, threads, about):

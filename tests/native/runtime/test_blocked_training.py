@@ -15,7 +15,7 @@ from minidl.layers import (
     ConvTranspose2D,
     Dense,
     DepthwiseConv2D,
-    Dropout,
+    Dropout2D,
     Flatten,
     GlobalAvgPool2D,
     GroupNorm,
@@ -28,6 +28,7 @@ from minidl.layers import (
     Reshape,
     Residual,
     Sigmoid,
+    StochasticDepth,
     Upsample2D,
 )
 from minidl.optimizers import SGD, Adam
@@ -106,6 +107,8 @@ def others(rng, seed):
             [partial(op, shape, affine=False) for op in (BatchStatisticsOp, BatchNormOp)],
         )
         yield f"dropout {shape}", [partial(DropoutOp, shape, 0.4)]
+        for group in (shape[1] * shape[2], int(np.prod(shape))):
+            yield f"dropout of groups of {group} {shape}", [partial(DropoutOp, shape, 0.4, group=group)]
         yield f"flatten and softmax {shape}", [partial(FlattenOp, shape), partial(SoftmaxOp, (int(np.prod(shape)),))]
 
 
@@ -180,7 +183,7 @@ def test_nothing_reads_the_lanes_after_the_last_channel():
 def squeeze():
     """Branches of equal and unequal channels, whose gradients meet again."""
     wide = Parallel([Conv2D(16, 1), ReLU()], [Conv2D(32, 3, padding=1), BatchNorm2D()], join="concat")
-    body = [BatchNorm2D(), ReLU(), Conv2D(48, 3, padding=1), Dropout(0.2)]
+    body = [BatchNorm2D(), ReLU(), Conv2D(48, 3, padding=1), Dropout2D(0.2), StochasticDepth(0.1)]
     return (3, 8, 9), [Conv2D(16, 3, padding=1), wide, Residual(*body), MaxPool2D(2), GlobalAvgPool2D(), Dense(5)]
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 from minidl.layers.augment import RandomCrop, RandomFlip, RandomShift
 from minidl.layers.base import Layer
+from minidl.layers.cutout import Cutout
 from minidl.layers.dropout import Dropout, Dropout2D, StochasticDepth
 from minidl_c.kernels.augment import AugmentOp
 from minidl_c.kernels.dropout import DropoutOp
 
-RANDOM = (Dropout, Dropout2D, RandomCrop, RandomFlip, RandomShift, StochasticDepth)
+RANDOM = (Cutout, Dropout, Dropout2D, RandomCrop, RandomFlip, RandomShift, StochasticDepth)
 
 
 def eval_copies(layers: Sequence[Layer], instead: Mapping[int, Layer] | None = None) -> list[Layer]:

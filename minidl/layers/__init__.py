@@ -6,6 +6,7 @@ from minidl.layers.avgpool2d import AvgPool2D, GlobalAvgPool2D
 from minidl.layers.batchnorm import BatchNorm1D, BatchNorm2D
 from minidl.layers.conv2d import Conv2D
 from minidl.layers.conv_transpose2d import ConvTranspose2D
+from minidl.layers.cutout import Cutout
 from minidl.layers.dense import Dense
 from minidl.layers.depthwise_conv2d import DepthwiseConv2D
 from minidl.layers.dropout import Dropout, Dropout2D, StochasticDepth
@@ -31,6 +32,7 @@ __all__ = [
     "Block",
     "Conv2D",
     "ConvTranspose2D",
+    "Cutout",
     "Dense",
     "DepthwiseConv2D",
     "Dropout",

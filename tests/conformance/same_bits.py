@@ -35,6 +35,7 @@ from minidl.layers import (  # noqa: E402
     BatchNorm2D,
     Conv2D,
     ConvTranspose2D,
+    Cutout,
     Dense,
     DepthwiseConv2D,
     Dropout,
@@ -79,7 +80,7 @@ def blocks():
     body = [DepthwiseConv2D(3, padding=1), BatchNorm2D(), GELU(), Conv2D(12, 1, use_bias=False), GroupNorm(3)]
     branches = [Conv2D(5, 1), PReLU()], [AvgPool2D(3, 1, padding=1), Conv2D(4, 3, padding=1)]
     return [
-        Rescale(1 / 255, -0.5), RandomCrop(28, padding=2),
+        Rescale(1 / 255, -0.5), RandomCrop(28, padding=2), Cutout(8, 0.5),
         Conv2D(12, 3, stride=2, padding=1, use_bias=False), BatchNorm2D(), ReLU(),
         Residual(*body, StochasticDepth(0.2)), SiLU(),
         Parallel(*branches), Dropout2D(0.1),

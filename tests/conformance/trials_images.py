@@ -2,12 +2,14 @@
 
 import numpy as np
 import reference as ref
+import reference_augment
 import reference_images as images
 from conformance.trial import Trial, both_ways, draw_dtype, draw_values, named, small_batch, within_rounding
 from geometries import POOL_FORMS, pool_cases
 
 from minidl_c.kernels.augment import AugmentOp
 from minidl_c.kernels.avgpool2d import AvgPool2DOp
+from minidl_c.kernels.cutout import CutoutOp
 from minidl_c.kernels.normalize import NormalizeOp
 from minidl_c.kernels.pad2d import Pad2DOp
 from minidl_c.kernels.upsample2d import Upsample2DOp
@@ -123,4 +125,37 @@ def augment(rng):
     yield Trial(f"{kind} {x.shape} {size} {first} {last}", dtype, inputs, outputs, run, 2, oracle)
 
 
-IMAGES = (pad2d, avgpool2d, upsample2d, normalize, augment)
+def random_trial(rng, make, shape, oracle_of):
+    """Returns a trial of a random op of images; make(path, dtype): the op.
+
+    oracle_of(x, dy, what): name, result and bound of y and dx, in float64; what: of dropout_bits in reference.py.
+    """
+    dtype, n = draw_dtype(rng), int(rng.integers(0, 41))
+    what = {"seed": int(rng.integers(2**62)), "step": int(rng.integers(2**40))}
+    op, numbers = make("1", dtype), rng.integers(0, 2**40, n)
+    kind, (x, dy) = draw_values(rng, ((n, *shape),) * 2)
+
+    def run(a, threads):
+        forward_batch(op, a.x, a.y, training=True, **what, example_ids=a.example_ids, num_threads=threads)
+        backward_batch(op, a.dy, a.x, a.dx, **what, example_ids=a.example_ids, num_threads=threads)
+
+    def oracle():
+        yield from oracle_of(x.astype(dtype), dy.astype(dtype), what | {"rows": numbers, "path": "1"})
+
+    inputs, outputs = named("x dy", (x, dy), dtype) | {"example_ids": numbers}, {"y": x.shape, "dx": x.shape}
+    about = f"{kind} {type(op).__name__} {x.shape}"
+    return Trial(about, dtype, inputs, outputs, run, 2, None if kind == "special" else oracle)
+
+
+def cutout(rng):
+    shape, size, rate = image_shape(rng), tuple(int(v) for v in rng.integers(1, 9, 2)), float(rng.random())
+
+    def oracle(x, dy, what):
+        inside = reference_augment.cutout_boxes(shape=shape, size=size, rate=rate, **what)
+        yield "y", np.where(inside, x.dtype.type(0.3), x), 0
+        yield "dx", np.where(inside, dy.dtype.type(0), dy), 0
+
+    yield random_trial(rng, lambda path, dtype: CutoutOp(shape, size, 0.3, rate, path, dtype), shape, oracle)
+
+
+IMAGES = (pad2d, avgpool2d, upsample2d, normalize, augment, cutout)

@@ -2,12 +2,17 @@
 
 from contract.case import Case, any_shape, image
 
-from minidl.layers import Dropout, Dropout2D, RandomCrop, RandomFlip, RandomShift, StochasticDepth
+from minidl.layers import Cutout, Dropout, Dropout2D, RandomCrop, RandomFlip, RandomShift, StochasticDepth
 
 
 def dropout(layer):
     """Returns a drawing function."""
     return lambda rng: Case(layer(float(rng.choice([0.1, 0.5, 0.9]))), any_shape(rng))
+
+
+def cutout(rng):
+    size, rate = tuple(int(n) for n in rng.integers(1, 9, 2)), float(rng.choice([0.0, 0.5, 1.0]))
+    return Case(Cutout(size, float(rng.standard_normal()), rate), image(rng))
 
 
 def random_crop(rng):
@@ -25,6 +30,7 @@ def random_shift(rng):
 
 
 DRAWS = {
+    "Cutout": cutout,
     "Dropout": dropout(Dropout),
     "Dropout2D": dropout(Dropout2D),
     "RandomCrop": random_crop,

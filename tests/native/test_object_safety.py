@@ -26,6 +26,7 @@ from minidl_c.kernels.batchnorm_statistics import BatchStatisticsOp
 from minidl_c.kernels.branches import AddOp, ConcatOp, RecallOp, SplitOp
 from minidl_c.kernels.conv2d import Conv2DOp
 from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
+from minidl_c.kernels.cutout import CutoutOp
 from minidl_c.kernels.dense import DenseOp
 from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
 from minidl_c.kernels.dropout import DropoutOp
@@ -156,6 +157,7 @@ def calling_init_again_changes_nothing():
         (Upsample2DOp((1, 4, 4), (2, 2)), ((9, 90, 90), (3, 3))),
         (NormalizeOp((2, 4), [0, 0], [1, 1]), ((400, 4), [0] * 400, [1] * 400)),
         (AugmentOp((1, 4, 4), (3, 3)), ((9, 90, 90), (50, 50))),
+        (CutoutOp((1, 4, 4), (3, 3)), ((9, 90, 90), (50, 50), 1.0, 0.5)),
         (SoftmaxCrossEntropyOp((3,)), ((3000,), 0.5)),
         (ElementwiseLossOp((3,), "huber", 2.0), ((3000,), "poisson")),
         (SGDUpdate(6, "float32"), (10**6, "float64")),
@@ -245,6 +247,7 @@ def sizes_that_overflow():
         lambda: NormalizeOp((most, 2), [0], [1]), lambda: NormalizeOp((2, 2), [10**400] * 2, [1, 1]),
         lambda: AugmentOp((1, 4, 4), (most, most)), lambda: AugmentOp((1, 4, 4), (4, 4), (-most, 0), (most, 0)),
         lambda: AugmentOp((most, 4, 4), (4, 4)), lambda: AugmentOp((2**36, 4, 4), (2**12, 2**12)),
+        lambda: CutoutOp((1, 4, 4), (most, most)), lambda: CutoutOp((most, 4, 4), (4, 4)),
         lambda: BatchNormOp((2**21, 2**21)), lambda: BatchStatisticsOp((most, 2)), lambda: BatchNormOp(()),
         lambda: AddOp((4,), -1), lambda: SplitOp((most, 2), 1), lambda: RecallOp((4,), (4,), 0, 2, 0),
         lambda: ConcatOp((2**40,), (2**40,), 0), lambda: ConcatOp((2, 3), (2, 4), 0),

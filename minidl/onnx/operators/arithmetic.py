@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from minidl.layers import (
+    Cutout,
     DepthwiseConv2D,
     Dropout,
     Dropout2D,
@@ -140,6 +141,7 @@ def read_div(reader: NodeReader) -> list[LayerWithWeights]:
 
 
 WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
+    Cutout: write_identity,
     Dropout: write_dropout,
     Dropout2D: write_identity,
     Normalize: write_normalize,

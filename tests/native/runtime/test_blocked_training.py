@@ -13,6 +13,7 @@ from minidl.layers import (
     BatchNorm2D,
     Conv2D,
     ConvTranspose2D,
+    Cutout,
     Dense,
     DepthwiseConv2D,
     Dropout2D,
@@ -190,6 +191,7 @@ def squeeze():
 def augmented():
     return (1, 10, 10), [
         RandomShift(2),
+        Cutout(3, rate=0.5),
         Conv2D(18, 3, stride=2, padding=1),
         BatchNorm2D(),
         Sigmoid(),

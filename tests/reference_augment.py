@@ -1,7 +1,11 @@
-"""Reference cutout; `what` as in dropout_bits of reference.py."""
+"""Reference cutout, rotation and zoom; `what` as in dropout_bits of reference.py."""
 
 import numpy as np
 from reference import dropout_bits
+
+
+def uniform(first, last, bits):
+    return first + (last - first) * (bits / 2**32)
 
 
 # ---- cutout --------------------------------------------------------------------------------------
@@ -15,3 +19,39 @@ def cutout_boxes(rows, shape, size, rate=1.0, **what):
         if decision < rate * 2**32:
             mask[max(top, 0) : max(top + size[0], 0), max(left, 0) : max(left + size[1], 0)] = True
     return inside
+
+
+# ---- rotation and zoom ---------------------------------------------------------------------------
+def affine_draws(rows, degrees=(0, 0), zoom=(1, 1), **what):
+    """Returns (angle in degrees, zoom) of the examples with these ids."""
+    bits = dropout_bits(2, rows, **what)
+    return list(zip(uniform(*degrees, bits[:, 0]), uniform(*zoom, bits[:, 1]), strict=True))
+
+
+def affine_matrix(height, width, angle, zoom):
+    """Returns the matrix that takes the pixels of an image to those of the rotated and zoomed one."""
+    matrix, turn = np.zeros((height * width, height * width)), np.exp(1j * np.radians(angle)) / zoom
+    for v, u in np.ndindex(height, width):
+        place = (u - (width - 1) / 2 - 1j * (v - (height - 1) / 2)) / (turn * zoom**2)  # the imaginary axis is up
+        h, w = (height - 1) / 2 - place.imag, (width - 1) / 2 + place.real
+        for i in (int(np.floor(h)), int(np.floor(h)) + 1):
+            for j in (int(np.floor(w)), int(np.floor(w)) + 1):
+                if 0 <= i < height and 0 <= j < width:
+                    matrix[v * width + u, i * width + j] += (1 - abs(h - i)) * (1 - abs(w - j))
+    return matrix
+
+
+def affine_matrices(shape, draws):
+    return np.array([affine_matrix(*shape[1:], *drawn) for drawn in draws]).reshape(-1, *2 * (shape[1] * shape[2],))
+
+
+def affine_forward(x, matrices, value):
+    """Pixels outside have `value`: what the weights of pixels inside lack to 1 belongs to them."""
+    flat = x.reshape(*x.shape[:2], x.shape[2] * x.shape[3]).astype(np.float64)
+    outside = (1 - matrices.sum(axis=2))[:, None] * value
+    return (np.einsum("npq,ncq->ncp", matrices, flat) + outside).reshape(x.shape)
+
+
+def affine_backward(dy, matrices):
+    flat = dy.reshape(*dy.shape[:2], dy.shape[2] * dy.shape[3]).astype(np.float64)
+    return np.einsum("npq,ncp->ncq", matrices, flat).reshape(dy.shape)

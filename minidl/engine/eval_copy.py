@@ -6,6 +6,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from minidl.layers.affine import RandomRotation, RandomZoom
 from minidl.layers.augment import RandomCrop, RandomFlip, RandomShift
 from minidl.layers.base import Layer
 from minidl.layers.cutout import Cutout
@@ -13,7 +14,7 @@ from minidl.layers.dropout import Dropout, Dropout2D, StochasticDepth
 from minidl_c.kernels.augment import AugmentOp
 from minidl_c.kernels.dropout import DropoutOp
 
-RANDOM = (Cutout, Dropout, Dropout2D, RandomCrop, RandomFlip, RandomShift, StochasticDepth)
+RANDOM = (Cutout, Dropout, Dropout2D, RandomCrop, RandomFlip, RandomRotation, RandomShift, RandomZoom, StochasticDepth)
 
 
 def eval_copies(layers: Sequence[Layer], instead: Mapping[int, Layer] | None = None) -> list[Layer]:

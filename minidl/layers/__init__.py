@@ -1,6 +1,7 @@
 """The layers, one file for each kernel of minidl_c, with the same name."""
 
 from minidl.layers.activations import ELU, GELU, Hardswish, LeakyReLU, Sigmoid, SiLU, Tanh
+from minidl.layers.affine import RandomRotation, RandomZoom
 from minidl.layers.augment import RandomCrop, RandomFlip, RandomShift
 from minidl.layers.avgpool2d import AvgPool2D, GlobalAvgPool2D
 from minidl.layers.batchnorm import BatchNorm1D, BatchNorm2D
@@ -51,7 +52,9 @@ __all__ = [
     "Parallel",
     "RandomCrop",
     "RandomFlip",
+    "RandomRotation",
     "RandomShift",
+    "RandomZoom",
     "ReLU",
     "Rescale",
     "Reshape",

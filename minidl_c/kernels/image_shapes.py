@@ -10,6 +10,7 @@ from numpy import finfo
 from minidl_c.op import check_element_count, check_ints
 
 MAX_PIXELS = 2**24  # of an image for augmentation: an index of its elements in a tile fits in 32 bits
+ZOOMS = 2**-10, 2**10  # beyond them, an image shows a pixel, or is one
 
 
 def padded(in_shape, padding):
@@ -56,6 +57,20 @@ def cutting(in_shape, size):
     if max(size) > MAX_PIXELS:
         raise ValueError(f"size: expected at most {MAX_PIXELS} pixels a side, got {size}")
     return *augmented(in_shape), *size
+
+
+def affine_ranges(degrees, zoom):
+    """Returns the first and last angle, in turns, and the first and last zoom, as floats."""
+    angles, zooms = check_range("degrees", degrees, -360, 360), check_range("zoom", zoom, *ZOOMS)
+    return *(angle / 360 for angle in angles), *zooms
+
+
+def check_range(name, pair, smallest, largest):
+    """Returns a (first, last) pair as floats from `smallest` to `largest`; raises ValueError otherwise."""
+    first, last = map(float, pair)
+    if not smallest <= first <= last <= largest:
+        raise ValueError(f"{name}: expected (first, last) from {smallest} to {largest}, got {(first, last)}")
+    return first, last
 
 
 def channel_statistics(mean, std, channels, dtype):

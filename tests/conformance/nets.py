@@ -8,7 +8,19 @@ from threaded_ranks import Rank, run_ranks
 
 import minidl
 from minidl import Sequential, Trainer
-from minidl.layers import Conv2D, Cutout, Dense, Dropout, Dropout2D, Flatten, MaxPool2D, ReLU, Rescale, StochasticDepth
+from minidl.layers import (
+    Conv2D,
+    Cutout,
+    Dense,
+    Dropout,
+    Dropout2D,
+    Flatten,
+    MaxPool2D,
+    RandomRotation,
+    ReLU,
+    Rescale,
+    StochasticDepth,
+)
 from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
 from minidl.optimizers.base import Optimizer
 
@@ -27,7 +39,7 @@ def _image_layer(rng):
 
 def _random_image_layers(rng):
     """Returns at most one layer of each kind that draws random numbers."""
-    layers = (Cutout(3, 0.5, 0.7), Dropout2D(0.2), StochasticDepth(0.2))
+    layers = (Cutout(3, 0.5, 0.7), RandomRotation(30, 0.5), Dropout2D(0.2), StochasticDepth(0.2))
     return [layer for layer in layers if rng.random() < 0.2]
 
 

@@ -47,6 +47,7 @@ from minidl.layers import (  # noqa: E402
     Parallel,
     PReLU,
     RandomCrop,
+    RandomRotation,
     ReLU,
     Rescale,
     Residual,
@@ -80,7 +81,7 @@ def blocks():
     body = [DepthwiseConv2D(3, padding=1), BatchNorm2D(), GELU(), Conv2D(12, 1, use_bias=False), GroupNorm(3)]
     branches = [Conv2D(5, 1), PReLU()], [AvgPool2D(3, 1, padding=1), Conv2D(4, 3, padding=1)]
     return [
-        Rescale(1 / 255, -0.5), RandomCrop(28, padding=2), Cutout(8, 0.5),
+        Rescale(1 / 255, -0.5), RandomCrop(28, padding=2), Cutout(8, 0.5), RandomRotation(15),
         Conv2D(12, 3, stride=2, padding=1, use_bias=False), BatchNorm2D(), ReLU(),
         Residual(*body, StochasticDepth(0.2)), SiLU(),
         Parallel(*branches), Dropout2D(0.1),

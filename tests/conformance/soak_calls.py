@@ -68,6 +68,8 @@ IMAGES = {
     "RandomCrop": lambda rng: nn.RandomCrop(3, padding=1),
     "RandomFlip": lambda rng: nn.RandomFlip(vertical=True),
     "RandomShift": lambda rng: nn.RandomShift(1),
+    "RandomRotation": lambda rng: nn.RandomRotation(30),
+    "RandomZoom": lambda rng: nn.RandomZoom(0.3),
     "Residual": lambda rng: nn.Residual(nn.Conv2D(3, 1), nn.ReLU(), shortcut=nn.Conv2D(3, 1)),
     "Parallel": lambda rng: nn.Parallel(nn.Conv2D(2, 1), [nn.ReLU(), nn.Conv2D(1, 3, padding=1)]),
     "Flatten": lambda rng: nn.Flatten(),

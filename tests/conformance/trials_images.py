@@ -7,6 +7,7 @@ import reference_images as images
 from conformance.trial import Trial, both_ways, draw_dtype, draw_values, named, small_batch, within_rounding
 from geometries import POOL_FORMS, pool_cases
 
+from minidl_c.kernels.affine import AffineOp
 from minidl_c.kernels.augment import AugmentOp
 from minidl_c.kernels.avgpool2d import AvgPool2DOp
 from minidl_c.kernels.cutout import CutoutOp
@@ -158,4 +159,22 @@ def cutout(rng):
     yield random_trial(rng, lambda path, dtype: CutoutOp(shape, size, 0.3, rate, path, dtype), shape, oracle)
 
 
-IMAGES = (pad2d, avgpool2d, upsample2d, normalize, augment, cutout)
+def affine(rng):
+    shape, degrees, zoom = image_shape(rng), np.sort(rng.uniform(-360, 360, 2)), np.sort(rng.uniform(0.2, 4, 2))
+
+    def oracle(x, dy, what):
+        draws = reference_augment.affine_draws(degrees=degrees, zoom=zoom, **what)
+        matrices, error = reference_augment.affine_matrices(shape, draws), ref.rounding(12, x.dtype)
+        most = np.abs(x).max(axis=(1, 2, 3), keepdims=True, initial=0.3)
+        yield "y", reference_augment.affine_forward(x, matrices, 0.3), (error * 4 + 1e-12) * most
+        touched = reference_augment.affine_backward(np.abs(dy), matrices > 0)
+        most = np.abs(dy).max(axis=(1, 2, 3), keepdims=True, initial=0)
+        yield "dx", reference_augment.affine_backward(dy, matrices), error * touched + 1e-12 * most
+
+    def make(path, dtype):
+        return AffineOp(shape, degrees, zoom, 0.3, path, dtype)
+
+    yield random_trial(rng, make, shape, oracle)
+
+
+IMAGES = (pad2d, avgpool2d, upsample2d, normalize, augment, cutout, affine)

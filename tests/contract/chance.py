@@ -1,8 +1,19 @@
 """Cases of random layers, which have no counterpart in PyTorch because its random numbers differ."""
 
+import numpy as np
 from contract.case import Case, any_shape, image
 
-from minidl.layers import Cutout, Dropout, Dropout2D, RandomCrop, RandomFlip, RandomShift, StochasticDepth
+from minidl.layers import (
+    Cutout,
+    Dropout,
+    Dropout2D,
+    RandomCrop,
+    RandomFlip,
+    RandomRotation,
+    RandomShift,
+    RandomZoom,
+    StochasticDepth,
+)
 
 
 def dropout(layer):
@@ -29,12 +40,26 @@ def random_shift(rng):
     return Case(RandomShift(tuple(int(n) for n in rng.integers(0, 4, 2))), image(rng))
 
 
+def random_rotation(rng):
+    pair = tuple(map(float, np.sort(rng.uniform(-360, 360, 2))))
+    degrees = float(rng.uniform(0, 180)) if rng.random() < 0.5 else pair
+    return Case(RandomRotation(degrees, float(rng.standard_normal())), image(rng))
+
+
+def random_zoom(rng):
+    pair = tuple(map(float, np.sort(rng.uniform(0.2, 4, 2))))
+    scale = float(rng.random()) if rng.random() < 0.5 else pair
+    return Case(RandomZoom(scale, float(rng.standard_normal())), image(rng))
+
+
 DRAWS = {
     "Cutout": cutout,
     "Dropout": dropout(Dropout),
     "Dropout2D": dropout(Dropout2D),
     "RandomCrop": random_crop,
     "RandomFlip": random_flip,
+    "RandomRotation": random_rotation,
     "RandomShift": random_shift,
+    "RandomZoom": random_zoom,
     "StochasticDepth": dropout(StochasticDepth),
 }

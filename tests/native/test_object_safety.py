@@ -19,6 +19,7 @@ from subprocess_cases import REFUSALS, Cases, refused
 
 import minidl_c
 from minidl_c.kernels.activations import ActivationOp
+from minidl_c.kernels.affine import AffineOp
 from minidl_c.kernels.augment import AugmentOp
 from minidl_c.kernels.avgpool2d import AvgPool2DOp
 from minidl_c.kernels.batchnorm import BatchNormOp
@@ -157,6 +158,7 @@ def calling_init_again_changes_nothing():
         (Upsample2DOp((1, 4, 4), (2, 2)), ((9, 90, 90), (3, 3))),
         (NormalizeOp((2, 4), [0, 0], [1, 1]), ((400, 4), [0] * 400, [1] * 400)),
         (AugmentOp((1, 4, 4), (3, 3)), ((9, 90, 90), (50, 50))),
+        (AffineOp((1, 4, 4)), ((9, 90, 90), (0, 90), (1, 2))),
         (CutoutOp((1, 4, 4), (3, 3)), ((9, 90, 90), (50, 50), 1.0, 0.5)),
         (SoftmaxCrossEntropyOp((3,)), ((3000,), 0.5)),
         (ElementwiseLossOp((3,), "huber", 2.0), ((3000,), "poisson")),
@@ -248,6 +250,7 @@ def sizes_that_overflow():
         lambda: AugmentOp((1, 4, 4), (most, most)), lambda: AugmentOp((1, 4, 4), (4, 4), (-most, 0), (most, 0)),
         lambda: AugmentOp((most, 4, 4), (4, 4)), lambda: AugmentOp((2**36, 4, 4), (2**12, 2**12)),
         lambda: CutoutOp((1, 4, 4), (most, most)), lambda: CutoutOp((most, 4, 4), (4, 4)),
+        lambda: AffineOp((most, 4, 4)), lambda: AffineOp((1, 4, 4), (0, 10**400)), lambda: AffineOp((1, 4, 4), None),
         lambda: BatchNormOp((2**21, 2**21)), lambda: BatchStatisticsOp((most, 2)), lambda: BatchNormOp(()),
         lambda: AddOp((4,), -1), lambda: SplitOp((most, 2), 1), lambda: RecallOp((4,), (4,), 0, 2, 0),
         lambda: ConcatOp((2**40,), (2**40,), 0), lambda: ConcatOp((2, 3), (2, 4), 0),

@@ -11,7 +11,9 @@ from minidl.layers import (
     Dropout2D,
     Normalize,
     RandomFlip,
+    RandomRotation,
     RandomShift,
+    RandomZoom,
     Rescale,
     StochasticDepth,
 )
@@ -146,7 +148,9 @@ WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     Dropout2D: write_identity,
     Normalize: write_normalize,
     RandomFlip: write_identity,
+    RandomRotation: write_identity,
     RandomShift: write_identity,
+    RandomZoom: write_identity,
     Rescale: write_rescale,
     StochasticDepth: write_identity,
 }

@@ -23,7 +23,9 @@ from minidl.layers import (
     MaxPool2D,
     Pad2D,
     Parallel,
+    RandomRotation,
     RandomShift,
+    RandomZoom,
     ReLU,
     Rescale,
     Reshape,
@@ -192,6 +194,8 @@ def augmented():
     return (1, 10, 10), [
         RandomShift(2),
         Cutout(3, rate=0.5),
+        RandomRotation(20),
+        RandomZoom(0.2),
         Conv2D(18, 3, stride=2, padding=1),
         BatchNorm2D(),
         Sigmoid(),

@@ -1,4 +1,4 @@
-"""Reference cutout, rotation and zoom; `what` as in dropout_bits of reference.py."""
+"""Reference cutout, rotation, zoom and color jitter; `what` as in dropout_bits of reference.py."""
 
 import numpy as np
 from reference import dropout_bits
@@ -55,3 +55,33 @@ def affine_forward(x, matrices, value):
 def affine_backward(dy, matrices):
     flat = dy.reshape(*dy.shape[:2], dy.shape[2] * dy.shape[3]).astype(np.float64)
     return np.einsum("npq,ncp->ncq", matrices, flat).reshape(dy.shape)
+
+
+# ---- color jitter --------------------------------------------------------------------------------
+GREY = (0.2989, 0.587, 0.114)
+
+
+def jitter_factors(rows, ranges, **what):
+    """Returns the factors (n, 3) of brightness, contrast and saturation."""
+    bits = dropout_bits(3, rows, **what)
+    return np.stack([uniform(*ends, column) for ends, column in zip(ranges, bits.T, strict=True)], axis=1)
+
+
+def jitter_colors(x, factors):
+    """Returns y for x (n, c, h, w) and the factors (n, 3)."""
+    weights = np.reshape(GREY if x.shape[1] == 3 else (1,), (1, -1, 1, 1))
+    brightness, contrast, saturation = factors.T[:, :, None, None, None]
+    u = brightness * x.astype(np.float64)
+    mean = (weights * u).sum(axis=1, keepdims=True).mean(axis=(2, 3), keepdims=True)
+    v = contrast * u + (1 - contrast) * mean
+    return saturation * v + (1 - saturation) * (weights * v).sum(axis=1, keepdims=True)
+
+
+def jitter_colors_gradient(dy, factors):
+    """Returns dx: column by column of the Jacobian, as the function is linear."""
+    dx, shape = np.zeros(dy.shape), dy.shape[1:]
+    for index in np.ndindex(*shape):
+        column = np.zeros((len(dy), *shape))
+        column[:, *index] = 1
+        dx[:, *index] = (jitter_colors(column, factors) * dy).sum(axis=(1, 2, 3))
+    return dx

@@ -16,7 +16,7 @@ LOOKS = (
     ours.Conv2D, ours.DepthwiseConv2D, ours.ConvTranspose2D, ours.MaxPool2D, ours.AvgPool2D, ours.GlobalMaxPool2D,
     ours.GlobalAvgPool2D, ours.BatchNorm2D, ours.GroupNorm, ours.Pad2D, ours.Upsample2D, ours.RandomCrop,
     ours.RandomFlip, ours.RandomShift, ours.Dropout2D, ours.Cutout,
-    ours.RandomRotation, ours.RandomZoom,
+    ours.RandomRotation, ours.RandomZoom, ours.ColorJitter,
 )  # fmt: skip
 PASSES = (
     ours.Rescale, ours.Normalize, ours.Dropout, ours.ReLU, ours.LeakyReLU, ours.ELU, ours.GELU, ours.SiLU,

@@ -5,6 +5,7 @@ from minidl.layers.affine import RandomRotation, RandomZoom
 from minidl.layers.augment import RandomCrop, RandomFlip, RandomShift
 from minidl.layers.avgpool2d import AvgPool2D, GlobalAvgPool2D
 from minidl.layers.batchnorm import BatchNorm1D, BatchNorm2D
+from minidl.layers.color_jitter import ColorJitter
 from minidl.layers.conv2d import Conv2D
 from minidl.layers.conv_transpose2d import ConvTranspose2D
 from minidl.layers.cutout import Cutout
@@ -31,6 +32,7 @@ __all__ = [
     "BatchNorm1D",
     "BatchNorm2D",
     "Block",
+    "ColorJitter",
     "Conv2D",
     "ConvTranspose2D",
     "Cutout",

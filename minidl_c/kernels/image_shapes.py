@@ -65,6 +65,18 @@ def affine_ranges(degrees, zoom):
     return *(angle / 360 for angle in angles), *zooms
 
 
+def color_ranges(in_shape, brightness, contrast, saturation):
+    """Returns C, H, W and the (first, last) pairs of factors, as floats."""
+    c, h, w = augmented(in_shape)
+    if c not in (1, 3):
+        raise ValueError(f"input shape: expected 1 or 3 channels, got {c}")
+    named = {"brightness": brightness, "contrast": contrast, "saturation": saturation}
+    ranges = [check_range(name, pair, 0, float(finfo("float32").max)) for name, pair in named.items()]
+    if c == 1 and ranges[2] != (1, 1):
+        raise ValueError(f"saturation: expected 3 channels, got {c}")
+    return c, h, w, ranges
+
+
 def check_range(name, pair, smallest, largest):
     """Returns a (first, last) pair as floats from `smallest` to `largest`; raises ValueError otherwise."""
     first, last = map(float, pair)

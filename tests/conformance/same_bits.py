@@ -33,6 +33,7 @@ from minidl.layers import (  # noqa: E402
     AvgPool2D,
     BatchNorm1D,
     BatchNorm2D,
+    ColorJitter,
     Conv2D,
     ConvTranspose2D,
     Cutout,
@@ -81,7 +82,7 @@ def blocks():
     body = [DepthwiseConv2D(3, padding=1), BatchNorm2D(), GELU(), Conv2D(12, 1, use_bias=False), GroupNorm(3)]
     branches = [Conv2D(5, 1), PReLU()], [AvgPool2D(3, 1, padding=1), Conv2D(4, 3, padding=1)]
     return [
-        Rescale(1 / 255, -0.5), RandomCrop(28, padding=2), Cutout(8, 0.5), RandomRotation(15),
+        Rescale(1 / 255, -0.5), RandomCrop(28, padding=2), Cutout(8, 0.5), RandomRotation(15), ColorJitter(0.2, 0.2),
         Conv2D(12, 3, stride=2, padding=1, use_bias=False), BatchNorm2D(), ReLU(),
         Residual(*body, StochasticDepth(0.2)), SiLU(),
         Parallel(*branches), Dropout2D(0.1),

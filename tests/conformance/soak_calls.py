@@ -64,6 +64,7 @@ IMAGES = {
     "GroupNorm": lambda rng: nn.GroupNorm(few(rng, 4)),
     "Pad2D": lambda rng: nn.Pad2D((1, 0), 0.5),
     "Upsample2D": lambda rng: nn.Upsample2D(2),
+    "ColorJitter": lambda rng: nn.ColorJitter(0.2, 0.3),
     "Cutout": lambda rng: nn.Cutout(few(rng, 4), rate=0.5),
     "RandomCrop": lambda rng: nn.RandomCrop(3, padding=1),
     "RandomFlip": lambda rng: nn.RandomFlip(vertical=True),

@@ -10,6 +10,7 @@ from geometries import POOL_FORMS, pool_cases
 from minidl_c.kernels.affine import AffineOp
 from minidl_c.kernels.augment import AugmentOp
 from minidl_c.kernels.avgpool2d import AvgPool2DOp
+from minidl_c.kernels.color_jitter import ColorJitterOp
 from minidl_c.kernels.cutout import CutoutOp
 from minidl_c.kernels.normalize import NormalizeOp
 from minidl_c.kernels.pad2d import Pad2DOp
@@ -177,4 +178,17 @@ def affine(rng):
     yield random_trial(rng, make, shape, oracle)
 
 
-IMAGES = (pad2d, avgpool2d, upsample2d, normalize, augment, cutout, affine)
+def color_jitter(rng):
+    shape = int(rng.choice([1, 3])), *(int(v) for v in rng.integers(1, 9, 2))
+    ranges = [np.sort(rng.uniform(0, 2, 2)) for _ in range(2)] + [(0.5, 1.5) if shape[0] == 3 else (1, 1)]
+
+    def oracle(x, dy, what):
+        factors = reference_augment.jitter_factors(ranges=ranges, **what)
+        for name, value, function in (("y", x, "jitter_colors"), ("dx", dy, "jitter_colors_gradient")):
+            most = np.abs(value).max(axis=(1, 2, 3), keepdims=True, initial=0)
+            yield name, getattr(reference_augment, function)(value, factors), 32 * ref.rounding(30, x.dtype) * most
+
+    yield random_trial(rng, lambda path, dtype: ColorJitterOp(shape, *ranges, path, dtype), shape, oracle)
+
+
+IMAGES = (pad2d, avgpool2d, upsample2d, normalize, augment, cutout, affine, color_jitter)

@@ -4,6 +4,7 @@ import numpy as np
 from contract.case import Case, any_shape, image
 
 from minidl.layers import (
+    ColorJitter,
     Cutout,
     Dropout,
     Dropout2D,
@@ -19,6 +20,12 @@ from minidl.layers import (
 def dropout(layer):
     """Returns a drawing function."""
     return lambda rng: Case(layer(float(rng.choice([0.1, 0.5, 0.9]))), any_shape(rng))
+
+
+def color_jitter(rng):
+    channels, height, width = int(rng.choice([1, 3])), *(int(n) for n in rng.integers(1, 9, 2))
+    ranges = [tuple(map(float, np.sort(rng.uniform(0, 3, 2)))) for _ in range(2)]
+    return Case(ColorJitter(*ranges, float(rng.random()) if channels == 3 else 0.0), (channels, height, width))
 
 
 def cutout(rng):
@@ -53,6 +60,7 @@ def random_zoom(rng):
 
 
 DRAWS = {
+    "ColorJitter": color_jitter,
     "Cutout": cutout,
     "Dropout": dropout(Dropout),
     "Dropout2D": dropout(Dropout2D),

@@ -25,6 +25,7 @@ from minidl_c.kernels.avgpool2d import AvgPool2DOp
 from minidl_c.kernels.batchnorm import BatchNormOp
 from minidl_c.kernels.batchnorm_statistics import BatchStatisticsOp
 from minidl_c.kernels.branches import AddOp, ConcatOp, RecallOp, SplitOp
+from minidl_c.kernels.color_jitter import ColorJitterOp
 from minidl_c.kernels.conv2d import Conv2DOp
 from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
 from minidl_c.kernels.cutout import CutoutOp
@@ -159,6 +160,7 @@ def calling_init_again_changes_nothing():
         (NormalizeOp((2, 4), [0, 0], [1, 1]), ((400, 4), [0] * 400, [1] * 400)),
         (AugmentOp((1, 4, 4), (3, 3)), ((9, 90, 90), (50, 50))),
         (AffineOp((1, 4, 4)), ((9, 90, 90), (0, 90), (1, 2))),
+        (ColorJitterOp((1, 4, 4)), ((3, 90, 90), (0, 1), (1, 2), (0, 2))),
         (CutoutOp((1, 4, 4), (3, 3)), ((9, 90, 90), (50, 50), 1.0, 0.5)),
         (SoftmaxCrossEntropyOp((3,)), ((3000,), 0.5)),
         (ElementwiseLossOp((3,), "huber", 2.0), ((3000,), "poisson")),
@@ -251,6 +253,7 @@ def sizes_that_overflow():
         lambda: AugmentOp((most, 4, 4), (4, 4)), lambda: AugmentOp((2**36, 4, 4), (2**12, 2**12)),
         lambda: CutoutOp((1, 4, 4), (most, most)), lambda: CutoutOp((most, 4, 4), (4, 4)),
         lambda: AffineOp((most, 4, 4)), lambda: AffineOp((1, 4, 4), (0, 10**400)), lambda: AffineOp((1, 4, 4), None),
+        lambda: ColorJitterOp((3, most, 4)), lambda: ColorJitterOp((3, 4, 4), (0, 10**400)), lambda: ColorJitterOp(3),
         lambda: BatchNormOp((2**21, 2**21)), lambda: BatchStatisticsOp((most, 2)), lambda: BatchNormOp(()),
         lambda: AddOp((4,), -1), lambda: SplitOp((most, 2), 1), lambda: RecallOp((4,), (4,), 0, 2, 0),
         lambda: ConcatOp((2**40,), (2**40,), 0), lambda: ConcatOp((2, 3), (2, 4), 0),

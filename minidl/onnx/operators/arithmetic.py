@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from minidl.layers import (
+    ColorJitter,
     Cutout,
     DepthwiseConv2D,
     Dropout,
@@ -143,6 +144,7 @@ def read_div(reader: NodeReader) -> list[LayerWithWeights]:
 
 
 WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
+    ColorJitter: write_identity,
     Cutout: write_identity,
     Dropout: write_dropout,
     Dropout2D: write_identity,

@@ -11,6 +11,7 @@ from slow_marks import slow_after
 from minidl import Sequential, Trainer
 from minidl.layers import (
     BatchNorm2D,
+    ColorJitter,
     Conv2D,
     ConvTranspose2D,
     Cutout,
@@ -194,6 +195,7 @@ def augmented():
     return (1, 10, 10), [
         RandomShift(2),
         Cutout(3, rate=0.5),
+        ColorJitter(0.3, 0.3),
         RandomRotation(20),
         RandomZoom(0.2),
         Conv2D(18, 3, stride=2, padding=1),

@@ -1,4 +1,4 @@
-"""Reference cutout, rotation, zoom and color jitter; `what` as in dropout_bits of reference.py."""
+"""Reference cutout, rotation and zoom, color jitter and Gaussian noise; `what` as in dropout_bits of reference.py."""
 
 import numpy as np
 from reference import dropout_bits
@@ -85,3 +85,13 @@ def jitter_colors_gradient(dy, factors):
         column[:, *index] = 1
         dx[:, *index] = (jitter_colors(column, factors) * dy).sum(axis=(1, 2, 3))
     return dx
+
+
+# ---- noise ---------------------------------------------------------------------------------------
+def normal_numbers(size, rows, **what):
+    """Returns standard normal numbers (len(rows), size), by Box and Muller's method."""
+    bits = dropout_bits(size + size % 2, rows, **what).reshape(len(rows), (size + 1) // 2, 2)
+    radius = np.sqrt(-2 * np.log((bits[..., 0] + 0.5) / 2**32))
+    angle = 2 * np.pi * bits[..., 1] / 2**32
+    pairs = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1)
+    return pairs.reshape(len(rows), size + size % 2)[:, :size]

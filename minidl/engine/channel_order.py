@@ -20,7 +20,7 @@ LOOKS = (
 )  # fmt: skip
 PASSES = (
     ours.Rescale, ours.Normalize, ours.Dropout, ours.ReLU, ours.LeakyReLU, ours.ELU, ours.GELU, ours.SiLU,
-    ours.Hardswish, ours.Sigmoid, ours.Tanh, ours.StochasticDepth,
+    ours.Hardswish, ours.Sigmoid, ours.Tanh, ours.StochasticDepth, ours.GaussianNoise,
 )  # fmt: skip
 CHANNELS = (1, 3, 4)  # grey, RGB, RGBA
 MIN_SIDE = 8  # pixels of the smallest images

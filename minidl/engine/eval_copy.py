@@ -12,10 +12,23 @@ from minidl.layers.base import Layer
 from minidl.layers.color_jitter import ColorJitter
 from minidl.layers.cutout import Cutout
 from minidl.layers.dropout import Dropout, Dropout2D, StochasticDepth
+from minidl.layers.noise import GaussianNoise
 from minidl_c.kernels.augment import AugmentOp
 from minidl_c.kernels.dropout import DropoutOp
 
-RANDOM = (ColorJitter, Cutout, Dropout, Dropout2D, RandomCrop, RandomFlip, RandomRotation, RandomShift, RandomZoom, StochasticDepth)
+RANDOM = (
+    ColorJitter,
+    Cutout,
+    Dropout,
+    Dropout2D,
+    GaussianNoise,
+    RandomCrop,
+    RandomFlip,
+    RandomRotation,
+    RandomShift,
+    RandomZoom,
+    StochasticDepth,
+)
 
 
 def eval_copies(layers: Sequence[Layer], instead: Mapping[int, Layer] | None = None) -> list[Layer]:

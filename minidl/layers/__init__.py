@@ -15,6 +15,7 @@ from minidl.layers.dropout import Dropout, Dropout2D, StochasticDepth
 from minidl.layers.flatten import Flatten, Reshape
 from minidl.layers.groupnorm import GroupNorm, LayerNorm
 from minidl.layers.maxpool2d import GlobalMaxPool2D, MaxPool2D
+from minidl.layers.noise import GaussianNoise
 from minidl.layers.normalize import Normalize
 from minidl.layers.pad2d import Pad2D
 from minidl.layers.parallel import Block, Parallel
@@ -41,6 +42,7 @@ __all__ = [
     "Dropout",
     "Dropout2D",
     "Flatten",
+    "GaussianNoise",
     "GlobalAvgPool2D",
     "GlobalMaxPool2D",
     "GroupNorm",

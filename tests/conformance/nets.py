@@ -15,6 +15,7 @@ from minidl.layers import (
     Dropout,
     Dropout2D,
     Flatten,
+    GaussianNoise,
     MaxPool2D,
     RandomRotation,
     ReLU,
@@ -39,7 +40,7 @@ def _image_layer(rng):
 
 def _random_image_layers(rng):
     """Returns at most one layer of each kind that draws random numbers."""
-    layers = (Cutout(3, 0.5, 0.7), RandomRotation(30, 0.5), Dropout2D(0.2), StochasticDepth(0.2))
+    layers = (Cutout(3, 0.5, 0.7), RandomRotation(30, 0.5), Dropout2D(0.2), GaussianNoise(0.1), StochasticDepth(0.2))
     return [layer for layer in layers if rng.random() < 0.2]
 
 

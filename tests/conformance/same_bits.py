@@ -42,6 +42,7 @@ from minidl.layers import (  # noqa: E402
     Dropout,
     Dropout2D,
     Flatten,
+    GaussianNoise,
     GroupNorm,
     LayerNorm,
     MaxPool2D,
@@ -83,6 +84,7 @@ def blocks():
     branches = [Conv2D(5, 1), PReLU()], [AvgPool2D(3, 1, padding=1), Conv2D(4, 3, padding=1)]
     return [
         Rescale(1 / 255, -0.5), RandomCrop(28, padding=2), Cutout(8, 0.5), RandomRotation(15), ColorJitter(0.2, 0.2),
+        GaussianNoise(0.05),
         Conv2D(12, 3, stride=2, padding=1, use_bias=False), BatchNorm2D(), ReLU(),
         Residual(*body, StochasticDepth(0.2)), SiLU(),
         Parallel(*branches), Dropout2D(0.1),

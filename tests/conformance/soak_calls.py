@@ -42,6 +42,7 @@ ANYWHERE = {  # layers for any shape, drawn from a random generator
     "LayerNorm": lambda rng: nn.LayerNorm(affine=False),
     "Rescale": lambda rng: nn.Rescale(0.5, 0.1),
     "Normalize": lambda rng: nn.Normalize(0.5, 2.0),
+    "GaussianNoise": lambda rng: nn.GaussianNoise(0.1),
     "StochasticDepth": lambda rng: nn.StochasticDepth(0.3),
     "Block": lambda rng: nn.Block(nn.ELU(0.5), nn.PReLU(shared=True)),
     "Doubled": lambda rng: Doubled(),

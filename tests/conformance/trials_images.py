@@ -12,6 +12,7 @@ from minidl_c.kernels.augment import AugmentOp
 from minidl_c.kernels.avgpool2d import AvgPool2DOp
 from minidl_c.kernels.color_jitter import ColorJitterOp
 from minidl_c.kernels.cutout import CutoutOp
+from minidl_c.kernels.noise import NoiseOp
 from minidl_c.kernels.normalize import NormalizeOp
 from minidl_c.kernels.pad2d import Pad2DOp
 from minidl_c.kernels.upsample2d import Upsample2DOp
@@ -191,4 +192,15 @@ def color_jitter(rng):
     yield random_trial(rng, lambda path, dtype: ColorJitterOp(shape, *ranges, path, dtype), shape, oracle)
 
 
-IMAGES = (pad2d, avgpool2d, upsample2d, normalize, augment, cutout, affine, color_jitter)
+def noise(rng):
+    shape, std = image_shape(rng), float(rng.random())
+
+    def oracle(x, dy, what):
+        added = std * reference_augment.normal_numbers(int(np.prod(shape)), **what).reshape(x.shape)
+        yield "y", x + added, 1e-11 + ref.rounding(2, x.dtype) * (np.abs(x) + np.abs(added))
+        yield "dx", dy, 0
+
+    yield random_trial(rng, lambda path, dtype: NoiseOp(shape, std, path, dtype), shape, oracle)
+
+
+IMAGES = (pad2d, avgpool2d, upsample2d, normalize, augment, cutout, affine, color_jitter, noise)

@@ -35,6 +35,7 @@ from minidl_c.kernels.dropout import DropoutOp
 from minidl_c.kernels.flatten import FlattenOp
 from minidl_c.kernels.groupnorm import GroupNormOp
 from minidl_c.kernels.maxpool2d import MaxPool2DOp
+from minidl_c.kernels.noise import NoiseOp
 from minidl_c.kernels.normalize import NormalizeOp
 from minidl_c.kernels.pad2d import Pad2DOp
 from minidl_c.kernels.prelu import PReLUOp
@@ -162,6 +163,7 @@ def calling_init_again_changes_nothing():
         (AffineOp((1, 4, 4)), ((9, 90, 90), (0, 90), (1, 2))),
         (ColorJitterOp((1, 4, 4)), ((3, 90, 90), (0, 1), (1, 2), (0, 2))),
         (CutoutOp((1, 4, 4), (3, 3)), ((9, 90, 90), (50, 50), 1.0, 0.5)),
+        (NoiseOp((4,), 0.5), ((4000,), 0.1)),
         (SoftmaxCrossEntropyOp((3,)), ((3000,), 0.5)),
         (ElementwiseLossOp((3,), "huber", 2.0), ((3000,), "poisson")),
         (SGDUpdate(6, "float32"), (10**6, "float64")),
@@ -254,6 +256,7 @@ def sizes_that_overflow():
         lambda: CutoutOp((1, 4, 4), (most, most)), lambda: CutoutOp((most, 4, 4), (4, 4)),
         lambda: AffineOp((most, 4, 4)), lambda: AffineOp((1, 4, 4), (0, 10**400)), lambda: AffineOp((1, 4, 4), None),
         lambda: ColorJitterOp((3, most, 4)), lambda: ColorJitterOp((3, 4, 4), (0, 10**400)), lambda: ColorJitterOp(3),
+        lambda: NoiseOp((2**21, 2**21), 0.1), lambda: NoiseOp((2,), 10**400), lambda: NoiseOp(None, 0.1),
         lambda: BatchNormOp((2**21, 2**21)), lambda: BatchStatisticsOp((most, 2)), lambda: BatchNormOp(()),
         lambda: AddOp((4,), -1), lambda: SplitOp((most, 2), 1), lambda: RecallOp((4,), (4,), 0, 2, 0),
         lambda: ConcatOp((2**40,), (2**40,), 0), lambda: ConcatOp((2, 3), (2, 4), 0),

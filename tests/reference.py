@@ -309,7 +309,7 @@ def dropout_bits(size, rows, seed=0, step=0, path=""):
     return np.stack(threefry(key, words(pairs)), axis=-1).reshape(len(rows), 2 * pairs.size)[:, :size]
 
 
-def dropout(x, rate, **what):
-    """x / (1 - rate) where the bits are below (1 - rate) 2**32, else 0; `what` as in dropout_bits."""
-    kept = dropout_bits(x.shape[1], **what) < round((1 - rate) * 2**32)
+def dropout(x, rate, group=1, **what):
+    """x / (1 - rate) where the bits of a group are below (1 - rate) 2**32, else 0; `what` as in dropout_bits."""
+    kept = dropout_bits(x.shape[1] // group, **what).repeat(group, axis=1) < round((1 - rate) * 2**32)
     return np.where(kept, x * x.dtype.type(1 / (1 - rate)), x.dtype.type(0))

@@ -15,11 +15,12 @@ from minidl.utils.validation import Shape
 LOOKS = (
     ours.Conv2D, ours.DepthwiseConv2D, ours.ConvTranspose2D, ours.MaxPool2D, ours.AvgPool2D, ours.GlobalMaxPool2D,
     ours.GlobalAvgPool2D, ours.BatchNorm2D, ours.GroupNorm, ours.Pad2D, ours.Upsample2D, ours.RandomCrop,
-    ours.RandomFlip, ours.RandomShift,
+    ours.RandomFlip, ours.RandomShift, ours.Dropout2D, ours.Cutout,
+    ours.RandomRotation, ours.RandomZoom, ours.ColorJitter,
 )  # fmt: skip
 PASSES = (
     ours.Rescale, ours.Normalize, ours.Dropout, ours.ReLU, ours.LeakyReLU, ours.ELU, ours.GELU, ours.SiLU,
-    ours.Hardswish, ours.Sigmoid, ours.Tanh,
+    ours.Hardswish, ours.Sigmoid, ours.Tanh, ours.StochasticDepth, ours.GaussianNoise,
 )  # fmt: skip
 CHANNELS = (1, 3, 4)  # grey, RGB, RGBA
 MIN_SIDE = 8  # pixels of the smallest images

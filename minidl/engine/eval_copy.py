@@ -6,16 +6,33 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from minidl.layers.affine import RandomRotation, RandomZoom
 from minidl.layers.augment import RandomCrop, RandomFlip, RandomShift
 from minidl.layers.base import Layer
-from minidl.layers.dropout import Dropout
+from minidl.layers.color_jitter import ColorJitter
+from minidl.layers.cutout import Cutout
+from minidl.layers.dropout import Dropout, Dropout2D, StochasticDepth
+from minidl.layers.noise import GaussianNoise
 from minidl_c.kernels.augment import AugmentOp
+from minidl_c.kernels.dropout import DropoutOp
 
-RANDOM = (Dropout, RandomCrop, RandomFlip, RandomShift)
+RANDOM = (
+    ColorJitter,
+    Cutout,
+    Dropout,
+    Dropout2D,
+    GaussianNoise,
+    RandomCrop,
+    RandomFlip,
+    RandomRotation,
+    RandomShift,
+    RandomZoom,
+    StochasticDepth,
+)
 
 
 def eval_copies(layers: Sequence[Layer], instead: Mapping[int, Layer] | None = None) -> list[Layer]:
-    """Returns copies with batch norm frozen, without dropout, and with crops, flips and shifts as in inference.
+    """Returns copies with batch norm frozen, without dropout, and with augmentation as in inference.
 
     instead: what stands in the copies for a layer, by its id. Layers in NumPy compute as in training. The copies want a
     home: Parameters(layers, dtype). Raises TypeError for layers that cannot be copied.
@@ -35,13 +52,13 @@ def eval_copies(layers: Sequence[Layer], instead: Mapping[int, Layer] | None = N
 
 def _without_randomness(layer: Layer) -> Layer:
     """Returns a layer that does in training what this one, which draws random numbers there, does in inference."""
-    if isinstance(layer, Dropout):
-        still: Layer = Dropout(0.0)
-        still.setup(layer.in_shape, layer.dtype, 0, "")
-        return still
-    still, size = copy.copy(layer), layer.out_shape[1:]
-    centre = tuple((all_ + some) // 2 - some for all_, some in zip(layer.in_shape[1:], size, strict=True))
-    still.op = AugmentOp(layer.in_shape, size, centre, centre, dtype=layer.dtype)
+    still = copy.copy(layer)
+    if isinstance(layer, RandomCrop):
+        size = layer.out_shape[1:]
+        centre = tuple((all_ + some) // 2 - some for all_, some in zip(layer.in_shape[1:], size, strict=True))
+        still.op = AugmentOp(layer.in_shape, size, centre, centre, dtype=layer.dtype)
+    else:
+        still.op = DropoutOp(layer.in_shape, 0.0, dtype=layer.dtype)  # the identity
     return still
 
 

@@ -1,18 +1,22 @@
 """The layers, one file for each kernel of minidl_c, with the same name."""
 
 from minidl.layers.activations import ELU, GELU, Hardswish, LeakyReLU, Sigmoid, SiLU, Tanh
+from minidl.layers.affine import RandomRotation, RandomZoom
 from minidl.layers.augment import RandomCrop, RandomFlip, RandomShift
 from minidl.layers.avgpool2d import AvgPool2D, GlobalAvgPool2D
 from minidl.layers.batchnorm import BatchNorm1D, BatchNorm2D
 from minidl.layers.columns import Columns
+from minidl.layers.color_jitter import ColorJitter
 from minidl.layers.conv2d import Conv2D
 from minidl.layers.conv_transpose2d import ConvTranspose2D
+from minidl.layers.cutout import Cutout
 from minidl.layers.dense import Dense
 from minidl.layers.depthwise_conv2d import DepthwiseConv2D
-from minidl.layers.dropout import Dropout
+from minidl.layers.dropout import Dropout, Dropout2D, StochasticDepth
 from minidl.layers.flatten import Flatten, Reshape
 from minidl.layers.groupnorm import GroupNorm, LayerNorm
 from minidl.layers.maxpool2d import GlobalMaxPool2D, MaxPool2D
+from minidl.layers.noise import GaussianNoise
 from minidl.layers.normalize import Normalize
 from minidl.layers.pad2d import Pad2D
 from minidl.layers.parallel import Block, Parallel
@@ -34,12 +38,16 @@ __all__ = [
     "Block",
     "ChannelShuffle",
     "Columns",
+    "ColorJitter",
     "Conv2D",
     "ConvTranspose2D",
+    "Cutout",
     "Dense",
     "DepthwiseConv2D",
     "Dropout",
+    "Dropout2D",
     "Flatten",
+    "GaussianNoise",
     "GlobalAvgPool2D",
     "GlobalMaxPool2D",
     "GroupNorm",
@@ -54,7 +62,9 @@ __all__ = [
     "Permute",
     "RandomCrop",
     "RandomFlip",
+    "RandomRotation",
     "RandomShift",
+    "RandomZoom",
     "ReLU",
     "Rescale",
     "Reshape",
@@ -63,6 +73,7 @@ __all__ = [
     "Sigmoid",
     "Softmax",
     "SqueezeExcite",
+    "StochasticDepth",
     "Tanh",
     "Upsample2D",
 ]

@@ -23,9 +23,9 @@ __all__ = ["export", "import_model"]
 def export(model: Sequential, path: Path, dtype: str | None = None) -> None:
     """Writes the model as an ONNX file (opset 21): input (N, *input_shape), scores (N, *output_shape).
 
-    The graph computes inference: Dropout, RandomFlip and RandomShift are identities, RandomCrop takes the centre, and
-    batch norm uses its running statistics. Parameters keep their names, "0.weight"; nodes are named after the path of
-    their layer, "3.body.0.Conv". The file is written atomically: the path always holds the complete old or new file.
+    The graph computes inference: dropout and augmentation are identities, except that RandomCrop takes the centre,
+    and batch norm uses its running statistics. Parameters keep their names, "0.weight"; nodes are named after the path
+    of their layer, "3.body.0.Conv". The file is written atomically: the path always holds the complete old or new file.
 
     dtype: "float32" or "float64"; None: the model's. onnxruntime supports convolutions, average pooling and other
         layers in float32 only. ONNX stores attributes such as eps and slopes as float32 for either dtype.

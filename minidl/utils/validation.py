@@ -153,6 +153,27 @@ def check_pair(name: str, value: Any, minimum: int = 1, maximum: int = MAX_INT64
     return (check_int(name, value, minimum, maximum),) * 2
 
 
+def check_interval(name: str, value: Any, centre: float, minimum: float, maximum: float) -> tuple[float, float]:
+    """Returns `value`, a (smallest, largest) pair or the distance of both from `centre`, as a pair of floats.
+
+    The pair of a distance begins at `minimum` at least. Raises TypeError or ValueError naming the argument for a
+    negative distance, and for a pair that is not in order or exceeds `minimum` to `maximum`.
+
+    >>> check_interval("brightness", 0.2, 1, 0, 10), check_interval("degrees", (0, 90), 0, -360, 360)
+    ((0.8, 1.2), (0.0, 90.0))
+    """
+    if not isinstance(value, (tuple, list)):
+        distance = check_non_negative(name, value, "float32")
+        first, last = max(centre - distance, minimum), centre + distance
+    elif len(value) == 2:
+        first, last = (check_real(name, number, "float32") for number in value)
+    else:
+        raise ValueError(f"{name}: expected a number or a pair, got {value!r}")
+    if not minimum <= first <= last <= maximum:
+        raise ValueError(f"{name}: expected numbers from {minimum} to {maximum}, the smaller one first, got {value!r}")
+    return first, last
+
+
 def resolve_padding(padding: Any, size: tuple[int, int], kernel: Pair, stride: Pair, dilation: Pair) -> Padding4:
     """Returns the zeros (top, bottom, left, right) that a convolution's `padding` adds to an image of this size.
 

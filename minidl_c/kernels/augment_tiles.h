@@ -3,7 +3,7 @@
 #ifndef MINIDL_AUGMENT_TILES_H
 #define MINIDL_AUGMENT_TILES_H
 #include <string.h>
-#include "minidl_c/simd/lanes.h"
+#include "minidl_c/simd/gather.h"
 
 /* Along one axis, pixel i of an example's output is pixel start + sign * i of its input. */
 typedef struct { int32_t start[LANES], sign[LANES]; } moves;
@@ -17,36 +17,6 @@ INLINE moves inverse_moves(const moves *m) {
   }
   return back;
 }
-
-/* x[index] in the lanes of the mask, 0 in the others */
-#if VECTOR_BYTES == 64
-INLINE vector_f32 gather_f32(mask_f32 inside, mask_f32 index, const float *x) {
-  __mmask16 lanes = _mm512_test_epi32_mask((__m512i)inside, (__m512i)inside);
-  return (vector_f32)_mm512_mask_i32gather_ps(_mm512_setzero_ps(), lanes, (__m512i)index, x, 4);
-}
-INLINE vector_f64 gather_f64(mask_f64 inside, mask_f64 index, const double *x) {
-  __mmask8 lanes = _mm512_test_epi64_mask((__m512i)inside, (__m512i)inside);
-  return (vector_f64)_mm512_mask_i64gather_pd(_mm512_setzero_pd(), lanes, (__m512i)index, x, 8);
-}
-#elif VECTOR_BYTES == 32
-INLINE vector_f32 gather_f32(mask_f32 inside, mask_f32 index, const float *x) {
-  return (vector_f32)_mm256_mask_i32gather_ps(_mm256_setzero_ps(), x, (__m256i)index, (__m256)inside, 4);
-}
-INLINE vector_f64 gather_f64(mask_f64 inside, mask_f64 index, const double *x) {
-  return (vector_f64)_mm256_mask_i64gather_pd(_mm256_setzero_pd(), x, (__m256i)index, (__m256d)inside, 8);
-}
-#else
-INLINE vector_f32 gather_f32(mask_f32 inside, mask_f32 index, const float *x) {
-  vector_f32 y = {0};
-  for (int i = 0; i < VECTOR_BYTES / 4; i++) if (inside[i]) y[i] = x[index[i]];
-  return y;
-}
-INLINE vector_f64 gather_f64(mask_f64 inside, mask_f64 index, const double *x) {
-  vector_f64 y = {0};
-  for (int i = 0; i < VECTOR_BYTES / 8; i++) if (inside[i]) y[i] = x[index[i]];
-  return y;
-}
-#endif
 
 #define move_row(vertical, horizontal, oh, H, W, OW, x, y) BY_DTYPE(move_row, y)(vertical, horizontal, oh, H, W, OW, x, y)
 #define crop_row(top, left, oh, H, W, OW, x, y) BY_DTYPE(crop_row, y)(top, left, oh, H, W, OW, x, y)

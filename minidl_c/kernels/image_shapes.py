@@ -1,4 +1,4 @@
-"""Checks of the arguments of ops on images: padding, upsampling, cropping, normalization.
+"""Checks of the arguments of ops on images: padding, upsampling, augmentation, normalization.
 
 Each function returns the sizes that the op stores, as one tuple, or raises TypeError or ValueError.
 """
@@ -9,7 +9,8 @@ from numpy import finfo
 
 from minidl_c.op import check_element_count, check_ints
 
-MAX_PIXELS = 2**24  # of an image for a random crop: an index of its elements in a tile fits in 32 bits
+MAX_PIXELS = 2**24  # of an image for augmentation: an index of its elements in a tile fits in 32 bits
+ZOOMS = 2**-10, 2**10  # beyond them, an image shows a pixel, or is one
 
 
 def padded(in_shape, padding):
@@ -39,6 +40,49 @@ def cropping(in_shape, size, first, last):
     if first[0] > last[0] or first[1] > last[1]:
         raise ValueError(f"first: expected at most {last}, got {first}")
     return c, h, w, *size, *first, last[0] - first[0] + 1, last[1] - first[1] + 1
+
+
+def augmented(in_shape):
+    """Returns C, H, W of images for random operations."""
+    c, h, w = check_ints("input shape", in_shape, 3, 1)
+    if h * w > MAX_PIXELS:
+        raise ValueError(f"input shape: expected at most {MAX_PIXELS} pixels, got {h} x {w}")
+    check_element_count("input shape", (c, h, w))
+    return c, h, w
+
+
+def cutting(in_shape, size):
+    """Returns C, H, W and the sizes of the box, (vertical, horizontal)."""
+    size = check_ints("size", size, 2, 1)
+    if max(size) > MAX_PIXELS:
+        raise ValueError(f"size: expected at most {MAX_PIXELS} pixels a side, got {size}")
+    return *augmented(in_shape), *size
+
+
+def affine_ranges(degrees, zoom):
+    """Returns the first and last angle, in turns, and the first and last zoom, as floats."""
+    angles, zooms = check_range("degrees", degrees, -360, 360), check_range("zoom", zoom, *ZOOMS)
+    return *(angle / 360 for angle in angles), *zooms
+
+
+def color_ranges(in_shape, brightness, contrast, saturation):
+    """Returns C, H, W and the (first, last) pairs of factors, as floats."""
+    c, h, w = augmented(in_shape)
+    if c not in (1, 3):
+        raise ValueError(f"input shape: expected 1 or 3 channels, got {c}")
+    named = {"brightness": brightness, "contrast": contrast, "saturation": saturation}
+    ranges = [check_range(name, pair, 0, float(finfo("float32").max)) for name, pair in named.items()]
+    if c == 1 and ranges[2] != (1, 1):
+        raise ValueError(f"saturation: expected 3 channels, got {c}")
+    return c, h, w, ranges
+
+
+def check_range(name, pair, smallest, largest):
+    """Returns a (first, last) pair as floats from `smallest` to `largest`; raises ValueError otherwise."""
+    first, last = map(float, pair)
+    if not smallest <= first <= last <= largest:
+        raise ValueError(f"{name}: expected (first, last) from {smallest} to {largest}, got {(first, last)}")
+    return first, last
 
 
 def channel_statistics(mean, std, channels, dtype):

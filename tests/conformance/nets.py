@@ -8,7 +8,20 @@ from threaded_ranks import Rank, run_ranks
 
 import minidl
 from minidl import Sequential, Trainer
-from minidl.layers import Conv2D, Dense, Dropout, Flatten, MaxPool2D, ReLU, Rescale
+from minidl.layers import (
+    Conv2D,
+    Cutout,
+    Dense,
+    Dropout,
+    Dropout2D,
+    Flatten,
+    GaussianNoise,
+    MaxPool2D,
+    RandomRotation,
+    ReLU,
+    Rescale,
+    StochasticDepth,
+)
 from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
 from minidl.optimizers.base import Optimizer
 
@@ -25,9 +38,16 @@ def _image_layer(rng):
     return ReLU()
 
 
+def _random_image_layers(rng):
+    """Returns at most one layer of each kind that draws random numbers."""
+    layers = (Cutout(3, 0.5, 0.7), RandomRotation(30, 0.5), Dropout2D(0.2), GaussianNoise(0.1), StochasticDepth(0.2))
+    return [layer for layer in layers if rng.random() < 0.2]
+
+
 def _layers(rng, is_image, classes):
     layers = [Rescale(1 / 64, -1)]
     if is_image:
+        layers += _random_image_layers(rng)
         layers += [_image_layer(rng) for _ in range(rng.integers(0, 5))] + [Flatten()]
     for _ in range(rng.integers(0, 3)):
         layers += [Dense(int(rng.integers(1, 40))), ReLU()]

@@ -33,22 +33,28 @@ from minidl.layers import (  # noqa: E402
     AvgPool2D,
     BatchNorm1D,
     BatchNorm2D,
+    ColorJitter,
     Conv2D,
     ConvTranspose2D,
+    Cutout,
     Dense,
     DepthwiseConv2D,
     Dropout,
+    Dropout2D,
     Flatten,
+    GaussianNoise,
     GroupNorm,
     LayerNorm,
     MaxPool2D,
     Parallel,
     PReLU,
     RandomCrop,
+    RandomRotation,
     ReLU,
     Rescale,
     Residual,
     SiLU,
+    StochasticDepth,
 )
 from minidl.optimizers import SGD  # noqa: E402
 
@@ -77,10 +83,11 @@ def blocks():
     body = [DepthwiseConv2D(3, padding=1), BatchNorm2D(), GELU(), Conv2D(12, 1, use_bias=False), GroupNorm(3)]
     branches = [Conv2D(5, 1), PReLU()], [AvgPool2D(3, 1, padding=1), Conv2D(4, 3, padding=1)]
     return [
-        Rescale(1 / 255, -0.5), RandomCrop(28, padding=2),
+        Rescale(1 / 255, -0.5), RandomCrop(28, padding=2), Cutout(8, 0.5), RandomRotation(15), ColorJitter(0.2, 0.2),
+        GaussianNoise(0.05),
         Conv2D(12, 3, stride=2, padding=1, use_bias=False), BatchNorm2D(), ReLU(),
-        Residual(*body), SiLU(),
-        Parallel(*branches),
+        Residual(*body, StochasticDepth(0.2)), SiLU(),
+        Parallel(*branches), Dropout2D(0.1),
         ConvTranspose2D(6, 2, 2), MaxPool2D(4),
         Flatten(), LayerNorm(),
         Dense(30), BatchNorm1D(), ReLU(), Dropout(0.2),

@@ -267,19 +267,21 @@ def dropout(rng):
     (n, size), dtype, rate = sizes(rng), draw_dtype(rng), float(rng.random() * 0.9)
     kind, values = draw_values(rng, ((n, size),) * 2)
     seed, step, path = int(rng.integers(2**62)), int(rng.integers(2**40)), str(rng.integers(99))
-    numbers = rng.integers(0, 2**40, n)
+    numbers, group = rng.integers(0, 2**40, n), int(rng.choice([d for d in range(1, size + 1) if size % d == 0]))
 
     def run(a, threads):
         options = {"seed": seed, "step": step, "example_ids": a.example_ids, "num_threads": threads}
-        forward_batch(DropoutOp((size,), rate, path, dtype), a.x, a.y, training=True, **options)
-        backward_batch(DropoutOp((size,), rate, path, dtype), a.dy, a.x, a.dx, **options)
+        forward_batch(DropoutOp((size,), rate, path, dtype, group), a.x, a.y, training=True, **options)
+        backward_batch(DropoutOp((size,), rate, path, dtype, group), a.dy, a.x, a.dx, **options)
 
     def oracle():
+        what = {"rows": numbers, "seed": seed, "step": step, "path": path}
         for name, value in zip(("y", "dx"), values, strict=True):
-            yield name, ref.dropout(value.astype(dtype), rate, rows=numbers, seed=seed, step=step, path=path), 0
+            yield name, ref.dropout(value.astype(dtype), rate, group, **what), 0
 
     inputs, outputs = named("x dy", values, dtype) | {"example_ids": numbers}, {"y": (n, size), "dx": (n, size)}
-    yield Trial(f"{kind} {(n, size)} {rate}", dtype, inputs, outputs, run, 2, None if kind == "special" else oracle)
+    about = f"{kind} {(n, size)} {rate} {group}"
+    yield Trial(about, dtype, inputs, outputs, run, 2, None if kind == "special" else oracle)
 
 
 KERNELS = (

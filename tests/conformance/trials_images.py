@@ -2,13 +2,18 @@
 
 import numpy as np
 import reference as ref
+import reference_augment
 import reference_images as images
 from conformance.trial import Trial, both_ways, draw_dtype, draw_values, named, small_batch, within_rounding
 from geometries import POOL_FORMS, pool_cases
 
+from minidl_c.kernels.affine import AffineOp
 from minidl_c.kernels.augment import AugmentOp
 from minidl_c.kernels.avgpool2d import AvgPool2DOp
 from minidl_c.kernels.columns import ColumnsOp
+from minidl_c.kernels.color_jitter import ColorJitterOp
+from minidl_c.kernels.cutout import CutoutOp
+from minidl_c.kernels.noise import NoiseOp
 from minidl_c.kernels.normalize import NormalizeOp
 from minidl_c.kernels.pad2d import Pad2DOp
 from minidl_c.kernels.permute import ChannelShuffleOp, PermuteOp
@@ -146,3 +151,79 @@ def augment(rng):
 
 
 IMAGES = (pad2d, columns, permute, avgpool2d, upsample2d, normalize, augment)
+def random_trial(rng, make, shape, oracle_of):
+    """Returns a trial of a random op of images; make(path, dtype): the op.
+
+    oracle_of(x, dy, what): name, result and bound of y and dx, in float64; what: of dropout_bits in reference.py.
+    """
+    dtype, n = draw_dtype(rng), int(rng.integers(0, 41))
+    what = {"seed": int(rng.integers(2**62)), "step": int(rng.integers(2**40))}
+    op, numbers = make("1", dtype), rng.integers(0, 2**40, n)
+    kind, (x, dy) = draw_values(rng, ((n, *shape),) * 2)
+
+    def run(a, threads):
+        forward_batch(op, a.x, a.y, training=True, **what, example_ids=a.example_ids, num_threads=threads)
+        backward_batch(op, a.dy, a.x, a.dx, **what, example_ids=a.example_ids, num_threads=threads)
+
+    def oracle():
+        yield from oracle_of(x.astype(dtype), dy.astype(dtype), what | {"rows": numbers, "path": "1"})
+
+    inputs, outputs = named("x dy", (x, dy), dtype) | {"example_ids": numbers}, {"y": x.shape, "dx": x.shape}
+    about = f"{kind} {type(op).__name__} {x.shape}"
+    return Trial(about, dtype, inputs, outputs, run, 2, None if kind == "special" else oracle)
+
+
+def cutout(rng):
+    shape, size, rate = image_shape(rng), tuple(int(v) for v in rng.integers(1, 9, 2)), float(rng.random())
+
+    def oracle(x, dy, what):
+        inside = reference_augment.cutout_boxes(shape=shape, size=size, rate=rate, **what)
+        yield "y", np.where(inside, x.dtype.type(0.3), x), 0
+        yield "dx", np.where(inside, dy.dtype.type(0), dy), 0
+
+    yield random_trial(rng, lambda path, dtype: CutoutOp(shape, size, 0.3, rate, path, dtype), shape, oracle)
+
+
+def affine(rng):
+    shape, degrees, zoom = image_shape(rng), np.sort(rng.uniform(-360, 360, 2)), np.sort(rng.uniform(0.2, 4, 2))
+
+    def oracle(x, dy, what):
+        draws = reference_augment.affine_draws(degrees=degrees, zoom=zoom, **what)
+        matrices, error = reference_augment.affine_matrices(shape, draws), ref.rounding(12, x.dtype)
+        most = np.abs(x).max(axis=(1, 2, 3), keepdims=True, initial=0.3)
+        yield "y", reference_augment.affine_forward(x, matrices, 0.3), (error * 4 + 1e-12) * most
+        touched = reference_augment.affine_backward(np.abs(dy), matrices > 0)
+        most = np.abs(dy).max(axis=(1, 2, 3), keepdims=True, initial=0)
+        yield "dx", reference_augment.affine_backward(dy, matrices), error * touched + 1e-12 * most
+
+    def make(path, dtype):
+        return AffineOp(shape, degrees, zoom, 0.3, path, dtype)
+
+    yield random_trial(rng, make, shape, oracle)
+
+
+def color_jitter(rng):
+    shape = int(rng.choice([1, 3])), *(int(v) for v in rng.integers(1, 9, 2))
+    ranges = [np.sort(rng.uniform(0, 2, 2)) for _ in range(2)] + [(0.5, 1.5) if shape[0] == 3 else (1, 1)]
+
+    def oracle(x, dy, what):
+        factors = reference_augment.jitter_factors(ranges=ranges, **what)
+        for name, value, function in (("y", x, "jitter_colors"), ("dx", dy, "jitter_colors_gradient")):
+            most = np.abs(value).max(axis=(1, 2, 3), keepdims=True, initial=0)
+            yield name, getattr(reference_augment, function)(value, factors), 32 * ref.rounding(30, x.dtype) * most
+
+    yield random_trial(rng, lambda path, dtype: ColorJitterOp(shape, *ranges, path, dtype), shape, oracle)
+
+
+def noise(rng):
+    shape, std = image_shape(rng), float(rng.random())
+
+    def oracle(x, dy, what):
+        added = std * reference_augment.normal_numbers(int(np.prod(shape)), **what).reshape(x.shape)
+        yield "y", x + added, 1e-11 + ref.rounding(2, x.dtype) * (np.abs(x) + np.abs(added))
+        yield "dx", dy, 0
+
+    yield random_trial(rng, lambda path, dtype: NoiseOp(shape, std, path, dtype), shape, oracle)
+
+
+IMAGES = (pad2d, avgpool2d, upsample2d, normalize, augment, cutout, affine, color_jitter, noise)

@@ -9,7 +9,7 @@ import reference as ref
 from minidl import Layer, Sequential, Trainer
 from minidl.engine.flat_parameters import FlatParameters
 from minidl.engine.network import Network
-from minidl.layers import Conv2D, Dense, Dropout, Flatten, ReLU
+from minidl.layers import Conv2D, Dense, Dropout, Dropout2D, Flatten, ReLU, Residual, StochasticDepth
 from minidl.losses import softmax_cross_entropy
 from minidl.optimizers import SGD
 from minidl.testing import check_layer
@@ -19,9 +19,9 @@ N = 90
 NUMBERED = np.arange(N)  # labels that identify their row
 
 
-def mask(n, shape, rate, **what):
+def mask(n, shape, rate, group=1, **what):
     """Returns True where a value is kept, from the reference."""
-    kept = ref.dropout(np.ones((n, int(np.prod(shape)))), rate, rows=range(n), **what) != 0
+    kept = ref.dropout(np.ones((n, int(np.prod(shape)))), rate, group, rows=range(n), **what) != 0
     return kept.reshape(n, *shape)
 
 
@@ -59,6 +59,40 @@ def test_agrees_with_numpy(n, shape, dtype, rng):
         np.testing.assert_array_equal(model.forward(x, training=True), np.where(kept, x * scale, 0))
         np.testing.assert_array_equal(model.backward(dy), np.where(kept, dy * scale, 0))
     assert model.params == {} and model.output_shape == shape
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(5,), (2, 3, 4), (18, 2, 2), (3, 3)])
+@pytest.mark.parametrize("layer", [Dropout2D, StochasticDepth])
+def test_channels_and_examples_agree_with_numpy(layer, shape, dtype, rng):
+    group = int(np.prod(shape[1:] if layer is Dropout2D else shape))
+    model = Sequential([layer(0.3)], input_shape=shape, dtype=dtype, seed=4)
+    for step, n in enumerate((1, 3, 17)):
+        x, dy = (rng.normal(size=(n, *shape)).astype(dtype) for _ in range(2))
+        kept, scale = mask(n, shape, 0.3, group, seed=4, step=step, path="0"), np.dtype(dtype).type(1 / 0.7)
+        np.testing.assert_array_equal(model.forward(x, training=True), np.where(kept, x * scale, 0))
+        np.testing.assert_array_equal(model.backward(dy), np.where(kept, dy * scale, 0))
+        assert model.predict(x).tobytes() == x.tobytes()
+    together = kept.reshape(n, -1, group)
+    assert (together.all(axis=2) == together.any(axis=2)).all() and kept.any() and not kept.all()
+
+
+@pytest.mark.parametrize("n", [1, 2, 33])
+def test_a_residual_skips_its_body_for_some_examples(n, rng):
+    """An example gets the shortcut's output, or twice the body's added to it; only then the body gets its gradient."""
+    x, dy = rng.normal(size=(n, 3, 5, 4)), rng.normal(size=(n, 2, 5, 4))
+    body, shortcut = Conv2D(2, 3, padding=1), Conv2D(2, 1, use_bias=False)
+    model = Sequential([Residual(body, StochasticDepth(0.5), shortcut=shortcut)], (3, 5, 4), dtype="float64", seed=2)
+    kept = mask(n, (2, 5, 4), 0.5, 40, seed=2, path="0.body.1")
+    weight, pointwise = (model.params[f"0.{name}.0.weight"].value for name in ("body", "shortcut"))
+    plain = Sequential([Conv2D(2, 3, padding=1)], (3, 5, 4), dtype="float64")
+    plain.params["0.weight"].value = weight
+    added, passed = plain.forward(x, training=True), np.einsum("fc,nchw->nfhw", pointwise[:, :, 0, 0], x)
+    np.testing.assert_allclose(model.forward(x, training=True), passed + np.where(kept, 2 * added, 0), rtol=1e-12)
+    model.backward(dy)
+    plain.backward(np.where(kept, 2 * dy, 0))
+    grads = (net.params[name].grad for net, name in ((model, "0.body.0.weight"), (plain, "0.weight")))
+    np.testing.assert_allclose(*grads, rtol=1e-10, atol=1e-12)
 
 
 def test_gradients_of_other_layers_see_the_mask(rng):
@@ -199,9 +233,10 @@ def test_evaluate_drops_nothing(digits):
         (True, TypeError, "rate.*True"),
     ],
 )
-def test_invalid_rates(rate, error, message):
-    with pytest.raises(error, match=rf"layer 1, Dropout.*{message}"):
-        Sequential([ReLU(), Dropout(rate)], input_shape=(4,))
+@pytest.mark.parametrize("layer", [Dropout, Dropout2D, StochasticDepth])
+def test_invalid_rates(layer, rate, error, message):
+    with pytest.raises(error, match=rf"layer 1, {layer.__name__}, .*{message}"):
+        Sequential([ReLU(), layer(rate)], input_shape=(4,))
 
 
 def test_repr():

@@ -19,20 +19,24 @@ from subprocess_cases import REFUSALS, Cases, refused
 
 import minidl_c
 from minidl_c.kernels.activations import ActivationOp
+from minidl_c.kernels.affine import AffineOp
 from minidl_c.kernels.augment import AugmentOp
 from minidl_c.kernels.avgpool2d import AvgPool2DOp
 from minidl_c.kernels.batchnorm import BatchNormOp
 from minidl_c.kernels.batchnorm_statistics import BatchStatisticsOp
 from minidl_c.kernels.branches import AddOp, ConcatOp, RecallOp, SplitOp
 from minidl_c.kernels.columns import ColumnsOp
+from minidl_c.kernels.color_jitter import ColorJitterOp
 from minidl_c.kernels.conv2d import Conv2DOp
 from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
+from minidl_c.kernels.cutout import CutoutOp
 from minidl_c.kernels.dense import DenseOp
 from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
 from minidl_c.kernels.dropout import DropoutOp
 from minidl_c.kernels.flatten import FlattenOp
 from minidl_c.kernels.groupnorm import GroupNormOp
 from minidl_c.kernels.maxpool2d import MaxPool2DOp
+from minidl_c.kernels.noise import NoiseOp
 from minidl_c.kernels.normalize import NormalizeOp
 from minidl_c.kernels.pad2d import Pad2DOp
 from minidl_c.kernels.permute import ChannelShuffleOp, PermuteOp
@@ -142,7 +146,7 @@ def calling_init_again_changes_nothing():
         (MaxPool2DOp((1, 4, 4), (2, 2), (2, 2)), ((9, 90, 90), (2, 2), (2, 2))),
         (ReLUOp((4,)), ((4000,),)),
         (RescaleOp((4,), 2.0), ((4000,), 1.0)),
-        (DropoutOp((4,), 0.5), ((4000,), 0.1)),
+        (DropoutOp((4,), 0.5), ((4000,), 0.1, "", "float32", 4000)),
         (FlattenOp((4,)), ((4000,),)),
         (BatchNormOp((4, 2)), ((4000, 2),)),
         (BatchStatisticsOp((4, 2)), ((4000, 2),)),
@@ -163,6 +167,10 @@ def calling_init_again_changes_nothing():
         (Upsample2DOp((1, 4, 4), (2, 2)), ((9, 90, 90), (3, 3))),
         (NormalizeOp((2, 4), [0, 0], [1, 1]), ((400, 4), [0] * 400, [1] * 400)),
         (AugmentOp((1, 4, 4), (3, 3)), ((9, 90, 90), (50, 50))),
+        (AffineOp((1, 4, 4)), ((9, 90, 90), (0, 90), (1, 2))),
+        (ColorJitterOp((1, 4, 4)), ((3, 90, 90), (0, 1), (1, 2), (0, 2))),
+        (CutoutOp((1, 4, 4), (3, 3)), ((9, 90, 90), (50, 50), 1.0, 0.5)),
+        (NoiseOp((4,), 0.5), ((4000,), 0.1)),
         (SoftmaxCrossEntropyOp((3,)), ((3000,), 0.5)),
         (ElementwiseLossOp((3,), "huber", 2.0), ((3000,), "poisson")),
         (SGDUpdate(6, "float32"), (10**6, "float64")),
@@ -252,6 +260,10 @@ def sizes_that_overflow():
         lambda: NormalizeOp((most, 2), [0], [1]), lambda: NormalizeOp((2, 2), [10**400] * 2, [1, 1]),
         lambda: AugmentOp((1, 4, 4), (most, most)), lambda: AugmentOp((1, 4, 4), (4, 4), (-most, 0), (most, 0)),
         lambda: AugmentOp((most, 4, 4), (4, 4)), lambda: AugmentOp((2**36, 4, 4), (2**12, 2**12)),
+        lambda: CutoutOp((1, 4, 4), (most, most)), lambda: CutoutOp((most, 4, 4), (4, 4)),
+        lambda: AffineOp((most, 4, 4)), lambda: AffineOp((1, 4, 4), (0, 10**400)), lambda: AffineOp((1, 4, 4), None),
+        lambda: ColorJitterOp((3, most, 4)), lambda: ColorJitterOp((3, 4, 4), (0, 10**400)), lambda: ColorJitterOp(3),
+        lambda: NoiseOp((2**21, 2**21), 0.1), lambda: NoiseOp((2,), 10**400), lambda: NoiseOp(None, 0.1),
         lambda: BatchNormOp((2**21, 2**21)), lambda: BatchStatisticsOp((most, 2)), lambda: BatchNormOp(()),
         lambda: AddOp((4,), -1), lambda: SplitOp((most, 2), 1), lambda: RecallOp((4,), (4,), 0, 2, 0),
         lambda: ConcatOp((2**40,), (2**40,), 0), lambda: ConcatOp((2, 3), (2, 4), 0),

@@ -13,7 +13,17 @@ from minidl.onnx.model_file import from_bytes, to_bytes
 pytestmark = pytest.mark.oracle("onnx")
 
 # Layers that are only in the metadata.
-TRAINING_ONLY = {"RandomFlip", "RandomShift"}
+TRAINING_ONLY = {
+    "ColorJitter",
+    "Cutout",
+    "Dropout2D",
+    "GaussianNoise",
+    "RandomFlip",
+    "RandomRotation",
+    "RandomShift",
+    "RandomZoom",
+    "StochasticDepth",
+}
 NO_LAYERS = "expected at least one node that becomes a layer"
 
 

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from minidl.layers import DepthwiseConv2D, Dropout, Normalize, RandomFlip, RandomShift, Rescale
+from minidl.layers import (
+    ColorJitter,
+    Cutout,
+    DepthwiseConv2D,
+    Dropout,
+    Dropout2D,
+    GaussianNoise,
+    Normalize,
+    RandomFlip,
+    RandomRotation,
+    RandomShift,
+    RandomZoom,
+    Rescale,
+    StochasticDepth,
+)
 from minidl.layers.base import Layer
 from minidl.onnx.node_reader import (
     LayerWithWeights,
@@ -135,11 +149,18 @@ def read_div(reader: NodeReader) -> list[LayerWithWeights]:
 
 
 WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
+    ColorJitter: write_identity,
+    Cutout: write_identity,
     Dropout: write_dropout,
+    Dropout2D: write_identity,
+    GaussianNoise: write_identity,
     Normalize: write_normalize,
     RandomFlip: write_identity,
+    RandomRotation: write_identity,
     RandomShift: write_identity,
+    RandomZoom: write_identity,
     Rescale: write_rescale,
+    StochasticDepth: write_identity,
 }
 READ_FUNCTIONS: dict[str, ReadFunction] = {
     "Add": read_add,

@@ -19,12 +19,12 @@ LARGE = 2**63 - 1  # the largest seed and step
 NOTHING = {dtype: np.empty(0, dtype) for dtype in DTYPES}
 
 
-def dropout_forward(x, y, rate, path="", **options):
-    forward_batch(DropoutOp(x.shape[1:], rate, path, x.dtype.name), x, y, training=True, **options)
+def dropout_forward(x, y, rate, path="", group=1, **options):
+    forward_batch(DropoutOp(x.shape[1:], rate, path, x.dtype.name, group), x, y, training=True, **options)
 
 
-def dropout_backward(dy, dx, rate, path="", **options):
-    backward_batch(DropoutOp(dy.shape[1:], rate, path, dy.dtype.name), dy, dy, dx, **options)
+def dropout_backward(dy, dx, rate, path="", group=1, **options):
+    backward_batch(DropoutOp(dy.shape[1:], rate, path, dy.dtype.name, group), dy, dy, dx, **options)
 
 
 def forward(check, x, rate, **options):
@@ -94,6 +94,24 @@ def test_matches_numpy(check, dtype, rate, n):
             check.same_bits(y, expected[0], f"y {label}")
             check.same_bits(dx, expected[1], f"dx {label}")
         check.count("dropout", dtype)
+
+
+@pytest.mark.parametrize("n", BATCHES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_groups_match_numpy(check, dtype, n):
+    """Elements in groups: channels of images, and whole examples."""
+    rng = np.random.default_rng(n)
+    for shape in ((5, 3, 4), (4, 1, 1), (2, 7), (35, 2, 2), (1, 6, 5)):
+        x, dy = (check.input(rng.standard_normal((n, *shape)), dtype) for _ in range(2))
+        what = {"seed": int(rng.integers(LARGE)), "step": int(rng.integers(2**40)), "path": "1"}
+        for group in (int(np.prod(shape[1:])), int(np.prod(shape)), shape[-1]):
+            flat = (a.reshape(n, int(np.prod(shape))) for a in (x, dy))
+            expected = [ref.dropout(a, 0.4, group, rows=range(n), **what).reshape(x.shape) for a in flat]
+            for threads in THREADS:
+                options, label = what | {"group": group, "num_threads": threads}, f"{shape} {group} {threads} threads"
+                check.same_bits(forward(check, x, 0.4, **options), expected[0], f"y {label}")
+                check.same_bits(backward(check, dy, 0.4, **options), expected[1], f"dx {label}")
+            check.count("dropout", dtype)
 
 
 @pytest.mark.parametrize("n", BATCHES)
@@ -221,6 +239,9 @@ def valid_call(check, kernel):
         ({"rate": np.nan}, "rate.*got nan"),
         ({"rate": None}, None),
         ({"rate": "0.5"}, None),
+        ({"group": 0}, "group: expected a divisor of 5 elements, got 0"),
+        ({"group": 2}, "group: expected a divisor of 5 elements, got 2"),
+        ({"group": "2"}, None),
         ({"seed": -1}, "seed"),
         ({"seed": 2**63}, "seed"),
         ({"step": 0.5}, "step"),

@@ -18,6 +18,7 @@ from minidl_c.kernels.conv2d import Conv2DOp
 from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
 from minidl_c.kernels.dense import DenseOp
 from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
+from minidl_c.kernels.dropout import DropoutOp
 from minidl_c.kernels.maxpool2d import MaxPool2DOp
 from minidl_c.kernels.normalize import NormalizeOp
 from minidl_c.kernels.pad2d import Pad2DOp
@@ -74,6 +75,7 @@ def others(seed):
         yield f"upsample {shape}", partial(Upsample2DOp, shape, (2, 3))
         yield f"columns of {shape}", partial(ColumnsOp, shape, c // 3, c - c // 4)
         yield f"channel shuffle of 3 * {shape}", partial(ChannelShuffleOp, (3 * c, *shape[1:]), 3)
+        yield f"dropout of channels {shape}", partial(DropoutOp, shape, 0.4, group=shape[1] * shape[2])
 
 
 def check_rows(predict, x, sizes, threads, about):

@@ -11,23 +11,29 @@ from slow_marks import slow_after
 from minidl import Sequential, Trainer
 from minidl.layers import (
     BatchNorm2D,
+    ColorJitter,
     Conv2D,
     ConvTranspose2D,
+    Cutout,
     Dense,
     DepthwiseConv2D,
-    Dropout,
+    Dropout2D,
     Flatten,
+    GaussianNoise,
     GlobalAvgPool2D,
     GroupNorm,
     MaxPool2D,
     Pad2D,
     Parallel,
+    RandomRotation,
     RandomShift,
+    RandomZoom,
     ReLU,
     Rescale,
     Reshape,
     Residual,
     Sigmoid,
+    StochasticDepth,
     Upsample2D,
 )
 from minidl.optimizers import SGD, Adam
@@ -110,6 +116,8 @@ def others(rng, seed):
             [partial(op, shape, affine=False) for op in (BatchStatisticsOp, BatchNormOp)],
         )
         yield f"dropout {shape}", [partial(DropoutOp, shape, 0.4)]
+        for group in (shape[1] * shape[2], int(np.prod(shape))):
+            yield f"dropout of groups of {group} {shape}", [partial(DropoutOp, shape, 0.4, group=group)]
         yield f"flatten and softmax {shape}", [partial(FlattenOp, shape), partial(SoftmaxOp, (int(np.prod(shape)),))]
 
 
@@ -184,13 +192,18 @@ def test_nothing_reads_the_lanes_after_the_last_channel():
 def squeeze():
     """Branches of equal and unequal channels, whose gradients meet again."""
     wide = Parallel([Conv2D(16, 1), ReLU()], [Conv2D(32, 3, padding=1), BatchNorm2D()], join="concat")
-    body = [BatchNorm2D(), ReLU(), Conv2D(48, 3, padding=1), Dropout(0.2)]
+    body = [BatchNorm2D(), ReLU(), Conv2D(48, 3, padding=1), Dropout2D(0.2), StochasticDepth(0.1)]
     return (3, 8, 9), [Conv2D(16, 3, padding=1), wide, Residual(*body), MaxPool2D(2), GlobalAvgPool2D(), Dense(5)]
 
 
 def augmented():
     return (1, 10, 10), [
         RandomShift(2),
+        Cutout(3, rate=0.5),
+        ColorJitter(0.3, 0.3),
+        RandomRotation(20),
+        RandomZoom(0.2),
+        GaussianNoise(0.1),
         Conv2D(18, 3, stride=2, padding=1),
         BatchNorm2D(),
         Sigmoid(),

@@ -15,7 +15,15 @@ from subprocess_cases import Cases
 import minidl
 from minidl import Param, Sequential, Trainer, plots
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
-from minidl.losses import binary_cross_entropy, checked_loss, huber, poisson, probabilities, softmax_cross_entropy
+from minidl.losses import (
+    binary_cross_entropy,
+    check_targets,
+    checked_loss,
+    huber,
+    poisson,
+    probabilities,
+    softmax_cross_entropy,
+)
 from minidl.losses.native import as_float_targets
 from minidl.metrics import accuracy
 from minidl.optimizers import SGD
@@ -136,10 +144,15 @@ W = RNG.integers(0, 2, (3, 12)).astype("f4")
 GRAD = RNG.integers(0, 2, (3, 4)).astype("f4")
 # By function and argument: a valid array, and a call with (trainer, array).
 ENTRIES = {
-    "sequential.Sequential.predict:X": (X, on_trainer(lambda t, v: t.model.predict(v))),
-    "sequential.Sequential.predict_proba:X": (X, on_trainer(lambda t, v: t.model.predict_proba(v))),
-    "sequential.Sequential.forward:X": (X, on_trainer(lambda t, v: t.model.forward(v, training=True))),
-    "sequential.Sequential.backward:dy": (SCORES, on_trainer(backward)),
+    "base_model.BaseModel.predict:X": (X, on_trainer(lambda t, v: t.model.predict(v))),
+    "base_model.BaseModel.predict_proba:X": (X, on_trainer(lambda t, v: t.model.predict_proba(v))),
+    "base_model.BaseModel.forward:X": (X, on_trainer(lambda t, v: t.model.forward(v, training=True))),
+    "base_model.BaseModel.backward:dy": (SCORES, on_trainer(backward)),
+    "base_model.BaseModel.input_gradient:X": (X, on_trainer(lambda t, v: t.model.input_gradient(v, 1))),
+    "base_model.BaseModel.input_gradient:y": (
+        Y, on_trainer(lambda t, v: t.model.input_gradient(X, v, "softmax_cross_entropy"))),
+    "base_model.BaseModel.input_gradient:dscores": (
+        SCORES, on_trainer(lambda t, v: t.model.input_gradient(X, dscores=v))),
     "sequential.Sequential.load_state_dict:state": (W, on_trainer(load)),
     "trainer.Trainer.fit:X": (X, on_trainer(lambda t, v: fit(t, v))),
     "trainer.Trainer.fit:y": (Y, on_trainer(lambda t, v: fit(t, X, v))),
@@ -148,6 +161,8 @@ ENTRIES = {
     "trainer.Trainer.fit:validation_data, y": (Y, on_trainer(lambda t, v: fit(t, validation_data=(X, v)))),
     "trainer.Trainer.fit:validation_data, sample_weight": (
         WEIGHTS, on_trainer(lambda t, v: fit(t, validation_data=(X, Y, v)))),
+    "base_trainer.BaseTrainer.predict:X": (X, on_trainer(lambda t, v: t.predict(v))),
+    "base_trainer.BaseTrainer.predict_proba:X": (X, on_trainer(lambda t, v: t.predict_proba(v))),
     "trainer.Trainer.report:X": (X, on_trainer(lambda t, v: report(t, v, Y))),
     "trainer.Trainer.report:y": (Y, on_trainer(lambda t, v: report(t, X, v))),
     "trainer.Trainer.per_example_gradients:X": (X, on_trainer(lambda t, v: t.per_example_gradients(v, Y))),
@@ -180,6 +195,8 @@ ENTRIES = {
     "elementwise.BinaryCrossEntropy.targets:y": (
         SCORES, without_trainer(lambda v: binary_cross_entropy.targets(v, (3,), "float32"))),
     "elementwise.Poisson.targets:y": (SCORES, without_trainer(lambda v: poisson.targets(v, (3,), "float32"))),
+    "losses.check_targets:y": (
+        Y, without_trainer(lambda v: check_targets(softmax_cross_entropy, v, 20, (3,), "float32"))),
     "losses.checked_loss:losses": (SCORES[:, 0], loss_returning("losses")),
     "losses.checked_loss:dscores": (SCORES, loss_returning("dscores")),
     "losses.probabilities:scores": (SCORES, without_trainer(probabilities)),
@@ -208,6 +225,7 @@ INSIDE = (
         "config",
         "eval_copy",
         "flat_parameters",
+        "input_gradient",
         "layer_paths",
         "layer_list",
         "lowering",
@@ -305,7 +323,7 @@ def check_kind(entry, kind):
     if isinstance(result, Exception):
         assert kind not in ALWAYS or entry == "param.Param.__init__:value", f"{kind} was refused: {result}"
         return
-    optional = entry.endswith("sample_weight")
+    optional = entry.endswith(("sample_weight", "dscores"))
     assert numbers is not None or (kind == "None" and optional), f"{kind} was accepted"
     if numbers is not None:
         expected = expected_outcome(entry, numbers)

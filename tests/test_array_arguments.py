@@ -140,6 +140,14 @@ def maps(model, X, y):
     return plots.feature_maps(model, X)
 
 
+def saliency(model, X, y):
+    return plots.saliency(model, X, 1)
+
+
+def grad_cam(model, X, y):
+    return plots.grad_cam(model, X, 1)
+
+
 W = RNG.integers(0, 2, (3, 12)).astype("f4")
 GRAD = RNG.integers(0, 2, (3, 4)).astype("f4")
 # By function and argument: a valid array, and a call with (trainer, array).
@@ -215,6 +223,10 @@ ENTRIES = {
     "predictions.confusion_matrix:y": (Y, plotted(plots.confusion_matrix, "y")),
     "routing.pool_routing:X": (X, plotted(plots.pool_routing, "X")),
     "routing.pool_routing:y": (Y, plotted(plots.pool_routing, "y")),
+    "saliency.saliency:X": (X, plotted(saliency, "X")),
+    "saliency.saliency:y": (Y, plotted(plots.saliency, "y")),
+    "saliency.grad_cam:X": (X, plotted(grad_cam, "X")),
+    "saliency.grad_cam:y": (Y, plotted(plots.grad_cam, "y")),
     "arrays.as_array:value": (W, without_trainer(lambda v: as_array(v, "w"))),
     "arrays.as_floats:value": (W, without_trainer(lambda v: as_floats(v, "w"))),
     "arrays.as_dtype:array": (W, without_trainer(lambda v: as_dtype(as_array(v, "w"), "float64", "w"))),
@@ -247,7 +259,7 @@ INSIDE = (
     ),
     *("per_example_steps", "sample_buffer", "signals", "state_ownership", "step_cache", "steps"),
     *("baseline", "curves", "findings", "instrument", "probe", "report", "symptoms"),
-    *("figures", "image_grid", "models", "panels", "receptive_fields", "windows"),
+    *("attribution", "figures", "image_grid", "models", "panels", "receptive_fields", "windows"),
     "initializers",
 )
 INSIDE_PACKAGES = tuple(  # have tests of their own, such as tests/estimators/test_inputs.py
@@ -273,7 +285,7 @@ INSIDE_TOO = {
     "metrics.measure:y", "metrics.measure:scores",
 }  # fmt: skip
 ANY_SIZE = (  # no other argument determines the number of rows
-    "activations.feature_maps:X",
+    "activations.feature_maps:X", "saliency.saliency:X", "saliency.grad_cam:X",
     "arrays.as_array:value", "data.as_numbers:X", "data.class_weights:y", "cross_entropy.SoftmaxCrossEntropy.targets:y",
     "native.as_float_targets:y", "native.NativeLoss.targets:y", "elementwise.BinaryCrossEntropy.targets:y",
     "elementwise.Poisson.targets:y", "batch_sum.batch_sum:g", "batch_sum.batch_sum:g, dict",
@@ -323,7 +335,7 @@ def check_kind(entry, kind):
     if isinstance(result, Exception):
         assert kind not in ALWAYS or entry == "param.Param.__init__:value", f"{kind} was refused: {result}"
         return
-    optional = entry.endswith(("sample_weight", "dscores"))
+    optional = entry.endswith(("sample_weight", "dscores", "saliency:y", "grad_cam:y"))
     assert numbers is not None or (kind == "None" and optional), f"{kind} was accepted"
     if numbers is not None:
         expected = expected_outcome(entry, numbers)
@@ -351,7 +363,7 @@ def results():
 
 @pytest.mark.parametrize("name", CASES)
 def test_odd_arrays(name, results):
-    if name.startswith(("activations.", "predictions.")):
+    if name.startswith(("activations.", "predictions.", "saliency.")):
         pytest.importorskip("matplotlib")
     assert results[name] == "ok"
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from minidl.engine.eval_copy import copies_without_randomness
-from minidl.engine.flat_parameters import BorrowedParameters
+from minidl.engine.flat_parameters import BorrowedParameters, FlatParameters
 from minidl.engine.network import BranchSegment, Network
 from minidl.engine.param_groups import ParamGroup, param_groups
 from minidl.engine.per_example import LaneSegment
 from minidl.engine.segments import NativeSegment, NumpySegment, Segment
+from minidl.layers.base import Layer
 from minidl.losses import Loss, check_targets, checked_loss, softmax_cross_entropy
 from minidl.losses import get as loss_named
 from minidl.utils.arrays import Array, as_array, as_dtype
@@ -79,21 +80,19 @@ def input_gradient(network: Network, examples: ArraySource, objective: Objective
     return dx
 
 
-def inference_network(network: Network, first: int = 0) -> Network:
-    """Returns a network that computes as this one in inference, from layer `first` on, with a backward for dx alone.
+def inference_network(layers: Sequence[Layer], names: Sequence[str], parameters: FlatParameters) -> Network:
+    """Returns a network that computes as these layers of a model do in inference, with a backward for dx alone.
 
     Layers with kernels and their weights are the model's own, except those with random numbers. Those in NumPy are
     copies, as their state is: only one thread may use them. Raises TypeError for layers that cannot be copied.
     """
-    layers = network.layers[first:]
     own = {id(leaf): leaf for layer in layers for leaf in layer.leaves() if leaf.native}
     try:
         copies = copies_without_randomness(layers, own)
     except TypeError as error:
         raise TypeError(f"input_gradient: {error}") from error
-    parameters = BorrowedParameters(network.parameters, copies)
     frozen = param_groups(copies, ParamGroup(frozen=True))
-    return _without_parameter_gradients(Network(copies, network.names[first:], parameters, frozen))
+    return _without_parameter_gradients(Network(copies, names, BorrowedParameters(parameters, copies), frozen))
 
 
 def _without_parameter_gradients(network: Network) -> Network:

@@ -66,3 +66,23 @@ def test_input_gradients():
         model.input_gradient(X, dscores=dscores),
         gradient_of(module, X, lambda scores: scores * torch.tensor(dscores)),
     )
+
+
+def test_saliency_and_grad_cam():
+    """The maps that plots.saliency and plots.grad_cam draw, with their formulas in PyTorch."""
+    pytest.importorskip("matplotlib")
+    from minidl.plots.attribution import chain_to, compute_grad_cam, compute_saliency, resize
+
+    model, module, X, y = make_pair()
+    chosen, rows = np.eye(5)[y], torch.arange(EXAMPLES)
+    gradient = gradient_of(module, X, lambda scores: scores[rows, torch.tensor(y)])
+    check(compute_saliency(model, X, chosen, SHAPE), np.abs(gradient).max(axis=1))
+    for layer, last in ((2, 3), (3, 4), (None, 7)):  # the default is the last convolution and its activation
+        features = module[:last](torch.tensor(X)).detach().requires_grad_()
+        (module[last:](features) * torch.tensor(chosen)).sum().backward()
+        weights = features.grad.mean(dim=(2, 3), keepdim=True)
+        expected = torch.relu((weights * features.detach()).sum(dim=1, keepdim=True))
+        maps = compute_grad_cam(model, chain_to(model, layer), X, chosen)
+        check(maps, expected[:, 0].numpy())
+        resized = nn.functional.interpolate(expected, SHAPE[1:], mode="bilinear", align_corners=False)
+        check(resize(maps, SHAPE[1:]), resized[:, 0].numpy())

@@ -1,8 +1,8 @@
-"""All plots of a training run: learning curves, filters, feature maps, mistakes, confusions, gradients of a max-pool.
+"""All plots of a training run: learning curves, filters, feature maps, mistakes, saliency, gradients of a max-pool.
 
 Run it with: python examples/seeing.py [folder]
 
-Trains a small net on the embedded digits for some seconds and writes six PNG files into the folder, by default
+Trains a small net on the embedded digits for some seconds and writes eight PNG files into the folder, by default
 "pictures". Needs matplotlib: pip install "minidl[plot]".
 """
 
@@ -64,6 +64,8 @@ def main():
         "feature_maps": plots.feature_maps(model, data.X_test[:3], layer=2),
         "misclassified": plots.misclassified(model, data.X_test, data.y_test),
         "confusion_matrix": plots.confusion_matrix(model, data.X_test, data.y_test),
+        "saliency": plots.saliency(model, data.X_test[:6]),
+        "grad_cam": plots.grad_cam(model, data.X_test[:6], data.y_test[:6]),
         "pool_routing": plots.pool_routing(overlapping, data.X_test[:64], data.y_test[:64]),
     }
     folder.mkdir(parents=True, exist_ok=True)

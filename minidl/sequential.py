@@ -9,10 +9,9 @@ from typing import Any, overload
 
 from numpy.typing import ArrayLike
 
-from minidl import losses
 from minidl.engine import channel_order, layer_list
+from minidl.engine.base_model import BaseModel
 from minidl.engine.flat_parameters import FlatParameters
-from minidl.engine.manual import ManualPass
 from minidl.engine.network import Network
 from minidl.engine.state import check_dtype, check_mapping, copies, load
 from minidl.engine.summary import Summary, summarize
@@ -24,12 +23,10 @@ from minidl.saving.atomic import Path
 from minidl.saving.object_codec import checked_custom
 from minidl.utils.arrays import Array
 from minidl.utils.constructors import Validated
-from minidl.utils.data import ArraySource
-from minidl.utils.validation import Shape, check_bool, check_count, check_int, check_shape
-from minidl_c.runtime.usage_guard import UsageGuard
+from minidl.utils.validation import Shape, check_count, check_int, check_shape
 
 
-class Sequential:
+class Sequential(BaseModel):
     """A model that applies its layers in order. Shapes are inferred, so layers only name their output sizes.
 
     layers: Layer objects that no other model uses. A Sequential in the list becomes a Block with copies of its layers,
@@ -57,9 +54,7 @@ class Sequential:
     ) -> None:
         self.layers = layer_list.check_layers(layers)
         self.dtype, self.seed = dtype, seed
-        self.network: Network | None = None
-        self.usage = UsageGuard()  # allows predictions in many threads, or training in one
-        self._manual: ManualPass | None = None
+        super().__init__()
         self._claimed = False  # True once `_build` has taken the layers for this model
         if input_shape is not None:
             self.build(input_shape)
@@ -97,27 +92,10 @@ class Sequential:
 
     def discard(self) -> None:
         """Undoes `build`: discards shapes and parameters."""
-        self.network = self._manual = None
+        self.network = self._manual = self._inference = None
         if self._claimed:
             layer_list.unbuild(self.layers)
         self._claimed = False
-
-    def _built(self) -> Network:
-        if self.network is None:
-            raise ValueError("the model is not built yet: give it an input_shape, or fit it first")
-        return self.network
-
-    @property
-    def input_shape(self) -> Shape:
-        """The shape of one example. Raises ValueError if the model is not built."""
-        self._built()
-        return self.layers[0].in_shape
-
-    @property
-    def output_shape(self) -> Shape:
-        """The shape of one example's output. Raises ValueError if the model is not built."""
-        self._built()
-        return self.layers[-1].out_shape
 
     @property
     def trainable(self) -> bool:
@@ -134,52 +112,6 @@ class Sequential:
         """All parameters by name; "0.weight" is the weight of layer 0."""
         self._built()
         return {f"{i}.{name}": p for i, layer in enumerate(self.layers) for name, p in layer.params.items()}
-
-    # ---- computing
-
-    def predict(self, X: ArrayLike, num_threads: int | None = None) -> Array:
-        """Returns the outputs (scores) for X, (n, *output_shape). Each row is independent of the others, bit for bit.
-
-        X: real numbers, (n, *input_shape) or 2-D rows of the same size; rows may be sparse. Raises TypeError or
-        ValueError for other X, RuntimeError while another thread trains this model. Many threads may predict at a time.
-        """
-        network = self._built()
-        examples = ArraySource(X, self.input_shape, self.dtype)
-        with self.usage.reading("predict"):
-            return network.predict_all(examples, num_threads)
-
-    def predict_proba(self, X: ArrayLike, num_threads: int | None = None) -> Array:
-        """Returns the softmax of the scores, (n, classes); each row sums to 1.
-
-        For a single score s, as with binary_cross_entropy, returns (n, 2): 1 - sigmoid(s) and sigmoid(s). Raises
-        ValueError if the outputs are not of shape (classes,).
-        """
-        if len(self.output_shape) != 1:
-            raise ValueError(f"predict_proba: expected a model with outputs (classes,), got {self.output_shape}")
-        return losses.probabilities(self.predict(X, num_threads))
-
-    def forward(self, X: ArrayLike, training: bool = False) -> Array:
-        """Returns the outputs for a batch X. With `training`, keeps what `backward` needs until the next forward."""
-        network, training = self._built(), check_bool("training", training)
-        examples = ArraySource(X, self.input_shape, self.dtype)
-        x = examples.chunk(0, len(examples)).reshape(len(examples), *self.input_shape)
-        if not training:
-            with self.usage.reading("forward"):
-                return network.predict(x)
-        with self.usage.writing("forward"):
-            if self._manual is None:
-                self._manual = ManualPass(network)
-            return self._manual.forward(x, self.seed)
-
-    def backward(self, dy: ArrayLike) -> Array:
-        """Returns the gradient dx of X in the last training forward, from the gradient dy of its outputs.
-
-        Overwrites every param.grad with the plain sum over the batch. Raises RuntimeError if there was no training
-        forward, TypeError or ValueError for a dy of another kind or shape.
-        """
-        network = self._built()
-        with self.usage.writing("backward"):
-            return (self._manual or ManualPass(network)).backward(dy)
 
     # ---- weights
 

@@ -15,7 +15,15 @@ from subprocess_cases import Cases
 import minidl
 from minidl import Param, Sequential, Trainer, plots
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
-from minidl.losses import binary_cross_entropy, checked_loss, huber, poisson, probabilities, softmax_cross_entropy
+from minidl.losses import (
+    binary_cross_entropy,
+    check_targets,
+    checked_loss,
+    huber,
+    poisson,
+    probabilities,
+    softmax_cross_entropy,
+)
 from minidl.losses.native import as_float_targets
 from minidl.metrics import accuracy
 from minidl.optimizers import SGD
@@ -132,14 +140,27 @@ def maps(model, X, y):
     return plots.feature_maps(model, X)
 
 
+def saliency(model, X, y):
+    return plots.saliency(model, X, 1)
+
+
+def grad_cam(model, X, y):
+    return plots.grad_cam(model, X, 1)
+
+
 W = RNG.integers(0, 2, (3, 12)).astype("f4")
 GRAD = RNG.integers(0, 2, (3, 4)).astype("f4")
 # By function and argument: a valid array, and a call with (trainer, array).
 ENTRIES = {
-    "sequential.Sequential.predict:X": (X, on_trainer(lambda t, v: t.model.predict(v))),
-    "sequential.Sequential.predict_proba:X": (X, on_trainer(lambda t, v: t.model.predict_proba(v))),
-    "sequential.Sequential.forward:X": (X, on_trainer(lambda t, v: t.model.forward(v, training=True))),
-    "sequential.Sequential.backward:dy": (SCORES, on_trainer(backward)),
+    "base_model.BaseModel.predict:X": (X, on_trainer(lambda t, v: t.model.predict(v))),
+    "base_model.BaseModel.predict_proba:X": (X, on_trainer(lambda t, v: t.model.predict_proba(v))),
+    "base_model.BaseModel.forward:X": (X, on_trainer(lambda t, v: t.model.forward(v, training=True))),
+    "base_model.BaseModel.backward:dy": (SCORES, on_trainer(backward)),
+    "base_model.BaseModel.input_gradient:X": (X, on_trainer(lambda t, v: t.model.input_gradient(v, 1))),
+    "base_model.BaseModel.input_gradient:y": (
+        Y, on_trainer(lambda t, v: t.model.input_gradient(X, v, "softmax_cross_entropy"))),
+    "base_model.BaseModel.input_gradient:dscores": (
+        SCORES, on_trainer(lambda t, v: t.model.input_gradient(X, dscores=v))),
     "sequential.Sequential.load_state_dict:state": (W, on_trainer(load)),
     "trainer.Trainer.fit:X": (X, on_trainer(lambda t, v: fit(t, v))),
     "trainer.Trainer.fit:y": (Y, on_trainer(lambda t, v: fit(t, X, v))),
@@ -148,6 +169,8 @@ ENTRIES = {
     "trainer.Trainer.fit:validation_data, y": (Y, on_trainer(lambda t, v: fit(t, validation_data=(X, v)))),
     "trainer.Trainer.fit:validation_data, sample_weight": (
         WEIGHTS, on_trainer(lambda t, v: fit(t, validation_data=(X, Y, v)))),
+    "base_trainer.BaseTrainer.predict:X": (X, on_trainer(lambda t, v: t.predict(v))),
+    "base_trainer.BaseTrainer.predict_proba:X": (X, on_trainer(lambda t, v: t.predict_proba(v))),
     "trainer.Trainer.report:X": (X, on_trainer(lambda t, v: report(t, v, Y))),
     "trainer.Trainer.report:y": (Y, on_trainer(lambda t, v: report(t, X, v))),
     "trainer.Trainer.per_example_gradients:X": (X, on_trainer(lambda t, v: t.per_example_gradients(v, Y))),
@@ -180,6 +203,8 @@ ENTRIES = {
     "elementwise.BinaryCrossEntropy.targets:y": (
         SCORES, without_trainer(lambda v: binary_cross_entropy.targets(v, (3,), "float32"))),
     "elementwise.Poisson.targets:y": (SCORES, without_trainer(lambda v: poisson.targets(v, (3,), "float32"))),
+    "losses.check_targets:y": (
+        Y, without_trainer(lambda v: check_targets(softmax_cross_entropy, v, 20, (3,), "float32"))),
     "losses.checked_loss:losses": (SCORES[:, 0], loss_returning("losses")),
     "losses.checked_loss:dscores": (SCORES, loss_returning("dscores")),
     "losses.probabilities:scores": (SCORES, without_trainer(probabilities)),
@@ -198,6 +223,10 @@ ENTRIES = {
     "predictions.confusion_matrix:y": (Y, plotted(plots.confusion_matrix, "y")),
     "routing.pool_routing:X": (X, plotted(plots.pool_routing, "X")),
     "routing.pool_routing:y": (Y, plotted(plots.pool_routing, "y")),
+    "saliency.saliency:X": (X, plotted(saliency, "X")),
+    "saliency.saliency:y": (Y, plotted(plots.saliency, "y")),
+    "saliency.grad_cam:X": (X, plotted(grad_cam, "X")),
+    "saliency.grad_cam:y": (Y, plotted(plots.grad_cam, "y")),
     "arrays.as_array:value": (W, without_trainer(lambda v: as_array(v, "w"))),
     "arrays.as_floats:value": (W, without_trainer(lambda v: as_floats(v, "w"))),
     "arrays.as_dtype:array": (W, without_trainer(lambda v: as_dtype(as_array(v, "w"), "float64", "w"))),
@@ -208,6 +237,7 @@ INSIDE = (
         "config",
         "eval_copy",
         "flat_parameters",
+        "input_gradient",
         "layer_paths",
         "layer_list",
         "lowering",
@@ -229,7 +259,7 @@ INSIDE = (
     ),
     *("per_example_steps", "sample_buffer", "signals", "state_ownership", "step_cache", "steps"),
     *("baseline", "curves", "findings", "instrument", "probe", "report", "symptoms"),
-    *("figures", "image_grid", "models", "panels", "receptive_fields", "windows"),
+    *("attribution", "figures", "image_grid", "models", "panels", "receptive_fields", "windows"),
     "initializers",
 )
 INSIDE_PACKAGES = tuple(  # have tests of their own, such as tests/estimators/test_inputs.py
@@ -255,7 +285,7 @@ INSIDE_TOO = {
     "metrics.measure:y", "metrics.measure:scores",
 }  # fmt: skip
 ANY_SIZE = (  # no other argument determines the number of rows
-    "activations.feature_maps:X",
+    "activations.feature_maps:X", "saliency.saliency:X", "saliency.grad_cam:X",
     "arrays.as_array:value", "data.as_numbers:X", "data.class_weights:y", "cross_entropy.SoftmaxCrossEntropy.targets:y",
     "native.as_float_targets:y", "native.NativeLoss.targets:y", "elementwise.BinaryCrossEntropy.targets:y",
     "elementwise.Poisson.targets:y", "batch_sum.batch_sum:g", "batch_sum.batch_sum:g, dict",
@@ -305,7 +335,7 @@ def check_kind(entry, kind):
     if isinstance(result, Exception):
         assert kind not in ALWAYS or entry == "param.Param.__init__:value", f"{kind} was refused: {result}"
         return
-    optional = entry.endswith("sample_weight")
+    optional = entry.endswith(("sample_weight", "dscores", "saliency:y", "grad_cam:y"))
     assert numbers is not None or (kind == "None" and optional), f"{kind} was accepted"
     if numbers is not None:
         expected = expected_outcome(entry, numbers)
@@ -333,7 +363,7 @@ def results():
 
 @pytest.mark.parametrize("name", CASES)
 def test_odd_arrays(name, results):
-    if name.startswith(("activations.", "predictions.")):
+    if name.startswith(("activations.", "predictions.", "saliency.")):
         pytest.importorskip("matplotlib")
     assert results[name] == "ok"
 

@@ -54,6 +54,16 @@ def test_learns_digits():
     assert trainer.evaluate(DIGITS.X_test, DIGITS.y_test)["accuracy"] > 0.95
 
 
+def test_it_predicts_as_its_model():
+    trainer = make_trainer(num_threads=2)
+    assert np.array_equal(trainer.predict(X), trainer.model.predict(X))
+    assert np.array_equal(trainer.predict_proba(X), trainer.model.predict_proba(X))
+    trainer.num_threads = 1
+    assert np.array_equal(trainer.predict(X), trainer.model.predict(X))
+    with pytest.raises(ValueError, match="the model is not built yet"):
+        Trainer(Sequential([Dense(3)]), "softmax_cross_entropy", SGD(0.1)).predict(X)
+
+
 @pytest.mark.parametrize("nesterov", [False, True])
 def test_matches_numpy_step_by_step(nesterov):
     """One dense layer and softmax, written out: order of rows, last partial batch, loss, rate."""

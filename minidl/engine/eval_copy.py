@@ -32,20 +32,27 @@ RANDOM = (
 
 
 def eval_copies(layers: Sequence[Layer], instead: Mapping[int, Layer] | None = None) -> list[Layer]:
-    """Returns copies with batch norm frozen, without dropout, and with augmentation as in inference.
+    """Returns copies as `copies_without_randomness`, with batch norm frozen."""
+    copies = copies_without_randomness(layers, instead)
+    for leaf in (leaf for layer in copies for leaf in layer.leaves()):
+        if any(op.couples_examples for op in leaf.ops):
+            leaf.trainable = False
+    return copies
 
-    instead: what stands in the copies for a layer, by its id. Layers in NumPy compute as in training. The copies want a
-    home: Parameters(layers, dtype). Raises TypeError for layers that cannot be copied.
+
+def copies_without_randomness(layers: Sequence[Layer], instead: Mapping[int, Layer] | None = None) -> list[Layer]:
+    """Returns copies without dropout, and with augmentation as in inference.
+
+    instead: what stands in the copies for a layer, by its id, unless it draws random numbers. Layers in NumPy compute
+    as in training. The copies want a home: FlatParameters(layers, dtype). Raises TypeError for layers that cannot be
+    copied.
     """
     leaves = [leaf for layer in layers for leaf in layer.leaves()]
     replaced: dict[int, Any] = {id(leaf): _without_randomness(leaf) for leaf in leaves if isinstance(leaf, RANDOM)}
     try:
-        (copies,) = copy_layers(list(layers), instead=replaced | dict(instead or {}))
+        (copies,) = copy_layers(list(layers), instead=dict(instead or {}) | replaced)
     except Exception as error:
         raise TypeError(f"expected layers that can be copied: {error}") from error
-    for leaf in (leaf for layer in copies for leaf in layer.leaves()):
-        if any(op.couples_examples for op in leaf.ops):
-            leaf.trainable = False
     found: list[Layer] = copies
     return found
 

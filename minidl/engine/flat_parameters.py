@@ -74,6 +74,15 @@ class FlatParameters:
         return [view(flat) for view in self._views]
 
 
+class BorrowedParameters(FlatParameters):
+    """The parameters of a model for another network of its layers, which shares their values and has no gradients."""
+
+    def __init__(self, owner: FlatParameters, layers: Sequence[Layer]) -> None:
+        self.dtype, self.values = owner.dtype, owner.values
+        self.offsets = {id(leaf): owner.offsets.get(id(leaf), 0) for layer in layers for leaf in layer.leaves()}
+        self._made = {}
+
+
 def _aligned_zeros(size: int, dtype: str) -> Array:
     """Returns zeros that begin at a cache line, so that each layer does: NumPy aligns to 16 bytes only."""
     spare = np.zeros(size + CACHE_LINE // np.dtype(dtype).itemsize, dtype)

@@ -5,8 +5,8 @@ from minidl.layers.affine import RandomRotation, RandomZoom
 from minidl.layers.augment import RandomCrop, RandomFlip, RandomShift
 from minidl.layers.avgpool2d import AvgPool2D, GlobalAvgPool2D
 from minidl.layers.batchnorm import BatchNorm1D, BatchNorm2D
-from minidl.layers.columns import Columns
 from minidl.layers.color_jitter import ColorJitter
+from minidl.layers.columns import Columns
 from minidl.layers.conv2d import Conv2D
 from minidl.layers.conv_transpose2d import ConvTranspose2D
 from minidl.layers.cutout import Cutout
@@ -37,8 +37,8 @@ __all__ = [
     "BatchNorm2D",
     "Block",
     "ChannelShuffle",
-    "Columns",
     "ColorJitter",
+    "Columns",
     "Conv2D",
     "ConvTranspose2D",
     "Cutout",

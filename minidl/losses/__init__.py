@@ -8,13 +8,15 @@ training plan.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from minidl.losses.cross_entropy import SoftmaxCrossEntropy
 from minidl.losses.elementwise import BinaryCrossEntropy, Huber, MeanAbsoluteError, MeanSquaredError, Poisson
 from minidl.losses.native import NativeLoss
-from minidl.utils.arrays import Array, as_array, as_dtype, as_floats
+from minidl.utils.arrays import Array, as_array, as_dtype, as_floats, check_array
+from minidl.utils.validation import Shape
 from minidl_c.kernels.softmax import SoftmaxOp
 from minidl_c.runtime.single_op import forward_batch
 
@@ -57,6 +59,16 @@ def get(loss: str | Loss) -> Loss:
     if not callable(loss) or loss in CLASSES:
         raise TypeError(f"loss: expected a name, a function or an object such as Huber(2.0), got {loss!r}")
     return loss
+
+
+def check_targets(loss: Loss, y: Any, n: int, shape: Shape, dtype: str) -> Array:
+    """Returns y as the loss takes it, for n examples with outputs of this shape; raises TypeError or ValueError."""
+    targets = check_array(y, "y")
+    if targets.ndim == 0 or len(targets) != n:
+        got = len(targets) if targets.ndim else "a single number"
+        raise ValueError(f"y: expected {n} targets, one for each example of X, got {got}")
+    own = getattr(loss, "targets", None)
+    return targets if own is None else own(targets, shape, dtype)
 
 
 def checked_loss(loss: Loss, scores: Array, targets: Array) -> tuple[Array, Array]:

@@ -242,7 +242,8 @@ def encode_labels(y: ArrayLike, classes: Array, n: int) -> Array:
     class_index = {label: i for i, label in enumerate(classes.tolist())}
     indices = np.array([class_index.get(label, -1) for label in labels.tolist()])
     if (indices < 0).any():
-        raise ValueError(f"y: expected labels of the classes {list(class_index)}, got {labels[indices.argmin()]!r}")
+        unknown = labels.tolist()[indices.argmin()]
+        raise ValueError(f"y: expected labels of the classes {list(class_index)}, got {unknown!r}")
     return indices
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.losses import Loss
+from minidl.losses import Loss, check_targets
 from minidl.sequential import Sequential
-from minidl.utils.arrays import Array, check_array
+from minidl.utils.arrays import Array
 from minidl.utils.data import ArraySource, Index, as_numbers, as_weights, class_weights, fingerprint, some_rows
 
 
@@ -42,7 +42,7 @@ class LabeledData:
                 ArraySource(X, shape, model.dtype)
                 model.build(shape)
             examples = ArraySource(X, model.input_shape, model.dtype)
-            targets = _targets(loss, y, len(examples), model)
+            targets = check_targets(loss, y, len(examples), model.output_shape, model.dtype)
             labels = _labels(loss, y)
             weights = None if sample_weight is None else as_weights(sample_weight, len(examples))
             if class_weight is not None:
@@ -119,15 +119,6 @@ def _check_range(weights: NDArray[np.float64], dtype: str) -> None:
     if weights.max(initial=0) > kind.max or weights[weights > 0].min(initial=1) < kind.tiny:
         fit = f"expected weights of 0, or from {kind.tiny} to {kind.max} ({dtype})"
         raise ValueError(f"sample_weight, class_weight: {fit}")
-
-
-def _targets(loss: Loss, y: Any, n: int, model: Sequential) -> Array:
-    targets = check_array(y, "y")
-    if targets.ndim == 0 or len(targets) != n:
-        got = len(targets) if targets.ndim else "a single number"
-        raise ValueError(f"y: expected {n} targets, one for each example of X, got {got}")
-    own = getattr(loss, "targets", None)
-    return targets if own is None else own(targets, model.output_shape, model.dtype)
 
 
 def _labels(loss: Loss, y: Any) -> Index | None:

@@ -10,8 +10,8 @@ from geometries import POOL_FORMS, pool_cases
 from minidl_c.kernels.affine import AffineOp
 from minidl_c.kernels.augment import AugmentOp
 from minidl_c.kernels.avgpool2d import AvgPool2DOp
-from minidl_c.kernels.columns import ColumnsOp
 from minidl_c.kernels.color_jitter import ColorJitterOp
+from minidl_c.kernels.columns import ColumnsOp
 from minidl_c.kernels.cutout import CutoutOp
 from minidl_c.kernels.noise import NoiseOp
 from minidl_c.kernels.normalize import NormalizeOp

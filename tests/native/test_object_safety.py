@@ -25,8 +25,8 @@ from minidl_c.kernels.avgpool2d import AvgPool2DOp
 from minidl_c.kernels.batchnorm import BatchNormOp
 from minidl_c.kernels.batchnorm_statistics import BatchStatisticsOp
 from minidl_c.kernels.branches import AddOp, ConcatOp, RecallOp, SplitOp
-from minidl_c.kernels.columns import ColumnsOp
 from minidl_c.kernels.color_jitter import ColorJitterOp
+from minidl_c.kernels.columns import ColumnsOp
 from minidl_c.kernels.conv2d import Conv2DOp
 from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
 from minidl_c.kernels.cutout import CutoutOp

@@ -1,0 +1,141 @@
+"""input_gradient: the gradient w.r.t. each example in inference mode, which leaves the model unchanged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from minidl.engine.eval_copy import copies_without_randomness
+from minidl.engine.flat_parameters import BorrowedParameters, FlatParameters
+from minidl.engine.network import BranchSegment, Network
+from minidl.engine.param_groups import ParamGroup, param_groups
+from minidl.engine.per_example import LaneSegment
+from minidl.engine.segments import NativeSegment, NumpySegment, Segment
+from minidl.layers.base import Layer
+from minidl.losses import Loss, check_targets, checked_loss, softmax_cross_entropy
+from minidl.losses import get as loss_named
+from minidl.utils.arrays import Array, as_array, as_dtype
+from minidl.utils.data import ArraySource, Index
+from minidl.utils.validation import Shape, check_int
+
+TILE = 16  # examples that kernels process together
+CHUNK_BYTES = 2**26  # of the values and gradients that a chunk of examples keeps between forward and backward
+
+Objective = Callable[[Array, slice], Array]  # the gradients dscores of the scores of these examples
+
+
+def class_objective(y: ArrayLike | None, n: int, shape: Shape, dtype: str) -> Objective:
+    """Returns the gradient of one score per example: that of output y, or of the highest one (None)."""
+    if len(shape) != 1:
+        raise ValueError(f"loss: expected a loss, or dscores, for a model with outputs {shape}, got None")
+    chosen: Index | None = None
+    if y is not None:
+        labels = np.full(n, check_int("y", y, minimum=0)) if np.ndim(y) == 0 else y
+        chosen = check_targets(softmax_cross_entropy, labels, n, shape, dtype)
+
+    def dscores(scores: Array, here: slice) -> Array:
+        gradient = np.zeros_like(scores)
+        outputs = scores.argmax(axis=1) if chosen is None else chosen[here]
+        gradient[np.arange(len(scores)), outputs] = 1
+        return gradient
+
+    return dscores
+
+
+def make_objective(
+    y: ArrayLike | None, loss: str | Loss | None, dscores: ArrayLike | None, n: int, shape: Shape, dtype: str
+) -> Objective:
+    """Returns the objective that the arguments of Sequential.input_gradient stand for; raises as that does."""
+    if dscores is not None:
+        if y is not None or loss is not None:
+            raise ValueError("dscores: expected neither y nor a loss with it, got one")
+        array = as_array(dscores, "dscores")
+        if array.shape != (n, *shape):
+            raise ValueError(f"dscores: expected shape {(n, *shape)}, that of the outputs, got {array.shape}")
+        given = as_dtype(array, dtype, "dscores")
+        return lambda scores, here: given[here]
+    if loss is None:
+        return class_objective(y, n, shape, dtype)
+    function = loss_named(loss)
+    if y is None:
+        raise ValueError("y: expected the targets of the loss, got None")
+    targets = check_targets(function, y, n, shape, dtype)
+    return lambda scores, here: checked_loss(function, scores, targets[here])[1]
+
+
+def input_gradient(network: Network, examples: ArraySource, objective: Objective, num_threads: int | None) -> Array:
+    """Returns dx (n, ...) of an inference network, chunk by chunk; a layer in NumPy sees each example alone."""
+    shape = network.layers[0].in_shape
+    dx = np.empty((len(examples), *shape), network.dtype)
+    for here, block in examples.chunks(_chunk_size(network)):
+        scores, tape = network.forward(block.reshape(-1, *shape), num_threads)
+        try:
+            dx[here] = network.backward(tape, objective(scores, here), want_dx=True)
+        finally:
+            network.release(tape)
+    return dx
+
+
+def inference_network(layers: Sequence[Layer], names: Sequence[str], parameters: FlatParameters) -> Network:
+    """Returns a network that computes as these layers of a model do in inference, with a backward for dx alone.
+
+    Layers with kernels and their weights are the model's own, except those with random numbers. Those in NumPy are
+    copies, as their state is: only one thread may use them. Raises TypeError for layers that cannot be copied.
+    """
+    own = {id(leaf): leaf for layer in layers for leaf in layer.leaves() if leaf.native}
+    try:
+        copies = copies_without_randomness(layers, own)
+    except TypeError as error:
+        raise TypeError(f"input_gradient: {error}") from error
+    frozen = param_groups(copies, ParamGroup(frozen=True))
+    return _without_parameter_gradients(Network(copies, names, BorrowedParameters(parameters, copies), frozen))
+
+
+def _without_parameter_gradients(network: Network) -> Network:
+    network.segments = [_inference_segment(segment) for segment in network.segments]
+    return network
+
+
+def _inference_segment(segment: Segment) -> Segment:
+    if isinstance(segment, BranchSegment):
+        segment.networks = [_without_parameter_gradients(inner) for inner in segment.networks]
+        return segment
+    if isinstance(segment, NativeSegment):
+        return LaneSegment(segment, [])
+    assert isinstance(segment, NumpySegment)
+    return CheckedSegment(segment)
+
+
+class CheckedSegment:
+    """A layer in NumPy, whose backward is that of its training forward: it has to compute the same in inference."""
+
+    def __init__(self, segment: NumpySegment) -> None:
+        self.segment, self.trains = segment, False
+        self.in_shape, self.out_shape = segment.in_shape, segment.out_shape
+        self.predict, self.backward, self.release = segment.predict, segment.backward, segment.release
+
+    def forward(
+        self, x: Array, num_threads: int | None, seed: int, step: int, example_ids: Index | None, part: int
+    ) -> tuple[Array, Any]:
+        """See Segment. Raises ValueError, naming the layer, if it computes something else in training."""
+        expected = self.segment.predict(x, num_threads).copy()  # the next forward may write into the same array
+        y, kept = self.segment.forward(x, num_threads, seed, step, example_ids, part)
+        near = math.sqrt(np.finfo(y.dtype).eps)  # the two may round differently
+        scale = np.abs(expected[np.isfinite(expected)]).max(initial=0)
+        if not np.allclose(y, expected, rtol=near, atol=near * scale, equal_nan=True):
+            expected_layer = "expected a layer in NumPy that computes the same in training and in inference"
+            raise ValueError(f"{self.segment.name}: {expected_layer}: its backward follows its training forward")
+        return y, kept
+
+
+def _chunk_size(network: Network) -> int:
+    """Returns the number of examples per chunk: whole tiles in a bounded memory; one example for layers in NumPy."""
+    if not all(leaf.native for leaf in network.leaves):
+        return 1
+    values = sum(math.prod(leaf.in_shape) for leaf in network.leaves)
+    tiles = CHUNK_BYTES // (2 * values * np.dtype(network.dtype).itemsize * TILE)
+    return max(1, tiles) * TILE

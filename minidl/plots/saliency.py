@@ -1,0 +1,157 @@
+"""saliency and grad_cam: the pixels and regions that the score of a class depends on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike
+
+from minidl.plots.attribution import (
+    ChosenClasses,
+    chain_to,
+    choose_classes,
+    compute_grad_cam,
+    compute_saliency,
+    resize,
+)
+from minidl.plots.figures import count_label, text_width, truncate
+from minidl.plots.image_grid import (
+    GAP,
+    LABEL_HEIGHT,
+    LABEL_OFFSET,
+    Tiles,
+    color_scale,
+    fit_grid,
+    prepare_images,
+    tile_area,
+    tile_ratio,
+)
+from minidl.plots.models import get_model, layer_title, resolve_image_shape
+from minidl.sequential import Sequential
+from minidl.utils.arrays import Array
+from minidl.utils.data import ArraySource
+from minidl.utils.validation import Shape, check_int
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure, SubFigure
+
+MAX_CAPTION_WIDTH = 1.4  # inches
+PAIR_GAP = 3 * GAP  # inches between an example's two tiles and the next example
+OPACITY = 0.6  # of a map over its image
+
+
+def saliency(
+    model: object,
+    X: ArrayLike,
+    y: ArrayLike | None = None,
+    max_examples: int = 8,
+    image_shape: Shape | None = None,
+    figure: Figure | SubFigure | None = None,
+) -> Figure:
+    """Draws images, and how strongly the score of a class depends on each pixel; returns the figure.
+
+    model: a Sequential with outputs (classes,), or a fitted estimator of one.
+    X: (n, *input_shape), or 2-D of the same width; the first `max_examples` examples are drawn, as many as fit.
+    y: the classes: labels as in `fit`, one for each example or one for all; None: the predicted ones. For a single
+        score s, class 1 has the score s, and class 0 has -s.
+    image_shape: (channels, height, width), if the model takes rows.
+    figure: an empty Figure or SubFigure to draw into; None: a new one, not registered with pyplot.
+
+    A map is the absolute gradient of the score w.r.t. the pixels, its maximum over the channels (Simonyan, Vedaldi,
+    Zisserman: "Deep Inside Convolutional Networks", 2013, arXiv:1312.6034). Gradients are those of `input_gradient`, in
+    inference mode. All maps share one colour scale, from 0 (dark).
+
+    Raises TypeError or ValueError for an X without images, unknown labels, or a model that is not built or has other
+    outputs, and as `input_gradient` for its layers in NumPy; RuntimeError while another thread trains it.
+    """
+    network, x, n = _prepare_images(model, X, max_examples)
+    shape = network.input_shape if image_shape is None else resolve_image_shape(image_shape, x[0].size)
+    if len(shape) != 3:
+        example = "pass image_shape=(1, 28, 28) if rows of 784 numbers are images"
+        raise ValueError(f"model: expected one that takes images, got inputs {shape}: {example}")
+    classes = choose_classes(model, network, x, y, n)
+    maps = compute_saliency(network, x, classes.dscores, shape)
+    return _draw(f"Saliency of {classes.title}", x.reshape(-1, *shape), maps, classes, False, "|gradient|", figure)
+
+
+def grad_cam(
+    model: object,
+    X: ArrayLike,
+    y: ArrayLike | None = None,
+    layer: int | str | None = None,
+    max_examples: int = 8,
+    figure: Figure | SubFigure | None = None,
+) -> Figure:
+    """Draws images, and over them the regions that raise the score of a class (Grad-CAM); returns the figure.
+
+    model, X, y, figure: as for `saliency`; the model takes images.
+    layer: an index, such as 5, or a path, such as "0.5", of a layer with image outputs that all data pass through;
+        None: the last convolution, or container of one, and the layers after it that keep the shape (norm, activation).
+
+    A map is relu(sum over k of a_k A_k): A_k is channel k of the layer's outputs, and a_k the mean over the pixels of
+    the gradient of the score w.r.t. A_k (Selvaraju et al.: "Grad-CAM", 2017, arXiv:1610.02391). It is resized
+    bilinearly to the image. All maps share one colour scale, from 0 (dark).
+
+    Raises as `saliency`, and TypeError or ValueError for a layer in a branch, or whose outputs are not images.
+    """
+    network, x, n = _prepare_images(model, X, max_examples)
+    if len(network.input_shape) != 3:
+        raise ValueError(f"model: expected one that takes images, got inputs {network.input_shape}")
+    classes = choose_classes(model, network, x, y, n)
+    chain = chain_to(network, layer)
+    maps = resize(compute_grad_cam(network, chain, x, classes.dscores), x.shape[2:])
+    title = f"Grad-CAM of {classes.title} at {layer_title(*chain[-1])}"
+    return _draw(title, x, maps, classes, True, "activation", figure)
+
+
+def _prepare_images(model: object, X: ArrayLike, max_examples: int) -> tuple[Sequential, Array, int]:
+    """Returns the model, the examples that may be drawn and the number of all; raises TypeError or ValueError."""
+    network = get_model(model)
+    examples = ArraySource(X, network.input_shape, network.dtype)
+    if not len(examples):
+        raise ValueError("X: expected at least one example, got none")
+    n = min(check_int("max_examples", max_examples), len(examples))
+    return network, examples.chunk(0, n).reshape(n, *network.input_shape), len(examples)
+
+
+def _draw(
+    title: str,
+    x: Array,
+    maps: Array,
+    classes: ChosenClasses,
+    overlay: bool,
+    label: str,
+    figure: Figure | SubFigure | None,
+) -> Figure:
+    """Draws each image with its map beside it. overlay: over the image in grey."""
+    ratio, (width, height) = tile_ratio(*x.shape[2:]), tile_area(figure, bar=True)
+    captions = [f"{i}: class {name}" for i, name in enumerate(classes.names)]
+    caption_width = min(MAX_CAPTION_WIDTH, max(map(text_width, captions)))
+    grid = fit_grid(
+        len(x), width, height, ratio, tiles_per_unit=2, side_width=PAIR_GAP, min_column=caption_width + PAIR_GAP
+    )
+    tile, high = grid.tile_width, grid.tile_width * ratio
+    unit, row = max(2 * (tile + GAP), caption_width) + PAIR_GAP, high + GAP + LABEL_HEIGHT
+    title += f": {count_label(len(x), 'example', grid.shown)}"
+    if x.shape[1] not in (1, 3):
+        title += f"; input: mean of its {x.shape[1]} channels"
+    tiles = Tiles(figure, grid.columns * unit - PAIR_GAP, grid.rows * row, title, bar=True)
+    (pixels, grey), (under, under_grey) = prepare_images(x[: grid.shown]), _prepare_grey(x[: grid.shown])
+    scale: dict[str, Any] = color_scale(maps[: grid.shown])
+    for i in range(grid.shown):
+        below, column = divmod(i, grid.columns)
+        left, top = column * unit, below * row + LABEL_HEIGHT
+        caption = truncate(captions[i], unit - PAIR_GAP)
+        tiles.draw_text(caption, left, top - LABEL_OFFSET, ha="left")
+        tiles.draw_image(pixels[i], left, top, tile, high, **grey)
+        if overlay:
+            tiles.draw_image(under[i], left + tile + GAP, top, tile, high, framed=False, **under_grey)
+        image = tiles.draw_image(
+            maps[i], left + tile + GAP, top, tile, high, alpha=OPACITY if overlay else None, **scale
+        )
+    return tiles.finish(image, label)
+
+
+def _prepare_grey(x: Array) -> tuple[Array, dict[str, Any]]:
+    """Returns images (n, c, h, w) in grey, the mean of their channels, and the colour map."""
+    return prepare_images(x.mean(axis=1, keepdims=True, dtype=float))

@@ -14,8 +14,8 @@ from minidl.utils.validation import Shape
 # Layers for which (c, h, w) is an image, and layers that leave open what it is.
 LOOKS = (
     ours.Conv2D, ours.DepthwiseConv2D, ours.ConvTranspose2D, ours.MaxPool2D, ours.AvgPool2D, ours.GlobalMaxPool2D,
-    ours.GlobalAvgPool2D, ours.BatchNorm2D, ours.GroupNorm, ours.Pad2D, ours.Upsample2D, ours.RandomCrop,
-    ours.RandomFlip, ours.RandomShift,
+    ours.GlobalAvgPool2D, ours.AdaptiveMaxPool2D, ours.AdaptiveAvgPool2D, ours.BatchNorm2D, ours.GroupNorm, ours.Pad2D,
+    ours.Upsample2D, ours.RandomCrop, ours.RandomFlip, ours.RandomShift,
 )  # fmt: skip
 PASSES = (
     ours.Rescale, ours.Normalize, ours.Dropout, ours.ReLU, ours.LeakyReLU, ours.ELU, ours.GELU, ours.SiLU,

@@ -2,7 +2,7 @@
 
 from minidl.layers.activations import ELU, GELU, Hardswish, LeakyReLU, Sigmoid, SiLU, Tanh
 from minidl.layers.augment import RandomCrop, RandomFlip, RandomShift
-from minidl.layers.avgpool2d import AvgPool2D, GlobalAvgPool2D
+from minidl.layers.avgpool2d import AdaptiveAvgPool2D, AvgPool2D, GlobalAvgPool2D
 from minidl.layers.batchnorm import BatchNorm1D, BatchNorm2D
 from minidl.layers.conv2d import Conv2D
 from minidl.layers.conv_transpose2d import ConvTranspose2D
@@ -11,7 +11,7 @@ from minidl.layers.depthwise_conv2d import DepthwiseConv2D
 from minidl.layers.dropout import Dropout
 from minidl.layers.flatten import Flatten, Reshape
 from minidl.layers.groupnorm import GroupNorm, LayerNorm
-from minidl.layers.maxpool2d import GlobalMaxPool2D, MaxPool2D
+from minidl.layers.maxpool2d import AdaptiveMaxPool2D, GlobalMaxPool2D, MaxPool2D
 from minidl.layers.normalize import Normalize
 from minidl.layers.pad2d import Pad2D
 from minidl.layers.parallel import Block, Parallel
@@ -25,6 +25,8 @@ from minidl.layers.upsample2d import Upsample2D
 __all__ = [
     "ELU",
     "GELU",
+    "AdaptiveAvgPool2D",
+    "AdaptiveMaxPool2D",
     "AvgPool2D",
     "BatchNorm1D",
     "BatchNorm2D",

@@ -1,21 +1,31 @@
-"""AvgPool2D and GlobalAvgPool2D: the mean of each window, or of each channel."""
+"""AvgPool2D, AdaptiveAvgPool2D and GlobalAvgPool2D: the mean of each window, or of each channel."""
 
 from __future__ import annotations
 
 from minidl.layers.base import Layer
-from minidl.utils.validation import Pair, Shape, check_bool, check_image_shape, check_pair
-from minidl_c.kernels.avgpool2d import AvgPool2DOp
+from minidl.utils.validation import (
+    Padding4,
+    Pair,
+    Shape,
+    check_bool,
+    check_image_shape,
+    check_pair,
+    check_sides,
+    check_target_size,
+)
+from minidl_c.kernels.avgpool2d import AdaptiveAvgPool2DOp, AvgPool2DOp
 
 
 class AvgPool2D(Layer):
     """Average pooling: (c, h, w) -> (c, oh, ow). Each output is the mean of a window.
 
-    pool_size, stride (None: pool_size), padding (zeros, at most half of pool_size): an int or a (vertical, horizontal)
-        pair.
+    pool_size, stride (None: pool_size), dilation (the step between the cells of a window): an int or a (vertical,
+        horizontal) pair.
+    padding: zeros on each side, an int, a pair, or (top, bottom, left, right); at most half of pool_size.
     ceil_mode: include windows that reach beyond the end, if they start inside the image or the padding before it.
     count_include_pad: count the zeros of the padding. Positions beyond the padding (with ceil_mode) never count.
 
-    Sizes, sums and divisors are those of PyTorch's avg_pool2d.
+    Sizes, sums and divisors are those of PyTorch's avg_pool2d, which has no dilation.
     Raises TypeError or ValueError in build for invalid arguments or input shapes.
     """
 
@@ -23,22 +33,47 @@ class AvgPool2D(Layer):
         self,
         pool_size: int | Pair,
         stride: int | Pair | None = None,
-        padding: int | Pair = 0,
+        padding: int | Pair | Padding4 = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
+        dilation: int | Pair = 1,
     ) -> None:
         self.pool_size = pool_size
         self.stride = stride
         self.padding = padding
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
+        self.dilation = dilation
 
     def build(self, in_shape: Shape) -> Shape:
         kernel = check_pair("pool_size", self.pool_size)
         stride = kernel if self.stride is None else check_pair("stride", self.stride)
-        padding = check_pair("padding", self.padding, minimum=0)
+        padding, dilation = check_sides("padding", self.padding), check_pair("dilation", self.dilation)
         options = check_bool("ceil_mode", self.ceil_mode), check_bool("count_include_pad", self.count_include_pad)
-        self.op = AvgPool2DOp(check_image_shape(in_shape), kernel, stride, padding, *options, self.dtype)
+        window = (kernel, stride, padding, *options)
+        self.op = AvgPool2DOp(check_image_shape(in_shape), *window, self.dtype, dilation=dilation)
+        return self.op.out_shape
+
+
+class AdaptiveAvgPool2D(Layer):
+    """Average pooling to a fixed size: (c, h, w) -> (c, *size), with as many windows as `size` says.
+
+    Window i of n outputs begins at floor(i * h / n) and ends before ceil((i + 1) * h / n), as in PyTorch. The windows
+    are those of AvgPool2D(h // n) if n divides h; otherwise their sizes differ by at most one, and neighbours may share
+    a row or column.
+
+    size: an int, or a (vertical, horizontal) pair; None in a pair keeps the size of the input.
+
+    Raises TypeError or ValueError in build for invalid sizes or an input that is not an image.
+    """
+
+    def __init__(self, size: int | tuple[int | None, int | None]) -> None:
+        self.size = size
+
+    def build(self, in_shape: Shape) -> Shape:
+        _, height, width = check_image_shape(in_shape)
+        size = check_target_size("size", self.size, (height, width))
+        self.op = AdaptiveAvgPool2DOp(in_shape, size, self.dtype)
         return self.op.out_shape
 
 

@@ -10,7 +10,16 @@ import numpy as np
 from minidl.initializers import FAN_IN_INITIALIZERS, Init, check_initializer, damped_he_uniform, zeros
 from minidl.layers.base import Layer
 from minidl.utils.arrays import Array, as_array
-from minidl.utils.validation import Pair, Shape, check_bool, check_image_shape, check_int, check_pair
+from minidl.utils.validation import (
+    Padding4,
+    Pair,
+    Shape,
+    check_bool,
+    check_image_shape,
+    check_int,
+    check_pair,
+    check_sides,
+)
 from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
 
 
@@ -18,11 +27,11 @@ class ConvTranspose2D(Layer):
     """Transposed convolution, for upsampling: the gradient of a convolution with respect to its input.
 
     (c, h, w) -> (filters, oh, ow) with
-    oh = (h - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1, as in PyTorch.
+    oh = (h - 1) * stride - padding of both sides + dilation * (kernel - 1) + output_padding + 1, as in PyTorch.
 
     filters: number of output channels.
     kernel_size, stride, dilation: those of the convolution; an int, or a (vertical, horizontal) pair.
-    padding: rows and columns cropped from each side of the output, an int or pair.
+    padding: rows and columns cropped from each side of the output, an int, a pair, or (top, bottom, left, right).
     output_padding: additional rows at the bottom and columns at the right of the output, which select one of the sizes
         that the convolution maps to (h, w). Must be less than the stride or the dilation.
     groups: the number of groups of input and output channels; each group is convolved independently.
@@ -39,7 +48,7 @@ class ConvTranspose2D(Layer):
         filters: int,
         kernel_size: int | Pair,
         stride: int | Pair = 1,
-        padding: int | Pair = 0,
+        padding: int | Pair | Padding4 = 0,
         output_padding: int | Pair = 0,
         dilation: int | Pair = 1,
         groups: int = 1,
@@ -63,7 +72,7 @@ class ConvTranspose2D(Layer):
         filters, groups = check_int("filters", self.filters), check_int("groups", self.groups)
         kernel, stride = check_pair("kernel_size", self.kernel_size), check_pair("stride", self.stride)
         padding, extra = (
-            check_pair("padding", self.padding, minimum=0),
+            check_sides("padding", self.padding),
             check_pair("output_padding", self.output_padding, minimum=0),
         )
         dilation, use_bias = check_pair("dilation", self.dilation), check_bool("use_bias", self.use_bias)

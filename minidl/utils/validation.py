@@ -153,6 +153,32 @@ def check_pair(name: str, value: Any, minimum: int = 1, maximum: int = MAX_INT64
     return (check_int(name, value, minimum, maximum),) * 2
 
 
+def check_sides(name: str, value: Any) -> Padding4:
+    """Returns `value`, an int, a (vertical, horizontal) pair or four sides, as (top, bottom, left, right).
+
+    >>> check_sides("padding", (1, 2)), check_sides("padding", (1, 0, 2, 0))
+    ((1, 1, 2, 2), (1, 0, 2, 0))
+    """
+    if isinstance(value, (tuple, list)) and len(value) != 2:
+        if len(value) != 4:
+            raise ValueError(f"{name}: expected an integer, a pair, or (top, bottom, left, right), got {value!r}")
+        top, bottom, left, right = (check_int(name, side, minimum=0) for side in value)
+        return top, bottom, left, right
+    vertical, horizontal = check_pair(name, value, minimum=0)
+    return vertical, vertical, horizontal, horizontal
+
+
+def check_target_size(name: str, value: Any, size: tuple[int, int]) -> Pair:
+    """Returns `value`, an int or a (height, width) pair, as a pair; None in it keeps that of `size`.
+
+    >>> check_target_size("size", (None, 2), (5, 7))
+    (5, 2)
+    """
+    if isinstance(value, (tuple, list)) and len(value) == 2:
+        value = tuple(old if new is None else new for new, old in zip(value, size, strict=True))
+    return check_pair(name, value)
+
+
 def resolve_padding(padding: Any, size: tuple[int, int], kernel: Pair, stride: Pair, dilation: Pair) -> Padding4:
     """Returns the zeros (top, bottom, left, right) that a convolution's `padding` adds to an image of this size.
 

@@ -22,7 +22,7 @@ ctypedef struct upsample2d_dims:
 
 cdef inline window block_of(const upsample2d_dims *d) noexcept nogil:
     cdef window k
-    k.h0, k.h1, k.w0, k.w1, k.width, k.row_stride = 0, d.sh, 0, d.sw, d.sw, d.OW * LANES
+    k.h0, k.h1, k.w0, k.w1, k.width, k.row_step, k.cell_step = 0, d.sh, 0, d.sw, d.sw, d.OW * LANES, LANES
     return k
 
 
@@ -36,7 +36,7 @@ cdef void upsample2d_forward_tile(
     cdef window k = block_of(d)
     for r in range(r0, r1):
         for w in range(d.W):
-            x_at, y_at = (r * d.W + w) * LANES, r * d.sh * k.row_stride + w * d.sw * LANES
+            x_at, y_at = (r * d.W + w) * LANES, r * d.sh * k.row_step + w * d.sw * LANES
             spread_window(&k, False, 1, x + x_at, y + y_at)
 
 
@@ -50,7 +50,7 @@ cdef void upsample2d_backward_tile(
     cdef window k = block_of(d)
     for r in range(r0, r1):
         for w in range(d.W):
-            x_at, y_at = (r * d.W + w) * LANES, r * d.sh * k.row_stride + w * d.sw * LANES
+            x_at, y_at = (r * d.W + w) * LANES, r * d.sh * k.row_step + w * d.sw * LANES
             average_window(&k, 1, dy + y_at, dx + x_at)
 
 

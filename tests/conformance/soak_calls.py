@@ -55,6 +55,8 @@ IMAGES = {
     "ConvTranspose2D": lambda rng: nn.ConvTranspose2D(3, 2, few(rng, 3)),
     "DepthwiseConv2D": lambda rng: nn.DepthwiseConv2D(3, depth_multiplier=few(rng, 3)),
     "MaxPool2D": lambda rng: nn.MaxPool2D(few(rng, 4), few(rng, 3), ceil_mode=rng.random() < 0.5),
+    "AdaptiveAvgPool2D": lambda rng: nn.AdaptiveAvgPool2D(few(rng, 5)),
+    "AdaptiveMaxPool2D": lambda rng: nn.AdaptiveMaxPool2D((None, few(rng, 5))),
     "AvgPool2D": lambda rng: nn.AvgPool2D(few(rng, 4), padding=few(rng, 2) - 1),
     "GlobalAvgPool2D": lambda rng: nn.GlobalAvgPool2D(),
     "GlobalMaxPool2D": lambda rng: nn.GlobalMaxPool2D(),

@@ -53,6 +53,7 @@ TOLERANCES = {"GroupNorm": 5e-5}
 # onnxruntime has no float64 kernels for these.
 FLOAT32_ONLY = {
     *(
+        "AdaptiveAvgPool2D",
         "AvgPool2D",
         "Block",
         "Conv2D",

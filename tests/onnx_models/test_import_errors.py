@@ -51,16 +51,14 @@ IMAGE_NODES = {
         pool("MaxPool", strides=[3, 3], ceil_mode=1, pads=[1, 1, 1, 1]),
         "node 'MaxPool_0' (MaxPool): expected ceil_mode=0: before opset 22 ONNX did not say whether the last window",
     ),
-    "dilated max-pool": (
-        pool("MaxPool", dilations=[2, 2]),
-        "node 'MaxPool_0' (MaxPool): expected dilations=(1, 1), got (2, 2): no layer of minidl does that",
-    ),
-    "dilated average pool": (pool("AveragePool", dilations=[1, 2]), "expected dilations=(1, 1), got (1, 2)"),
     "wide padding": (
         pool("MaxPool", pads=[2, 2, 2, 2]),
         "node 'MaxPool_0' (MaxPool): MaxPool2D cannot take input (3, 8, 8): ",
     ),
-    "padding at the end": (pool("MaxPool", pads=[0, 0, 2, 2]), "expected equal pads on both sides, got [0, 0, 2, 2]"),
+    "padding at the end": (
+        pool("MaxPool", pads=[0, 0, 2, 2]),
+        "expected pads of at most half the window, got [0, 0, 2, 2]",
+    ),
     "ceil and counted padding": (
         pool("AveragePool", pads=[0, 0, 1, 1], ceil_mode=1, count_include_pad=1),
         "expected ceil_mode=0 with asymmetric pads that count",
@@ -69,10 +67,6 @@ IMAGE_NODES = {
     "channels": (conv(2, 4, 3, 3), "node 'Conv_0' (Conv): Conv2D cannot take input (3, 8, 8): "),
     "kernel_shape": (conv(2, 3, 3, 3, kernel_shape=[2, 3]), "expected kernel_shape=(3, 3), got (2, 3)"),
     "negative pads": (conv(2, 3, 3, 3, pads=[-1, 0, 0, 0]), "expected four pads of at least 0, got [-1, 0, 0, 0]"),
-    "asymmetric pads of a transposed convolution": (
-        lambda g: g.append("ConvTranspose", g.normal(3, 2, 3, 3), pads=[0, 0, 1, 1]),
-        "node 'ConvTranspose_0' (ConvTranspose): expected equal pads on both sides, got [0, 0, 1, 1]",
-    ),
     "two pads of a transposed convolution": (
         lambda g: g.append("ConvTranspose", g.normal(3, 2, 3, 3), pads=[1, 1]),
         "node 'ConvTranspose_0' (ConvTranspose): expected four pads of at least 0, got [1, 1]",
@@ -195,7 +189,7 @@ VECTOR_NODES = {
 @pytest.mark.parametrize("name", IMAGE_NODES)
 def test_unsupported_nodes_on_images(name, tmp_path):
     build, message = IMAGE_NODES[name]
-    graph = Graph(opset=19 if "dilated" in name else 17)
+    graph = Graph()
     build(graph)
     assert message in import_error(graph, tmp_path, out_shape=(None,))
 

@@ -18,7 +18,6 @@ from oracles.onnx_ops import OPS, Node, outputs
 APPLY = {*OPS, "LRN", "LpPool", "Mish", "NegativeLogLikelihoodLoss", "Softplus", "Softsign", "ThresholdedRelu"}
 
 VOLUMES = "three dimensions: minidl has only images"
-DILATED = "pooling with dilation: PyTorch's max-pool has it, Keras's does not"
 NO_LAYER = "no such layer"
 BATCHED = "a matrix per example is not a weight"
 RANDOM = "the mask comes from ONNX's random numbers"
@@ -29,7 +28,6 @@ COORDINATES = "a pixel other than the nearest"
 
 # Reasons by name pattern. A case that passes must not match.
 UNSUPPORTED = {
-    "averagepool_2d_dilations": DILATED,
     "averagepool_3d_*": VOLUMES,
     "AvgPool3d*": VOLUMES,
     "celu_bfloat16": "bfloat16: NumPy has no such dtype",
@@ -43,10 +41,7 @@ UNSUPPORTED = {
     "matmul_3d": BATCHED,
     "matmul_4d": BATCHED,
     "matmul_bcast": BATCHED,
-    "maxpool_2d_dilations": DILATED,
     "maxpool_3d_*": VOLUMES,
-    "MaxPool1d_stride_padding_dilation": DILATED,
-    "MaxPool2d_stride_padding_dilation": DILATED,
     "MaxPool3d*": VOLUMES,
     "mish": NO_LAYER,
     "nllloss_*": "takes log-probabilities; minidl's cross-entropy takes scores",

@@ -128,21 +128,20 @@ def conv_transpose(node):
 
 
 def pool_windows(node, x):
-    """Returns (kernel, stride, sides, ceil_mode) of a pooling node."""
+    """Returns (kernel, stride, sides, ceil_mode, dilation) of a pooling node."""
     kernel = both(node("kernel_shape"), 1)
     stride, dilation, sides = windows(node, x, kernel)
-    if dilation != (1, 1):
-        raise NotImplementedError("dilation")
-    return kernel, stride, sides, bool(node("ceil_mode", 0))
+    return kernel, stride, sides, bool(node("ceil_mode", 0)), dilation
 
 
 def max_pool(node):
     """The second output, the indices of the maxima, is where the gradient goes."""
     x = image(node.input(0))
     x = x if x.dtype.kind == "f" else x.astype("f4")
-    kernel, stride, sides, ceil = pool_windows(node, x)
+    kernel, stride, sides, *options = pool_windows(node, x)
     front, padding = padded(sides, kernel, float(np.finfo(x.dtype).min))
-    model, by_columns = model_of([*front, layers.MaxPool2D(kernel, stride, padding, ceil)], x), node("storage_order", 0)
+    pool, by_columns = layers.MaxPool2D(kernel, stride, padding, *options), node("storage_order", 0)
+    model = model_of([*front, pool], x)
     y = model.predict(x).reshape(node.shape)
     return [y, indices_of_maxima(model, x, by_columns).reshape(node.shape)] if node.outputs == 2 else [y]
 
@@ -160,12 +159,13 @@ def indices_of_maxima(model, x, by_columns):
 def average_pool(node):
     """Unsupported padding that is not counted: divides the padded mean by the fraction of each window inside x."""
     x = image(node.input(0))
-    kernel, stride, sides, ceil = pool_windows(node, x)
+    kernel, stride, sides, ceil, dilation = pool_windows(node, x)
     counts = bool(node("count_include_pad", 0))
     front, padding = padded(sides, kernel)
-    y = run([*front, layers.AvgPool2D(kernel, stride, padding, ceil, counts)], x)
+    y = run([*front, layers.AvgPool2D(kernel, stride, padding, ceil, counts, dilation)], x)
     if front and not counts:
-        y /= run([layers.Pad2D(sides), layers.AvgPool2D(kernel, stride, 0, ceil)], np.ones_like(x))
+        inside = layers.AvgPool2D(kernel, stride, 0, ceil, dilation=dilation)
+        y /= run([layers.Pad2D(sides), inside], np.ones_like(x))
     return [y.reshape(node.shape)]
 
 

@@ -8,8 +8,8 @@ from minidl.layers import Conv2D, ConvTranspose2D, DepthwiseConv2D, Pad2D
 from minidl.layers.base import Layer
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
-from minidl.onnx.operators.windows import collapse_pair, int_pair, resolve_pads
-from minidl.utils.validation import check_image_shape, check_pair, resolve_padding
+from minidl.onnx.operators.windows import collapse_pair, collapse_sides, int_pair, resolve_pads
+from minidl.utils.validation import check_image_shape, check_pair, check_sides, resolve_padding
 
 
 def write_conv(writer: NodeWriter, x: str) -> str:
@@ -58,11 +58,9 @@ def read_conv(reader: NodeReader) -> list[LayerWithWeights]:
 
 def write_conv_transpose(writer: NodeWriter, x: str) -> str:
     kernel, stride, dilation = (check_pair(name, writer[name]) for name in ("kernel_size", "stride", "dilation"))
-    padding, extra = (
-        check_pair("padding", writer["padding"], minimum=0),
-        check_pair("output_padding", writer["output_padding"], minimum=0),
-    )
-    window = {"kernel_shape": kernel, "strides": stride, "pads": padding * 2, "dilations": dilation}
+    top, bottom, left, right = check_sides("padding", writer["padding"])
+    extra = check_pair("output_padding", writer["output_padding"], minimum=0)
+    window = {"kernel_shape": kernel, "strides": stride, "pads": (top, left, bottom, right), "dilations": dilation}
     weights = filter(None, (writer.param_name("weight"), writer.param_name("bias")))
     return writer.add_node("ConvTranspose", x, *weights, **window, output_padding=extra, group=writer["groups"])
 
@@ -72,15 +70,13 @@ def read_conv_transpose(reader: NodeReader) -> list[LayerWithWeights]:
     kernel, filters = reader.expect_attribute("kernel_shape", weight.shape[2:]), weight.shape[1] * groups
     reader.expect_attribute("auto_pad", "NOTSET")
     stride, dilation = int_pair(reader, "strides", 1), int_pair(reader, "dilations", 1)
-    top, bottom, left, right = resolve_pads(reader, kernel, stride, dilation)
-    if (top, left) != (bottom, right):
-        reader.refuse(f"expected equal pads on both sides, got {[top, left, bottom, right]}")
+    sides = resolve_pads(reader, kernel, stride, dilation)
     weights = {"weight": weight}
     if reader.has_input(2):
         weights["bias"] = reader.weight(2, filters)
     window: dict[str, Any] = {
         "stride": collapse_pair(stride),
-        "padding": collapse_pair((top, left)),
+        "padding": collapse_sides(sides),
         "dilation": collapse_pair(dilation),
     }
     window["output_padding"] = collapse_pair(int_pair(reader, "output_padding", 0))

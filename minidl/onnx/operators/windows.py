@@ -16,6 +16,12 @@ def int_pair(reader: NodeReader, name: str, default: int) -> Pair:
     return values[0], values[1]
 
 
+def collapse_sides(sides: Padding4) -> int | Pair | Padding4:
+    """Returns the shortest argument that means these sides, (top, bottom, left, right)."""
+    top, bottom, left, right = sides
+    return collapse_pair((top, left)) if (top, left) == (bottom, right) else sides
+
+
 def collapse_pair(values: Sequence[int]) -> int | Pair:
     """Returns one number for a pair of equal ones: 3 for (3, 3)."""
     vertical, horizontal = values

@@ -32,7 +32,7 @@ from minidl.layers import (
 )
 from minidl.optimizers import SGD, Adam
 from minidl_c.kernels.activations import ActivationOp
-from minidl_c.kernels.avgpool2d import AvgPool2DOp
+from minidl_c.kernels.avgpool2d import AdaptiveAvgPool2DOp, AvgPool2DOp
 from minidl_c.kernels.batchnorm import BatchNormOp
 from minidl_c.kernels.batchnorm_statistics import BatchStatisticsOp
 from minidl_c.kernels.conv2d import Conv2DOp
@@ -40,7 +40,7 @@ from minidl_c.kernels.dense import DenseOp
 from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
 from minidl_c.kernels.dropout import DropoutOp
 from minidl_c.kernels.flatten import FlattenOp
-from minidl_c.kernels.maxpool2d import MaxPool2DOp
+from minidl_c.kernels.maxpool2d import AdaptiveMaxPool2DOp, MaxPool2DOp
 from minidl_c.kernels.normalize import NormalizeOp
 from minidl_c.kernels.pad2d import Pad2DOp
 from minidl_c.kernels.relu import ReLUOp
@@ -80,11 +80,13 @@ def convolutions(rng, seed):
 
 def pools(rng, seed):
     for case in pool_cases(seed, 30):
-        window = (case.x_shape[1:], case.kernel, case.stride, case.padding)
-        yield f"maxpool {case}", [partial(MaxPool2DOp, *window, ceil_mode=case.ceil_mode)]
-        fused = [partial(ReLUOp, case.x_shape[1:]), partial(MaxPool2DOp, *window, ceil_mode=case.ceil_mode)]
-        yield f"ReLU and maxpool {case}", fused
-        yield f"avgpool {case}", [partial(AvgPool2DOp, *window, ceil_mode=case.ceil_mode)]
+        pool = partial(MaxPool2DOp, case.x_shape[1:], **case.options)
+        yield f"maxpool {case}", [pool]
+        yield f"ReLU and maxpool {case}", [partial(ReLUOp, case.x_shape[1:]), pool]
+        yield f"avgpool {case}", [partial(AvgPool2DOp, case.x_shape[1:], **case.options)]
+        adaptive = case.x_shape[1:], case.out_size
+        yield f"adaptive maxpool {adaptive}", [partial(AdaptiveMaxPool2DOp, *adaptive)]
+        yield f"adaptive avgpool {adaptive}", [partial(AdaptiveAvgPool2DOp, *adaptive)]
 
 
 def others(rng, seed):

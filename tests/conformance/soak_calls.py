@@ -63,7 +63,7 @@ IMAGES = {
     "BatchNorm2D": lambda rng: nn.BatchNorm2D(),
     "GroupNorm": lambda rng: nn.GroupNorm(few(rng, 4)),
     "Pad2D": lambda rng: nn.Pad2D((1, 0), 0.5),
-    "Upsample2D": lambda rng: nn.Upsample2D(2),
+    "Upsample2D": lambda rng: nn.Upsample2D(2, str(rng.choice(["nearest", "bilinear"]))),
     "RandomCrop": lambda rng: nn.RandomCrop(3, padding=1),
     "RandomFlip": lambda rng: nn.RandomFlip(vertical=True),
     "RandomShift": lambda rng: nn.RandomShift(1),

@@ -71,7 +71,17 @@ def pad2d(rng):
 def upsample2d(rng):
     scale = numbers(rng, 1, 5, 2)
     argument = scale[0] if scale[0] == scale[1] else scale
-    return Case(Upsample2D(argument), image(rng), lambda x: functional().interpolate(x, scale_factor=scale))
+    if rng.random() < 0.3:
+        return Case(Upsample2D(argument), image(rng), lambda x: functional().interpolate(x, scale_factor=scale))
+    options = {"mode": "bilinear", "align_corners": bool(rng.integers(2))}
+    if rng.random() < 0.5:
+        layer = Upsample2D(size=argument, **options)
+        return Case(layer, image(rng), lambda x: functional().interpolate(x, size=scale, **options))
+    shape = image(rng)
+    factors = tuple(float(n) / 4 for n in rng.integers(4, 14, 2))
+    factors = tuple(1.0 if int(n * f) == n else f for n, f in zip(shape[1:], factors, strict=True))  # PyTorch copies
+    layer = Upsample2D(factors, **options)
+    return Case(layer, shape, lambda x: functional().interpolate(x, scale_factor=factors, **options))
 
 
 DRAWS = {

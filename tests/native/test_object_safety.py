@@ -38,7 +38,7 @@ from minidl_c.kernels.prelu import PReLUOp
 from minidl_c.kernels.relu import ReLUOp
 from minidl_c.kernels.rescale import RescaleOp
 from minidl_c.kernels.softmax import SoftmaxOp
-from minidl_c.kernels.upsample2d import Upsample2DOp
+from minidl_c.kernels.upsample2d import BilinearUpsample2DOp, Upsample2DOp
 from minidl_c.losses.elementwise_losses import ElementwiseLossOp
 from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
 from minidl_c.op import Op
@@ -156,6 +156,7 @@ def calling_init_again_changes_nothing():
         (AdaptiveMaxPool2DOp((1, 4, 4), (3, 2)), ((9, 90, 90), (7, 8))),
         (Pad2DOp((1, 4, 4), (1, 1, 1, 1)), ((9, 90, 90), (2, 2, 2, 2))),
         (Upsample2DOp((1, 4, 4), (2, 2)), ((9, 90, 90), (3, 3))),
+        (BilinearUpsample2DOp((1, 4, 4), (6, 6), (1.5, 1.5), False), ((9, 90, 90), (3, 3), (1.0, 1.0), True)),
         (NormalizeOp((2, 4), [0, 0], [1, 1]), ((400, 4), [0] * 400, [1] * 400)),
         (AugmentOp((1, 4, 4), (3, 3)), ((9, 90, 90), (50, 50))),
         (SoftmaxCrossEntropyOp((3,)), ((3000,), 0.5)),
@@ -218,6 +219,7 @@ def failed_constructors_release_their_memory():
         refused(AvgPool2DOp, (1, 4, 1), (2, 2), (1, 1), (0, 1), dilation=(1, 2))
         refused(AdaptiveAvgPool2DOp, (1, 4, 4), (2, 3), "float16")
         refused(AdaptiveMaxPool2DOp, (1, 4, 4), (2, 3), "float16")
+        refused(BilinearUpsample2DOp, (1, 4, 4), (6, 6), (1.5, 1.5), False, "float16")
         refused(NormalizeOp, (1000, 4), [0] * 1000, [0] * 1000)
         refused(NormalizeOp, (1000, 4), [0] * 1000, [2**1100] * 1000)
 
@@ -251,6 +253,8 @@ def sizes_that_overflow():
         lambda: AdaptiveAvgPool2DOp((1, 4, 4), (most, most)), lambda: AdaptiveAvgPool2DOp((1, 2**39, 1), (1, 1)),
         lambda: AdaptiveMaxPool2DOp((1, 2**18, 2**18), (1, 1)), lambda: AdaptiveMaxPool2DOp((most, 1, 1), (2, 2)),
         lambda: Pad2DOp((1, 4, 4), (most, most, most, most)), lambda: Pad2DOp((most, 1, 1), (1, 1, 1, 1)),
+        lambda: BilinearUpsample2DOp((1, 4, 4), (most, most), (1.0, 1.0), True),
+        lambda: BilinearUpsample2DOp((1, 4, 4), (6, 6), (1e300, 1e-300), False),
         lambda: Upsample2DOp((1, 4, 4), (most, most)), lambda: Upsample2DOp((1, 1, 2**40), (1, 2)),
         lambda: NormalizeOp((most, 2), [0], [1]), lambda: NormalizeOp((2, 2), [10**400] * 2, [1, 1]),
         lambda: AugmentOp((1, 4, 4), (most, most)), lambda: AugmentOp((1, 4, 4), (4, 4), (-most, 0), (most, 0)),

@@ -117,7 +117,8 @@ def test_other_runtimes_agree_on_a_layer(name, dtype, tmp_path):
         model, x = draw_model(name, index, dtype)
         path, y, message = export_to(model, tmp_path), model.predict(x), f"{model!r} of {model.input_shape}"
         load_checked(path)
-        tolerance = TOLERANCES.get(name, 1e-5) if dtype == "float32" else 1e-7 if name in FLOAT32_ATTRIBUTES else 1e-13
+        exact = 1e-7 if name in FLOAT32_ATTRIBUTES else 1e-6 if name == "Upsample2D" else 1e-13  # float32 scales
+        tolerance = TOLERANCES.get(name, 1e-5) if dtype == "float32" else exact
         rows = slice(100) if name == "ConvTranspose2D" else slice(None)  # slow there
         if name != "ConvTranspose2D" or model.layers[0].groups == 1:  # the evaluator has no grouped ones
             assert relative_error(run_reference(path, x[rows]), y[rows]) < tolerance, message

@@ -119,9 +119,15 @@ IMAGE_NODES = {
         lambda g: g.append("Pad", g.integers(0, 0, 1, 1, 0, 0, 1, 1), mode="reflect"),
         "expected mode='constant', got 'reflect'",
     ),
-    "linear Resize": (
-        lambda g: g.append("Resize", "", g.constant([1, 1, 2, 2]), mode="linear"),
-        "expected mode='nearest', got 'linear'",
+    "cubic Resize": (
+        lambda g: g.append("Resize", "", g.constant([1, 1, 2, 2]), mode="cubic"),
+        "expected mode='nearest' or 'linear', got 'cubic'",
+    ),
+    "linear Resize from the corner": (
+        lambda g: g.append(
+            "Resize", "", g.constant([1, 1, 2, 2]), mode="linear", coordinate_transformation_mode="asymmetric"
+        ),
+        "expected linear in mode half_pixel or align_corners, got asymmetric from (8, 8) to [16, 16]",
     ),
     "Resize with aligned corners": (
         lambda g: g.append(

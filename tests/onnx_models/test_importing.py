@@ -318,6 +318,19 @@ def test_resize(transform, nearest, scale, tmp_path):
     check(g.append("Resize", "", "", sizes, **modes), tmp_path, *["Upsample2D"])
 
 
+@pytest.mark.parametrize("transform", ["half_pixel", "pytorch_half_pixel", "align_corners"])
+@pytest.mark.parametrize(
+    ("scale", "argument"), [((2, 2), "size=16"), ((1.25, 3), "size=(10, 24)"), ((1.3, 0.55), "scale=(1.2")]
+)
+def test_linear_resize(transform, scale, argument, tmp_path):
+    modes = {"mode": "linear", "coordinate_transformation_mode": transform}
+    g = Graph()
+    model = check(g.append("Resize", "", g.constant([1, 1, *scale]), **modes), tmp_path, "Upsample2D")
+    assert (argument if transform != "align_corners" else "size=") in repr(model.layers[0])
+    g = Graph(batch=2)
+    check(g.append("Resize", "", "", g.integers(2, 3, 11, 5), **modes), tmp_path, "Upsample2D")
+
+
 def test_resize_of_a_batch_of_1_works_for_any_batch(tmp_path, rng):
     g = Graph(batch=1)
     model = check(g.append("Resize", "", "", g.integers(1, 3, 16, 16), mode="nearest"), tmp_path, "Upsample2D")

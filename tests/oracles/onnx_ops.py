@@ -190,11 +190,24 @@ def upsample(node):
     """node.shape already accounts for scales, sizes, axes and the aspect-ratio policy."""
     x = node.input(0)
     node("axes"), node("keep_aspect_ratio_policy")
+    if node("mode", "nearest") == "linear" and not node("antialias", 0) and not node("exclude_outside", 0):
+        return [run([interpolation(node, x)], x)]
     if node("mode", "nearest") != "nearest":
-        raise NotImplementedError("a mode other than nearest")
+        raise NotImplementedError("a mode other than nearest and linear")
     if any(out % size for out, size in zip(node.shape, x.shape, strict=True)):
         raise NotImplementedError("a scale that is not an integer")
     return [run([layers.Upsample2D((node.shape[2] // x.shape[2], node.shape[3] // x.shape[3]))], x)]
+
+
+def interpolation(node, x):
+    """Returns the bilinear layer of a node."""
+    scales, transform = node.input(2), node("coordinate_transformation_mode", "half_pixel")
+    if transform not in ("half_pixel", "pytorch_half_pixel", "align_corners"):
+        raise NotImplementedError("other coordinates")
+    options = {"mode": "bilinear", "align_corners": transform == "align_corners"}
+    if scales is None or not len(scales):
+        return layers.Upsample2D(size=tuple(node.shape[2:]), **options)
+    return layers.Upsample2D(tuple(float(scale) for scale in scales[-2:]), **options)
 
 
 # ---- matrices and shapes

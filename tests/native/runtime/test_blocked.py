@@ -21,7 +21,7 @@ from minidl_c.kernels.maxpool2d import AdaptiveMaxPool2DOp, MaxPool2DOp
 from minidl_c.kernels.normalize import NormalizeOp
 from minidl_c.kernels.pad2d import Pad2DOp
 from minidl_c.kernels.relu import ReLUOp
-from minidl_c.kernels.upsample2d import Upsample2DOp
+from minidl_c.kernels.upsample2d import BilinearUpsample2DOp, Upsample2DOp
 from minidl_c.runtime.plan import Plan
 
 DTYPES = ("float32", "float64")
@@ -71,6 +71,7 @@ def others(seed):
         yield f"normalize {shape}", partial(NormalizeOp, shape, rng.standard_normal(c), rng.uniform(0.5, 2, c))
         yield f"pad {shape}", partial(Pad2DOp, shape, (1, 0, 2, 1), 0.5)
         yield f"upsample {shape}", partial(Upsample2DOp, shape, (2, 3))
+        yield f"bilinear {shape}", partial(BilinearUpsample2DOp, shape, (9, 5), (1.5, 0.7), False)
 
 
 def check_rows(predict, x, sizes, threads, about):

@@ -1,4 +1,4 @@
-"""MaxPool2D, AdaptiveMaxPool2D and GlobalMaxPool2D: the maximum of each window, or of each channel."""
+"""Pools of images and signals, adaptive and global ones: the maximum of each window, or of each channel."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from minidl.utils.validation import (
     Shape,
     check_bool,
     check_image_shape,
+    check_int,
     check_pair,
     check_sides,
+    check_signal_shape,
     check_target_size,
 )
 from minidl_c.kernels.maxpool2d import AdaptiveMaxPool2DOp, MaxPool2DOp
@@ -84,4 +86,51 @@ class GlobalMaxPool2D(Layer):
     def build(self, in_shape: Shape) -> Shape:
         channels, *window = check_image_shape(in_shape)
         self.op = MaxPool2DOp(in_shape, window, window, dtype=self.dtype)
+        return (channels,)
+
+
+class MaxPool1D(Layer):
+    """1-D max pooling: (c, length) -> (c, out), MaxPool2D on an image of height 1.
+
+    pool_size, stride (None: pool_size), dilation (the step between the elements of a window): ints.
+    padding: on each side, an int or a (left, right) pair; at most half of pool_size.
+    ceil_mode: include windows that reach beyond the end, as in MaxPool2D.
+
+    Raises TypeError or ValueError in build for invalid arguments or input shapes.
+    """
+
+    def __init__(
+        self,
+        pool_size: int,
+        stride: int | None = None,
+        padding: int | Pair = 0,
+        ceil_mode: bool = False,
+        dilation: int = 1,
+    ) -> None:
+        self.pool_size = pool_size
+        self.stride = stride
+        self.padding = padding
+        self.ceil_mode = ceil_mode
+        self.dilation = dilation
+
+    def build(self, in_shape: Shape) -> Shape:
+        channels, length = check_signal_shape(in_shape)
+        size = check_int("pool_size", self.pool_size)
+        stride = size if self.stride is None else check_int("stride", self.stride)
+        padding, dilation = check_pair("padding", self.padding, minimum=0), check_int("dilation", self.dilation)
+        options = (check_bool("ceil_mode", self.ceil_mode),)
+        window = ((1, size), (1, stride), (0, 0, *padding), *options)
+        self.op = MaxPool2DOp((channels, 1, length), *window, self.dtype, dilation=(1, dilation))
+        return channels, self.op.out_shape[2]
+
+
+class GlobalMaxPool1D(Layer):
+    """Global max pooling of a signal: (c, length) -> (c,).
+
+    Raises ValueError in build unless the input is a signal.
+    """
+
+    def build(self, in_shape: Shape) -> Shape:
+        channels, length = check_signal_shape(in_shape)
+        self.op = MaxPool2DOp((channels, 1, length), (1, length), (1, length), dtype=self.dtype)
         return (channels,)

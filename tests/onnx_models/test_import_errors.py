@@ -66,6 +66,14 @@ IMAGE_NODES = {
     "1-D convolution": (conv(2, 3, 3), "expected shape ('any', 'any', 'any', 'any') for input 1, 'c0', got (2, 3, 3)"),
     "channels": (conv(2, 4, 3, 3), "node 'Conv_0' (Conv): Conv2D cannot take input (3, 8, 8): "),
     "kernel_shape": (conv(2, 3, 3, 3, kernel_shape=[2, 3]), "expected kernel_shape=(3, 3), got (2, 3)"),
+    "four pads of a signal": (
+        lambda g: g.append("Reshape", g.integers(0, 24, 8)).append("MaxPool", kernel_shape=[2], pads=[1, 1, 0, 0]),
+        "node 'MaxPool_1' (MaxPool): expected two pads of at least 0, got [1, 1, 0, 0]",
+    ),
+    "two strides of a signal": (
+        lambda g: g.append("Reshape", g.integers(0, 24, 8)).append("MaxPool", kernel_shape=[2], strides=[1, 1]),
+        "node 'MaxPool_1' (MaxPool): expected one number for strides, got [1, 1]",
+    ),
     "negative pads": (conv(2, 3, 3, 3, pads=[-1, 0, 0, 0]), "expected four pads of at least 0, got [-1, 0, 0, 0]"),
     "two pads of a transposed convolution": (
         lambda g: g.append("ConvTranspose", g.normal(3, 2, 3, 3), pads=[1, 1]),
@@ -164,7 +172,7 @@ IMAGE_NODES = {
     "another dtype": (lambda g: g.append("Cast", to=11), "expected float32, the dtype of the graph's input, got to=11"),
     "a mean of rows": (
         lambda g: g.append("ReduceMean", axes=[2], keepdims=0),
-        "expected axes (2, 3) of images, got (2,) of (3, 8, 8)",
+        "expected axes (2, 3) of images or (2,) of signals, got (2,) of (3, 8, 8)",
     ),
     "Dropout in training mode": (
         lambda g: g.append("Dropout", g.constant(0.5), g.constant(True, "bool")),
@@ -248,7 +256,9 @@ def test_constants_that_depend_on_the_batch_size(how, tmp_path):
 
 
 def test_omitted_axes_are_all_axes(tmp_path):
-    assert "expected axes (2, 3) of images, got None" in import_error(Graph().append("ReduceMean"), tmp_path)
+    assert "expected axes (2, 3) of images or (2,) of signals, got None" in import_error(
+        Graph().append("ReduceMean"), tmp_path
+    )
 
 
 @pytest.mark.parametrize("op", ["Mul", "Max", "Div"])

@@ -6,7 +6,7 @@ that reach beyond the end are expressed by pads at the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -14,9 +14,13 @@ from typing import Any
 from minidl.layers import (
     AdaptiveAvgPool2D,
     AdaptiveMaxPool2D,
+    AvgPool1D,
     AvgPool2D,
+    GlobalAvgPool1D,
     GlobalAvgPool2D,
+    GlobalMaxPool1D,
     GlobalMaxPool2D,
+    MaxPool1D,
     MaxPool2D,
     Pad2D,
     Reshape,
@@ -24,52 +28,60 @@ from minidl.layers import (
 from minidl.layers.base import Layer
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
-from minidl.onnx.operators.windows import collapse_pair, collapse_sides, int_pair, resolve_pads
-from minidl.utils.validation import Padding4, Pair, check_pair, check_sides
+from minidl.onnx.operators.windows import (
+    collapse,
+    collapse_sides,
+    int_axes,
+    layer_axes,
+    layer_sides,
+    pads_attribute,
+    resolve_pads,
+)
+from minidl.utils.validation import Pair, Shape
 
 
 @dataclass(frozen=True)
 class Window:
-    """Kernel, stride and dilation of a pooling, (vertical, horizontal), and its padding, (top, bottom, left, right)."""
+    """Kernel, stride and dilation of a pooling along its axes, and its padding on each side."""
 
-    kernel: Pair
-    stride: Pair
-    dilation: Pair
-    sides: Padding4
+    kernel: Shape
+    stride: Shape
+    dilation: Shape
+    sides: Shape
 
     def axes(self) -> Iterator[tuple[int, int, Pair]]:
         """Yields for each axis: what a window spans, the stride, and the padding before and after."""
         spans = [(k - 1) * e + 1 for k, e in zip(self.kernel, self.dilation, strict=True)]
-        return zip(spans, self.stride, (self.sides[:2], self.sides[2:]), strict=True)
+        return zip(spans, self.stride, zip(self.sides[::2], self.sides[1::2], strict=True), strict=True)
 
-    def attributes(self, pads: Sequence[int]) -> dict[str, Any]:
+    def attributes(self, pads: Shape) -> dict[str, Any]:
         """Returns the attributes of its node."""
-        dilations = {"dilations": self.dilation} if self.dilation != (1, 1) else {}
-        return {"kernel_shape": self.kernel, "strides": self.stride, "pads": tuple(pads), **dilations}
+        dilations = {"dilations": self.dilation} if max(self.dilation) > 1 else {}
+        return {"kernel_shape": self.kernel, "strides": self.stride, "pads": pads, **dilations}
 
     def arguments(self) -> dict[str, Any]:
         """Returns the arguments of its layer: no stride if windows neither overlap nor leave gaps."""
         return {
-            "pool_size": collapse_pair(self.kernel),
-            "stride": None if self.stride == self.kernel else collapse_pair(self.stride),
+            "pool_size": collapse(self.kernel),
+            "stride": None if self.stride == self.kernel else collapse(self.stride),
             "padding": collapse_sides(self.sides),
-            "dilation": collapse_pair(self.dilation),
+            "dilation": collapse(self.dilation),
         }
 
 
 def get_window(writer: NodeWriter) -> Window:
     """Returns the window of a layer."""
-    kernel = check_pair("pool_size", writer["pool_size"])
-    stride = kernel if writer["stride"] is None else check_pair("stride", writer["stride"])
-    return Window(kernel, stride, check_pair("dilation", writer["dilation"]), check_sides("padding", writer["padding"]))
+    kernel = layer_axes(writer, "pool_size")
+    stride = kernel if writer["stride"] is None else layer_axes(writer, "stride")
+    return Window(kernel, stride, layer_axes(writer, "dilation"), layer_sides(writer))
 
 
-def compute_pads(writer: NodeWriter, window: Window) -> tuple[Pair, Pair]:
-    """Returns pads at the start, (top, left), and at the end that give as many windows as the layer has."""
+def compute_pads(writer: NodeWriter, window: Window) -> tuple[Shape, Shape]:
+    """Returns pads at the starts, and at the ends, that give as many windows as the layer has."""
     after = []
     for size, out, (span, step, (p, q)) in zip(writer.in_shape[1:], writer.out_shape[1:], window.axes(), strict=True):
         after.append(q if out == (size + p + q - span) // step + 1 else (out - 1) * step + span - size - p)
-    return window.sides[::2], (after[0], after[1])
+    return window.sides[::2], tuple(after)
 
 
 def write_max_pool(writer: NodeWriter, x: str) -> str:
@@ -86,40 +98,42 @@ def write_avg_pool(writer: NodeWriter, x: str) -> str:
     if counts and after != padded:
         if any(window.sides):
             x = writer.add_node("Pad", x, writer.add_int_constant("pads", (0, 0, *before, 0, 0, *padded)))
-        before, after, counts = (0, 0), (after[0] - padded[0], after[1] - padded[1]), False
+        after = tuple(end - pad for end, pad in zip(after, padded, strict=True))
+        before, counts = (0,) * len(after), False
     return writer.add_node("AveragePool", x, **window.attributes(before + after), count_include_pad=int(counts))
 
 
 def read_max_pool(reader: NodeReader) -> list[LayerWithWeights]:
     reader.attribute("storage_order", 0)  # of the second output, the indices
     window, ceil_mode = fit_window(reader, *read_window(reader))
-    return [LayerWithWeights(MaxPool2D(**window.arguments(), ceil_mode=ceil_mode))]
+    pool = MaxPool2D if len(window.kernel) == 2 else MaxPool1D
+    return [LayerWithWeights(pool(**window.arguments(), ceil_mode=ceil_mode))]
 
 
 def read_avg_pool(reader: NodeReader) -> list[LayerWithWeights]:
-    """Reads an AvgPool2D, after a Pad2D if sides differ, count, and are more than half a window."""
+    """Reads an average pool; for an image after a Pad2D if sides differ, count, and are more than half a window."""
     window, ceil_mode = read_window(reader)
     counts = bool(reader.expect_attribute("count_include_pad", 0, 1)) and any(window.sides)
     before: list[LayerWithWeights] = []
+    pool = AvgPool2D if len(window.kernel) == 2 else AvgPool1D
     if counts and window.sides[::2] != window.sides[1::2]:
         if ceil_mode:
             reader.refuse("expected ceil_mode=0 with asymmetric pads that count, got 1")
-        if any(2 * max(pads) > k for k, pads in zip(window.kernel, (window.sides[:2], window.sides[2:]), strict=True)):
-            before, window, counts = [LayerWithWeights(Pad2D(window.sides))], replace(window, sides=(0, 0, 0, 0)), True
+        halves = [k // 2 for k in window.kernel for _ in range(2)]
+        if pool is AvgPool2D and any(side > half for side, half in zip(window.sides, halves, strict=True)):
+            top, bottom, left, right = window.sides
+            before, window = [LayerWithWeights(Pad2D((top, bottom, left, right)))], replace(window, sides=(0, 0, 0, 0))
     else:
         window, ceil_mode = fit_window(reader, window, ceil_mode)
-    return [
-        *before,
-        LayerWithWeights(AvgPool2D(**window.arguments(), ceil_mode=ceil_mode, count_include_pad=counts)),
-    ]
+    return [*before, LayerWithWeights(pool(**window.arguments(), ceil_mode=ceil_mode, count_include_pad=counts))]
 
 
 def read_window(reader: NodeReader) -> tuple[Window, bool]:
     """Returns the window and ceil_mode of a node."""
     kernel, stride, dilation = (
-        int_pair(reader, "kernel_shape", 0),
-        int_pair(reader, "strides", 1),
-        int_pair(reader, "dilations", 1),
+        int_axes(reader, "kernel_shape", 0),
+        int_axes(reader, "strides", 1),
+        int_axes(reader, "dilations", 1),
     )
     ceil_mode = bool(reader.expect_attribute("ceil_mode", 0, 1))
     window = Window(kernel, stride, dilation, resolve_pads(reader, kernel, stride, dilation))
@@ -143,12 +157,13 @@ def fit_window(reader: NodeReader, window: Window, ceil_mode: bool) -> tuple[Win
     whole = [-(-(size + sum(pads) - span) // step) + 1 for size, _, (span, step, pads) in axes]
     if ceil_mode and counts != whole and reader.opset < 22:
         reader.refuse("expected ceil_mode=0: before opset 22 ONNX did not say whether the last window counts")
-    (top, bottom), (left, right) = (pads for _, _, (_, _, pads) in axes)
     for equal, mode in product((True, False), (False, True)):
         ends = [find_end(*axis, n, equal, mode) for axis, n in zip(axes, counts, strict=True)]
-        if ends[0] is not None and ends[1] is not None:
-            return replace(window, sides=(top, ends[0], left, ends[1])), mode
-    return reader.refuse(f"expected pads of at most half the window, got {[top, left, bottom, right]}")
+        fitting = [end for end in ends if end is not None]
+        if len(fitting) == len(ends):
+            sides = tuple(side for pair in zip(window.sides[::2], fitting, strict=True) for side in pair)
+            return replace(window, sides=sides), mode
+    return reader.refuse(f"expected pads of at most half the window, got {list(pads_attribute(window.sides))}")
 
 
 def find_end(size: int, kernel: int, axis: tuple[int, int, Pair], n: int, equal: bool, ceil_mode: bool) -> int | None:
@@ -203,27 +218,33 @@ def write_global(op: str) -> WriteFunction:
     return lambda writer, x: writer.add_node("Flatten", writer.add_node(op, x), axis=1)
 
 
-def read_global(cls: type[Layer]) -> ReadFunction:
+def read_global(image_pool: type[Layer], signal_pool: type[Layer]) -> ReadFunction:
     """Returns a function that reads a global pool, with a Reshape for the axes of size 1 that ONNX keeps."""
 
     def read(reader: NodeReader) -> list[LayerWithWeights]:
-        if len(reader.shape) != 3:
-            reader.refuse(f"expected images, got {reader.shape}")
-        return [LayerWithWeights(cls()), LayerWithWeights(Reshape((reader.shape[0], 1, 1)))]
+        if len(reader.shape) not in (2, 3):
+            reader.refuse(f"expected images or signals, got {reader.shape}")
+        pool = image_pool() if len(reader.shape) == 3 else signal_pool()
+        return [LayerWithWeights(pool), LayerWithWeights(Reshape((reader.shape[0], *(1,) * (len(reader.shape) - 1))))]
 
     return read
 
 
-def read_reduce(cls: type[Layer], since: int) -> ReadFunction:
-    """Returns a function that reads a reduction over height and width; axes are an input from opset `since` on."""
+def read_reduce(image_pool: type[Layer], signal_pool: type[Layer], since: int) -> ReadFunction:
+    """Returns a function that reads a reduction of each channel; axes are an input from opset `since` on."""
 
     def read(reader: NodeReader) -> list[LayerWithWeights]:
         axes: Any = reader.ints_or_attribute("axes", 1, since)
         reader.expect_attribute("noop_with_empty_axes", 0, 1)  # only for omitted axes
-        if len(reader.shape) != 3 or axes is None or {reader.normalize_axis(axis) for axis in axes} != {2, 3}:
-            reader.refuse(f"expected axes (2, 3) of images, got {axes} of {reader.shape}")
-        keepdims = reader.expect_attribute("keepdims", 1, 0)
-        return [LayerWithWeights(cls()), *([LayerWithWeights(Reshape((reader.shape[0], 1, 1)))] if keepdims else [])]
+        rank = len(reader.shape)
+        all_axes = (
+            rank in (2, 3) and axes is not None and {*map(reader.normalize_axis, axes)} == set(range(2, rank + 1))
+        )
+        if not all_axes:
+            reader.refuse(f"expected axes (2, 3) of images or (2,) of signals, got {axes} of {reader.shape}")
+        kept = [LayerWithWeights(Reshape((reader.shape[0], *(1,) * (rank - 1))))]
+        pool = image_pool() if rank == 3 else signal_pool()
+        return [LayerWithWeights(pool), *(kept if reader.expect_attribute("keepdims", 1, 0) else [])]
 
     return read
 
@@ -231,16 +252,20 @@ def read_reduce(cls: type[Layer], since: int) -> ReadFunction:
 WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     AdaptiveAvgPool2D: write_adaptive("AveragePool", "ReduceMean"),
     AdaptiveMaxPool2D: write_adaptive("MaxPool", "ReduceMax"),
+    AvgPool1D: write_avg_pool,
     AvgPool2D: write_avg_pool,
+    GlobalAvgPool1D: write_global("GlobalAveragePool"),
     GlobalAvgPool2D: write_global("GlobalAveragePool"),
+    GlobalMaxPool1D: write_global("GlobalMaxPool"),
     GlobalMaxPool2D: write_global("GlobalMaxPool"),
+    MaxPool1D: write_max_pool,
     MaxPool2D: write_max_pool,
 }
 READ_FUNCTIONS: dict[str, ReadFunction] = {
     "AveragePool": read_avg_pool,
-    "GlobalAveragePool": read_global(GlobalAvgPool2D),
-    "GlobalMaxPool": read_global(GlobalMaxPool2D),
+    "GlobalAveragePool": read_global(GlobalAvgPool2D, GlobalAvgPool1D),
+    "GlobalMaxPool": read_global(GlobalMaxPool2D, GlobalMaxPool1D),
     "MaxPool": read_max_pool,
-    "ReduceMax": read_reduce(GlobalMaxPool2D, since=18),
-    "ReduceMean": read_reduce(GlobalAvgPool2D, since=18),
+    "ReduceMax": read_reduce(GlobalMaxPool2D, GlobalMaxPool1D, since=18),
+    "ReduceMean": read_reduce(GlobalAvgPool2D, GlobalAvgPool1D, since=18),
 }

@@ -13,7 +13,7 @@ from minidl.layers.base import Layer
 from minidl.onnx.graph import ANY_BATCH
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
-from minidl.onnx.operators.windows import collapse_pair
+from minidl.onnx.operators.windows import collapse
 from minidl.utils.validation import Shape, check_pair
 
 
@@ -153,7 +153,7 @@ def read_resize(reader: NodeReader) -> list[LayerWithWeights]:
     int_scales = [int(scale) for scale in scales[2:] if 1 <= scale <= 2**31 and scale == int(scale)]
     if len(int_scales) != 2:
         reader.refuse(f"expected integer scales for height and width, got {list(scales)}")
-    return [LayerWithWeights(Upsample2D(collapse_pair(int_scales)))]
+    return [LayerWithWeights(Upsample2D(collapse(int_scales)))]
 
 
 def _read_linear(reader: NodeReader, transform: str, scales: Sequence[float], sizes: Sequence[int] | None) -> Layer:
@@ -170,7 +170,7 @@ def _read_linear(reader: NodeReader, transform: str, scales: Sequence[float], si
     quotients = [round_scale(old, new, None) for old, new in zip(image, out, strict=True)]
     options: dict[str, Any] = {"mode": "bilinear", "align_corners": transform == "align_corners"}
     if sizes or quotients == list(scales) or options["align_corners"]:
-        return Upsample2D(size=collapse_pair(out), **options)
+        return Upsample2D(size=collapse(out), **options)
     return Upsample2D(scales[0] if scales[0] == scales[1] else (scales[0], scales[1]), **options)
 
 

@@ -59,8 +59,8 @@ def conv2d_backward(
 
 # ---- max-pooling ---------------------------------------------------------------------------------------------------------
 
-def _maxpool2d_op(x, name, y, pool_size, stride, padding, ceil_mode):
-    op = MaxPool2DOp(x.shape[1:], pool_size, stride, padding, ceil_mode, x.dtype.name)
+def _maxpool2d_op(x, name, y, pool_size, stride, padding, ceil_mode, dilation):
+    op = MaxPool2DOp(x.shape[1:], pool_size, stride, padding, ceil_mode, x.dtype.name, dilation=dilation)
     if y.shape != (x.shape[0], *op.out_shape):
         raise ValueError(f"max-pool: {name}: expected shape {(x.shape[0], *op.out_shape)} for {x.shape}, got {y.shape}")
     return op
@@ -69,25 +69,27 @@ def _maxpool2d_op(x, name, y, pool_size, stride, padding, ceil_mode):
 def maxpool2d_forward(
     const real[:, :, :, ::1] x not None,       # IN  (n, c, h, w)
     real[:, :, :, ::1] y not None,             # OUT (n, c, oh, ow)
-    pool_size, stride, padding=(0, 0), ceil_mode=False, num_threads=1,
+    pool_size, stride, padding=(0, 0), ceil_mode=False, num_threads=1, *, dilation=(1, 1),
 ):
-    """Computes y, the maximum of each window; pool_size, stride and padding are pairs.
+    """Computes y, the maximum of each window; pool_size, stride and dilation are pairs, padding is one or has four sides.
 
     Raises ValueError for a window that does not fit, padding above half the window, or a wrong shape of y.
     """
     x_, y_ = check_arrays({"x": x}, {"y": y})
-    forward_batch(_maxpool2d_op(x_, "y", y_, pool_size, stride, padding, ceil_mode), x_, y_, (), num_threads)
+    op = _maxpool2d_op(x_, "y", y_, pool_size, stride, padding, ceil_mode, dilation)
+    forward_batch(op, x_, y_, (), num_threads)
 
 
 def maxpool2d_backward(
     const real[:, :, :, ::1] dy not None,      # IN  (n, c, oh, ow)
     const real[:, :, :, ::1] x not None,       # IN  (n, c, h, w)
     real[:, :, :, ::1] dx not None,            # OUT (n, c, h, w)
-    pool_size, stride, padding=(0, 0), ceil_mode=False, num_threads=1,
+    pool_size, stride, padding=(0, 0), ceil_mode=False, num_threads=1, *, dilation=(1, 1),
 ):
     """Computes dx: adds each number of dy to the maximum of its window in that example. Raises as maxpool2d_forward."""
     dy_, x_, dx_ = check_arrays({"dy": dy, "x": x}, {"dx": dx})
-    backward_batch(_maxpool2d_op(x_, "dy", dy_, pool_size, stride, padding, ceil_mode), dy_, x_, dx_, (), (), num_threads)
+    op = _maxpool2d_op(x_, "dy", dy_, pool_size, stride, padding, ceil_mode, dilation)
+    backward_batch(op, dy_, x_, dx_, (), (), num_threads)
 
 
 # ---- dense layers --------------------------------------------------------------------------------------------------------

@@ -7,6 +7,13 @@ import numpy as np
 BATCHES = (0, 1, 1, 2, 3, 15, 15, 16, 16, 17, 17, 33, 33)  # around the tile size of 16 examples
 
 
+def four_sides(padding):
+    """Returns (rows, columns) or (top, bottom, left, right) as ((top, bottom), (left, right))."""
+    if len(padding) == 4:
+        return padding[:2], padding[2:]
+    return (padding[0],) * 2, (padding[1],) * 2
+
+
 @dataclass(frozen=True)
 class Conv:
     """A convolution; padding is (top, bottom, left, right)."""
@@ -62,7 +69,7 @@ class Conv:
 
 @dataclass(frozen=True)
 class Transposed:
-    """A transposed convolution; padding and output_padding are (rows, columns)."""
+    """A transposed convolution; output_padding is (rows, columns), padding too, or (top, bottom, left, right)."""
 
     batch: int
     channels: int
@@ -85,6 +92,11 @@ class Transposed:
         return (self.channels, self.filters // self.groups, *self.kernel)
 
     @property
+    def sides(self):
+        """((top, bottom), (left, right))."""
+        return four_sides(self.padding)
+
+    @property
     def spread(self):
         """The rows and columns of the output before its padding is cropped."""
         parts = zip(self.x_shape[2:], self.stride, self.dilation, self.kernel, self.output_padding, strict=True)
@@ -92,7 +104,7 @@ class Transposed:
 
     @property
     def y_shape(self):
-        return (self.batch, self.filters, *(n - 2 * p for n, p in zip(self.spread, self.padding, strict=True)))
+        return (self.batch, self.filters, *(n - sum(p) for n, p in zip(self.spread, self.sides, strict=True)))
 
     @property
     def options(self):
@@ -102,7 +114,7 @@ class Transposed:
 
 @dataclass(frozen=True)
 class Pool:
-    """A max-pooling; padding is (rows, columns), the same on both sides."""
+    """A pooling; padding is (rows, columns), the same on both sides, or (top, bottom, left, right)."""
 
     batch: int
     channels: int
@@ -112,6 +124,7 @@ class Pool:
     stride: tuple
     padding: tuple = (0, 0)
     ceil_mode: bool = False
+    dilation: tuple = (1, 1)
 
     @property
     def x_shape(self):
@@ -119,13 +132,34 @@ class Pool:
 
     @property
     def has_windows(self):
-        """Whether at least one window fits. In ceil mode it may extend past the padding by less than a stride."""
-        return min(self.out_size) > 0
+        """Whether at least one window fits, and every window has a cell in the image.
+
+        In ceil mode a window may extend past the padding by less than a stride.
+        """
+        return min(self.out_size) > 0 and all(
+            ((places >= 0) & (places < size)).any(axis=1).all()
+            for places, size in zip((self.places(0), self.places(1)), (self.height, self.width), strict=True)
+        )
+
+    @property
+    def sides(self):
+        """((top, bottom), (left, right))."""
+        return four_sides(self.padding)
+
+    def places(self, axis):
+        """Returns the coordinate of each cell of each window along an axis, (windows, cells)."""
+        starts = np.arange(self.out_size[axis]) * self.stride[axis] - self.sides[axis][0]
+        return starts[:, None] + np.arange(self.kernel[axis]) * self.dilation[axis]
+
+    @property
+    def reach(self):
+        """The rows and columns that a window spans."""
+        return tuple(d * (k - 1) + 1 for d, k in zip(self.dilation, self.kernel, strict=True))
 
     @property
     def spare(self):
-        padded = (self.height + 2 * self.padding[0], self.width + 2 * self.padding[1])
-        return (padded[0] - self.kernel[0], padded[1] - self.kernel[1])
+        sizes = zip((self.height, self.width), self.sides, self.reach, strict=True)
+        return tuple(size + sum(sides) - reach for size, sides, reach in sizes)
 
     @property
     def out_size(self):
@@ -134,7 +168,7 @@ class Pool:
         for axis, size in enumerate((self.height, self.width)):
             spare, stride = self.spare[axis], self.stride[axis]
             count = spare // stride + 1
-            next_start = count * stride - self.padding[axis]
+            next_start = count * stride - self.sides[axis][0]
             if self.ceil_mode and spare % stride and next_start < size:
                 count += 1
             sizes.append(count)
@@ -146,7 +180,7 @@ class Pool:
 
     @property
     def options(self):
-        names = ("stride", "padding", "ceil_mode")
+        names = ("stride", "padding", "ceil_mode", "dilation")
         return {"pool_size": self.kernel} | {name: getattr(self, name) for name in names}
 
 
@@ -233,6 +267,15 @@ POOL_FORMS = {
         "width": c.width + 17,
         "kernel": _ints(rng.integers(16, 20, 2)),
     },
+    "dilated": lambda rng, c: {
+        "height": c.height + 5,
+        "width": c.width + 5,
+        "dilation": _ints(rng.integers(1, 5, 2)),
+    },
+    "four sides": lambda rng, c: {
+        "padding": _ints(rng.integers(0, k // 2 + 1) for k in np.repeat(c.kernel, 2)),
+        "dilation": _ints(rng.integers(1, 3, 2)),
+    },
     "beyond the padding": lambda rng, c: {
         "kernel": (kernel := _beyond(rng, (c.height + 2 * c.padding[0], c.width + 2 * c.padding[1]))),
         "stride": kernel,
@@ -266,7 +309,7 @@ def pool_cases(seed, count):
         seed,
         count,
         lambda c: (
-            all(2 * p <= k for p, k in zip(c.padding, c.kernel, strict=True))
+            all(2 * max(sides) <= k for sides, k in zip(c.sides, c.kernel, strict=True))
             and np.prod(c.y_shape) * np.prod(c.kernel) <= 100_000
         ),
     )
@@ -290,3 +333,13 @@ def transposed_cases(seed, count):
             channels=case.filters, height=height, width=width, filters=case.channels, output_padding=extra, **same
         )
         yield replace(back, padding=_ints(rng.integers(0, min((n - 1) // 2, 4) + 1) for n in back.spread))
+
+
+def cropped_cases(seed, count):
+    """Returns the geometries of `transposed_cases` with a padding of its own on each side."""
+    rng = np.random.default_rng(seed)
+    for case in transposed_cases(seed, count):
+        (tall, wide), sides = case.spread, np.zeros(4, int)
+        sides[:2] = rng.multinomial(rng.integers(0, min(tall, 6)), (0.5, 0.5))
+        sides[2:] = rng.multinomial(rng.integers(0, min(wide, 6)), (0.5, 0.5))
+        yield replace(case, padding=_ints(sides))

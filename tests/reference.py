@@ -114,7 +114,7 @@ def conv_transpose2d_forward(x, w, b, case):
     spread = np.zeros((case.batch, case.filters, *case.spread))
     for i, j, index in _landings(case, spread):
         index += np.einsum("ngchw,gck->ngkhw", xg, wg[..., i, j]).reshape(index.shape)
-    (top, left), (height, width) = case.padding, case.y_shape[2:]
+    ((top, _), (left, _)), (height, width) = case.sides, case.y_shape[2:]
     return spread[:, :, top : top + height, left : left + width] + b.astype(np.float64)[:, None, None]
 
 
@@ -122,7 +122,7 @@ def conv_transpose2d_backward(dy, x, w, case):
     """Returns (dx, dw, db): gathers what the forward pass spread."""
     xg = _grouped(x.astype(np.float64), case.groups, 1)
     wg = _grouped(w.astype(np.float64), case.groups, 0)
-    (top, left), (height, width) = case.padding, case.y_shape[2:]
+    ((top, _), (left, _)), (height, width) = case.sides, case.y_shape[2:]
     spread = np.zeros((case.batch, case.filters, *case.spread))
     spread[:, :, top : top + height, left : left + width] = dy
     dx, dwg = np.zeros(x.shape), np.zeros(wg.shape)
@@ -141,10 +141,8 @@ def maxpool2d_forward(x, case):
     is the first NaN.
     """
     y, winner = np.zeros(case.y_shape, x.dtype), np.full(case.y_shape, -1)
-    oh, ow = case.out_size
     for i, j in np.ndindex(case.kernel):
-        rows = np.arange(oh)[:, None] * case.stride[0] - case.padding[0] + i
-        columns = np.arange(ow) * case.stride[1] - case.padding[1] + j
+        rows, columns = case.places(0)[:, i, None], case.places(1)[:, j]
         inside = (rows >= 0) & (rows < case.height) & (columns >= 0) & (columns < case.width)
         cells = x[:, :, rows.clip(0, case.height - 1), columns.clip(0, case.width - 1)]
         ahead = (winner < 0) | (cells > y) | (np.isnan(cells) & ~np.isnan(y))
@@ -168,8 +166,8 @@ def maxpool2d_loops(x, dy, case):
     for n, c, p, q in np.ndindex(case.y_shape):
         best = None
         for i, j in np.ndindex(case.kernel):
-            row = p * case.stride[0] - case.padding[0] + i
-            column = q * case.stride[1] - case.padding[1] + j
+            row = p * case.stride[0] - case.sides[0][0] + i * case.dilation[0]
+            column = q * case.stride[1] - case.sides[1][0] + j * case.dilation[1]
             if not (0 <= row < case.height and 0 <= column < case.width):
                 continue
             cell = x[n, c, row, column]

@@ -7,12 +7,10 @@ from reference import dropout_bits
 # ---- average-pooling -----------------------------------------------------------------------------
 def _cells(case):
     """Yields for each position (i, j) in a window: rows, columns and whether they are inside, for all windows."""
-    oh, ow = case.out_size
     for i, j in np.ndindex(case.kernel):
-        rows = np.arange(oh)[:, None] * case.stride[0] - case.padding[0] + i
-        columns = np.arange(ow) * case.stride[1] - case.padding[1] + j
+        rows, columns = case.places(0)[:, i, None], case.places(1)[:, j]
         inside = (rows >= 0) & (rows < case.height) & (columns >= 0) & (columns < case.width)
-        framed = (rows < case.height + case.padding[0]) & (columns < case.width + case.padding[1])
+        framed = (rows < case.height + case.sides[0][1]) & (columns < case.width + case.sides[1][1])
         yield rows.clip(0, case.height - 1), columns.clip(0, case.width - 1), inside, framed
 
 

@@ -17,6 +17,8 @@ LOOKS = (
     ours.GlobalAvgPool2D, ours.BatchNorm2D, ours.GroupNorm, ours.Pad2D, ours.Upsample2D, ours.RandomCrop,
     ours.RandomFlip, ours.RandomShift, ours.Dropout2D, ours.Cutout,
     ours.RandomRotation, ours.RandomZoom, ours.ColorJitter,
+    ours.GlobalAvgPool2D, ours.AdaptiveMaxPool2D, ours.AdaptiveAvgPool2D, ours.BatchNorm2D, ours.GroupNorm, ours.Pad2D,
+    ours.Upsample2D, ours.RandomCrop, ours.RandomFlip, ours.RandomShift,
 )  # fmt: skip
 PASSES = (
     ours.Rescale, ours.Normalize, ours.Dropout, ours.ReLU, ours.LeakyReLU, ours.ELU, ours.GELU, ours.SiLU,

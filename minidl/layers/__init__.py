@@ -3,19 +3,19 @@
 from minidl.layers.activations import ELU, GELU, Hardswish, LeakyReLU, Sigmoid, SiLU, Tanh
 from minidl.layers.affine import RandomRotation, RandomZoom
 from minidl.layers.augment import RandomCrop, RandomFlip, RandomShift
-from minidl.layers.avgpool2d import AvgPool2D, GlobalAvgPool2D
+from minidl.layers.avgpool2d import AdaptiveAvgPool2D, AvgPool1D, AvgPool2D, GlobalAvgPool1D, GlobalAvgPool2D
 from minidl.layers.batchnorm import BatchNorm1D, BatchNorm2D
 from minidl.layers.color_jitter import ColorJitter
 from minidl.layers.columns import Columns
-from minidl.layers.conv2d import Conv2D
-from minidl.layers.conv_transpose2d import ConvTranspose2D
+from minidl.layers.conv2d import Conv1D, Conv2D
+from minidl.layers.conv_transpose2d import ConvTranspose1D, ConvTranspose2D
 from minidl.layers.cutout import Cutout
 from minidl.layers.dense import Dense
-from minidl.layers.depthwise_conv2d import DepthwiseConv2D
+from minidl.layers.depthwise_conv2d import DepthwiseConv1D, DepthwiseConv2D
 from minidl.layers.dropout import Dropout, Dropout2D, StochasticDepth
 from minidl.layers.flatten import Flatten, Reshape
 from minidl.layers.groupnorm import GroupNorm, LayerNorm
-from minidl.layers.maxpool2d import GlobalMaxPool2D, MaxPool2D
+from minidl.layers.maxpool2d import AdaptiveMaxPool2D, GlobalMaxPool1D, GlobalMaxPool2D, MaxPool1D, MaxPool2D
 from minidl.layers.noise import GaussianNoise
 from minidl.layers.normalize import Normalize
 from minidl.layers.pad2d import Pad2D
@@ -32,6 +32,9 @@ from minidl.layers.upsample2d import Upsample2D
 __all__ = [
     "ELU",
     "GELU",
+    "AdaptiveAvgPool2D",
+    "AdaptiveMaxPool2D",
+    "AvgPool1D",
     "AvgPool2D",
     "BatchNorm1D",
     "BatchNorm2D",
@@ -39,21 +42,27 @@ __all__ = [
     "ChannelShuffle",
     "ColorJitter",
     "Columns",
+    "Conv1D",
     "Conv2D",
+    "ConvTranspose1D",
     "ConvTranspose2D",
     "Cutout",
     "Dense",
+    "DepthwiseConv1D",
     "DepthwiseConv2D",
     "Dropout",
     "Dropout2D",
     "Flatten",
     "GaussianNoise",
+    "GlobalAvgPool1D",
     "GlobalAvgPool2D",
+    "GlobalMaxPool1D",
     "GlobalMaxPool2D",
     "GroupNorm",
     "Hardswish",
     "LayerNorm",
     "LeakyReLU",
+    "MaxPool1D",
     "MaxPool2D",
     "Normalize",
     "PReLU",

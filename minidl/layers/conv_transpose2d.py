@@ -1,4 +1,4 @@
-"""ConvTranspose2D: a transposed 2-D convolution."""
+"""ConvTranspose2D and ConvTranspose1D: transposed convolutions of images and of signals."""
 
 from __future__ import annotations
 
@@ -9,8 +9,19 @@ import numpy as np
 
 from minidl.initializers import FAN_IN_INITIALIZERS, Init, check_initializer, damped_he_uniform, zeros
 from minidl.layers.base import Layer
+from minidl.layers.param import order_without_height
 from minidl.utils.arrays import Array, as_array
-from minidl.utils.validation import Pair, Shape, check_bool, check_image_shape, check_int, check_pair
+from minidl.utils.validation import (
+    Padding4,
+    Pair,
+    Shape,
+    check_bool,
+    check_image_shape,
+    check_int,
+    check_pair,
+    check_sides,
+    check_signal_shape,
+)
 from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
 
 
@@ -18,11 +29,11 @@ class ConvTranspose2D(Layer):
     """Transposed convolution, for upsampling: the gradient of a convolution with respect to its input.
 
     (c, h, w) -> (filters, oh, ow) with
-    oh = (h - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1, as in PyTorch.
+    oh = (h - 1) * stride - padding of both sides + dilation * (kernel - 1) + output_padding + 1, as in PyTorch.
 
     filters: number of output channels.
     kernel_size, stride, dilation: those of the convolution; an int, or a (vertical, horizontal) pair.
-    padding: rows and columns cropped from each side of the output, an int or pair.
+    padding: rows and columns cropped from each side of the output, an int, a pair, or (top, bottom, left, right).
     output_padding: additional rows at the bottom and columns at the right of the output, which select one of the sizes
         that the convolution maps to (h, w). Must be less than the stride or the dilation.
     groups: the number of groups of input and output channels; each group is convolved independently.
@@ -39,7 +50,7 @@ class ConvTranspose2D(Layer):
         filters: int,
         kernel_size: int | Pair,
         stride: int | Pair = 1,
-        padding: int | Pair = 0,
+        padding: int | Pair | Padding4 = 0,
         output_padding: int | Pair = 0,
         dilation: int | Pair = 1,
         groups: int = 1,
@@ -63,7 +74,7 @@ class ConvTranspose2D(Layer):
         filters, groups = check_int("filters", self.filters), check_int("groups", self.groups)
         kernel, stride = check_pair("kernel_size", self.kernel_size), check_pair("stride", self.stride)
         padding, extra = (
-            check_pair("padding", self.padding, minimum=0),
+            check_sides("padding", self.padding),
             check_pair("output_padding", self.output_padding, minimum=0),
         )
         dilation, use_bias = check_pair("dilation", self.dilation), check_bool("use_bias", self.use_bias)
@@ -77,7 +88,65 @@ class ConvTranspose2D(Layer):
         return self.op.out_shape
 
 
-def _init_weight(init: Init, stride: Pair, groups: int, rng: np.random.Generator, shape: Shape) -> Array:
+class ConvTranspose1D(Layer):
+    """Transposed 1-D convolution: ConvTranspose2D on an image of height 1.
+
+    (c, length) -> (filters, out) with
+    out = (length - 1) * stride - padding of both sides + dilation * (kernel - 1) + output_padding + 1.
+
+    filters: number of output channels.
+    kernel_size, stride, dilation, output_padding: ints, as in ConvTranspose2D.
+    padding: what is cropped from each side of the output, an int or a (left, right) pair.
+    groups, use_bias, kernel_initializer, bias_initializer: as in ConvTranspose2D.
+
+    Parameters: weight (c, filters / groups, kernel_size), damped He-uniform with the average fan-in of an output;
+    bias (filters,), zero.
+    Raises TypeError or ValueError in build for invalid arguments or input shapes.
+    """
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: int,
+        stride: int = 1,
+        padding: int | Pair = 0,
+        output_padding: int = 0,
+        dilation: int = 1,
+        groups: int = 1,
+        use_bias: bool = True,
+        kernel_initializer: Init = damped_he_uniform,
+        bias_initializer: Init = zeros,
+    ) -> None:
+        self.filters = filters
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.padding = padding
+        self.output_padding = output_padding
+        self.dilation = dilation
+        self.groups = groups
+        self.use_bias = use_bias
+        self.kernel_initializer = kernel_initializer
+        self.bias_initializer = bias_initializer
+
+    def build(self, in_shape: Shape) -> Shape:
+        channels, length = check_signal_shape(in_shape)
+        filters, groups = check_int("filters", self.filters), check_int("groups", self.groups)
+        kernel, stride = check_int("kernel_size", self.kernel_size), check_int("stride", self.stride)
+        padding = (0, 0, *check_pair("padding", self.padding, minimum=0))
+        extra = (0, check_int("output_padding", self.output_padding, minimum=0))
+        dilation, use_bias = check_int("dilation", self.dilation), check_bool("use_bias", self.use_bias)
+        window = ((1, kernel), (1, stride), padding, extra, (1, dilation))
+        self.op = ConvTranspose2DOp((channels, 1, length), filters, *window, groups, self.dtype, use_bias=use_bias)
+        init = check_initializer("kernel_initializer", self.kernel_initializer)
+        init, order = partial(_init_weight, init, (stride,), groups), order_without_height(self.op.weight_order)
+        self.weight = self.param("weight", (channels, filters // groups, kernel), init, order)
+        if use_bias:
+            self.bias = self.param("bias", (filters,), check_initializer("bias_initializer", self.bias_initializer))
+        self.macs = self.weight.value.size * length
+        return filters, self.op.out_shape[2]
+
+
+def _init_weight(init: Init, stride: Shape, groups: int, rng: np.random.Generator, shape: Shape) -> Array:
     """Returns the values of `init` for shape (filters, channels / groups, ...), in the layout of this layer's weight.
 
     The fan-in counts only the taps that reach an output, of which there are fewer with a stride.

@@ -1,4 +1,4 @@
-"""DepthwiseConv2D: a 2-D convolution of each channel on its own."""
+"""DepthwiseConv2D and DepthwiseConv1D: convolutions of each channel on its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ import math
 
 from minidl.initializers import Init, check_initializer, damped_he_uniform, zeros
 from minidl.layers.base import Layer
-from minidl.utils.validation import Pair, Shape, check_bool, check_image_shape, check_int, check_pair, resolve_padding
+from minidl.layers.param import order_without_height
+from minidl.utils.validation import (
+    Pair,
+    Shape,
+    check_bool,
+    check_image_shape,
+    check_int,
+    check_pair,
+    check_signal_shape,
+    resolve_padding,
+    resolve_padding_1d,
+)
 from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
 
 
@@ -64,3 +75,52 @@ class DepthwiseConv2D(Layer):
             )
         self.macs = self.weight.value.size * math.prod(self.op.out_shape[1:])
         return self.op.out_shape
+
+
+class DepthwiseConv1D(Layer):
+    """1-D convolution of each channel with `depth_multiplier` learned kernels: DepthwiseConv2D on an image of height 1.
+
+    (c, length) -> (c * depth_multiplier, out), with out as in Conv1D.
+
+    kernel_size, stride, padding, also "causal", dilation, use_bias, kernel_initializer, bias_initializer: as in Conv1D.
+    depth_multiplier: number of output channels per input channel.
+
+    Parameters: weight (c * depth_multiplier, 1, kernel_size), damped He-uniform; bias (c * depth_multiplier,), zero.
+    Raises TypeError or ValueError in build for invalid arguments or input shapes.
+    """
+
+    def __init__(
+        self,
+        kernel_size: int,
+        stride: int = 1,
+        padding: int | Pair | str = "valid",
+        dilation: int = 1,
+        depth_multiplier: int = 1,
+        use_bias: bool = True,
+        kernel_initializer: Init = damped_he_uniform,
+        bias_initializer: Init = zeros,
+    ) -> None:
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.padding = padding
+        self.dilation = dilation
+        self.depth_multiplier = depth_multiplier
+        self.use_bias = use_bias
+        self.kernel_initializer = kernel_initializer
+        self.bias_initializer = bias_initializer
+
+    def build(self, in_shape: Shape) -> Shape:
+        channels, length = check_signal_shape(in_shape)
+        multiplier = check_int("depth_multiplier", self.depth_multiplier)
+        kernel, stride = check_int("kernel_size", self.kernel_size), check_int("stride", self.stride)
+        dilation, use_bias = check_int("dilation", self.dilation), check_bool("use_bias", self.use_bias)
+        padding = (0, 0, *resolve_padding_1d(self.padding, length, kernel, stride, dilation))
+        window = ((1, kernel), (1, stride), padding, (1, dilation))
+        self.op = DepthwiseConv2DOp((channels, 1, length), *window, multiplier, self.dtype, use_bias=use_bias)
+        init, filters = check_initializer("kernel_initializer", self.kernel_initializer), channels * multiplier
+        self.weight = self.param("weight", (filters, 1, kernel), init, order_without_height(self.op.weight_order))
+        if use_bias:
+            self.bias = self.param("bias", (filters,), check_initializer("bias_initializer", self.bias_initializer))
+        out_length = self.op.out_shape[2]
+        self.macs = self.weight.value.size * out_length
+        return filters, out_length

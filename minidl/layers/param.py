@@ -10,6 +10,11 @@ from numpy.typing import ArrayLike
 from minidl.utils.arrays import Array, as_array, as_dtype
 
 
+def order_without_height(order: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the order in memory of the weight of a signal, (k, c, width), from that of (k, c, 1, width)."""
+    return tuple(axis - (axis > 2) for axis in order if axis != 2)
+
+
 class Param:
     """One tensor of parameters and its gradient, both views of the model's flat buffers.
 

@@ -38,10 +38,10 @@ class NodeWriter:
     def add_node(self, op: str, *inputs: str, **attributes: Any) -> str:
         """Adds a node; returns the name of its output. Raises ValueError for a float that ONNX cannot hold.
 
-        A second node of one operator is named "0.Mul.2".
+        A second node of one operator is named "0.Mul_2".
         """
         self._counts[op] += 1
-        name = f"{self.path}.{op}" if self._counts[op] == 1 else f"{self.path}.{op}.{self._counts[op]}"
+        name = f"{self.path}.{op}" if self._counts[op] == 1 else f"{self.path}.{op}_{self._counts[op]}"
         for key, value in attributes.items():
             if isinstance(value, float) and not math.isclose(round_to_float32(value), value, rel_tol=1e-6):
                 raise ValueError(

@@ -11,7 +11,7 @@ import numpy as np
 from minidl.layers.base import Layer
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
-from minidl.utils.validation import Pair, check_int, check_pair
+from minidl.utils.validation import Pair, check_int, check_pair, check_sides
 
 Region = tuple[int, int, int, int]  # (top, left, height, width) of an input, in cells
 
@@ -24,16 +24,19 @@ class Windows:
     count: Pair  # of windows: the shape of the output
     size: Pair
     stride: Pair
-    padding: Pair
+    padding: Pair  # before the first cell
 
     @classmethod
     def from_pool(cls, pool: Layer) -> Windows:
-        """Returns the windows of a built pool; a global pool has one window."""
+        """Returns the windows of a built pool; a global pool has one window. Raises ValueError for dilated ones."""
         config, (op,) = pool.config(), pool.ops
         shape, count = check_pair("shape", op.in_shape[1:]), check_pair("count", op.out_shape[1:])
         size = check_pair("pool_size", config.get("pool_size", shape))
+        if check_pair("dilation", config.get("dilation", 1)) != (1, 1):
+            raise ValueError(f"layer: expected a max-pool without dilation, got {pool!r}")
         stride = size if config.get("stride") is None else check_pair("stride", config["stride"])
-        return cls(shape, count, size, stride, check_pair("padding", config.get("padding", 0), minimum=0))
+        top, _, left, _ = check_sides("padding", config.get("padding", 0))
+        return cls(shape, count, size, stride, (top, left))
 
     @property
     def overlap(self) -> Pair:

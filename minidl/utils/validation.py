@@ -174,6 +174,32 @@ def check_interval(name: str, value: Any, centre: float, minimum: float, maximum
     return first, last
 
 
+def check_sides(name: str, value: Any) -> Padding4:
+    """Returns `value`, an int, a (vertical, horizontal) pair or four sides, as (top, bottom, left, right).
+
+    >>> check_sides("padding", (1, 2)), check_sides("padding", (1, 0, 2, 0))
+    ((1, 1, 2, 2), (1, 0, 2, 0))
+    """
+    if isinstance(value, (tuple, list)) and len(value) != 2:
+        if len(value) != 4:
+            raise ValueError(f"{name}: expected an integer, a pair, or (top, bottom, left, right), got {value!r}")
+        top, bottom, left, right = (check_int(name, side, minimum=0) for side in value)
+        return top, bottom, left, right
+    vertical, horizontal = check_pair(name, value, minimum=0)
+    return vertical, vertical, horizontal, horizontal
+
+
+def check_target_size(name: str, value: Any, size: tuple[int, int]) -> Pair:
+    """Returns `value`, an int or a (height, width) pair, as a pair; None in it keeps that of `size`.
+
+    >>> check_target_size("size", (None, 2), (5, 7))
+    (5, 2)
+    """
+    if isinstance(value, (tuple, list)) and len(value) == 2:
+        value = tuple(old if new is None else new for new, old in zip(value, size, strict=True))
+    return check_pair(name, value)
+
+
 def resolve_padding(padding: Any, size: tuple[int, int], kernel: Pair, stride: Pair, dilation: Pair) -> Padding4:
     """Returns the zeros (top, bottom, left, right) that a convolution's `padding` adds to an image of this size.
 
@@ -192,6 +218,21 @@ def resolve_padding(padding: Any, size: tuple[int, int], kernel: Pair, stride: P
     return vertical, vertical, horizontal, horizontal
 
 
+def resolve_padding_1d(padding: Any, length: int, kernel: int, stride: int, dilation: int) -> Pair:
+    """Returns the zeros (left, right) that a convolution's `padding` adds to a signal of this length.
+
+    padding: an int, a (left, right) pair, "valid" or "same", as in two dimensions, or "causal": all on the left.
+
+    >>> resolve_padding_1d("causal", 100, kernel=3, stride=1, dilation=4)
+    (8, 0)
+    """
+    if not isinstance(padding, str):
+        return check_pair("padding", padding, minimum=0)
+    if check_choice("padding", padding, "same", "valid", "causal") == "causal":
+        return (kernel - 1) * dilation, 0
+    return resolve_padding(padding, (1, length), (1, kernel), (1, stride), (1, dilation))[2:]
+
+
 def _pad_same(size: tuple[int, int], kernel: Pair, stride: Pair, dilation: Pair, axis: int) -> Pair:
     windows = -(-size[axis] // stride[axis])
     total = max((windows - 1) * stride[axis] + dilation[axis] * (kernel[axis] - 1) + 1 - size[axis], 0)
@@ -203,9 +244,20 @@ def check_image_shape(shape: Shape) -> tuple[int, int, int]:
     if len(shape) != 3:
         hint = ""
         if len(shape) == 2:
-            signal = f"a signal (c, length) becomes an image of height 1 by Reshape(({shape[0]}, 1, {shape[1]})), for "
-            hint = f": for X (n, h, w), X[:, np.newaxis] has one channel; {signal}Conv2D(filters, (1, k)) and the like"
+            signal = f"becomes an image of height 1 by Reshape(({shape[0]}, 1, {shape[1]}))"
+            hint = (
+                ": for X (n, h, w), X[:, np.newaxis] has one channel; a signal (c, length) takes Conv1D and the like, "
+            )
+            hint += f"or {signal}"
         raise ValueError(f"expected (channels, height, width), got {shape}{hint}")
+    return shape
+
+
+def check_signal_shape(shape: Shape) -> tuple[int, int]:
+    """Returns `shape` as (channels, length); raises ValueError for any other number of axes."""
+    if len(shape) != 2:
+        hint = ": for X (n, length), X[:, np.newaxis] has one channel" if len(shape) == 1 else ""
+        raise ValueError(f"expected (channels, length), got {shape}{hint}")
     return shape
 
 

@@ -67,7 +67,8 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 
 cdef class ConvTranspose2DOp(Op):
-    """Transposed convolution of (c, h, w) to `filters` channels; kernel_size, stride, ... are (vertical, horizontal) pairs.
+    """Transposed convolution of (c, h, w) to `filters` channels; kernel_size, stride, ... are (vertical, horizontal) pairs;
+    padding is a pair, or (top, bottom, left, right).
 
     Parameters in the flat buffer: weights (c, r, s, filters / groups), then, with use_bias, bias (filters,).
     Raises ValueError if the padding removes every pixel, output_padding is too large or the groups do not divide the channels.

@@ -29,6 +29,24 @@ def upsampled(in_shape, scale):
     return c, h, w, h * vertical, w * horizontal, vertical, horizontal
 
 
+def interpolated(in_shape, size, scale, align_corners):
+    """Returns (C, H, W), (OH, OW), and for each axis the step from output to source coordinates.
+
+    scale: of the coordinates, a pair; without effect if align_corners, where the outer pixels keep their places.
+    """
+    c, *image = check_ints("input shape", in_shape, 3, 1)
+    size = check_ints("size", size, 2, 1)
+    if max(size) > MAX_PIXELS:
+        raise ValueError(f"size: expected at most {MAX_PIXELS} pixels along an axis, got {size}")
+    check_element_count("input shape", (c, *image))
+    check_element_count("output shape", (c, *size))
+    if not align_corners and not all(0 < s <= MAX_PIXELS and 1 / s <= MAX_PIXELS for s in scale):
+        raise ValueError(f"scale: expected numbers from 1 / {MAX_PIXELS} to {MAX_PIXELS}, got {scale}")
+    if align_corners:
+        return (c, *image), size, [(n - 1) / (m - 1) if m > 1 else 0.0 for n, m in zip(image, size, strict=True)]
+    return (c, *image), size, [1 / s for s in scale]
+
+
 def cropping(in_shape, size, first, last):
     """Returns C, H, W, OH, OW, first row, first column, and the number of choices for the row and the column."""
     c, h, w = check_ints("input shape", in_shape, 3, 1)

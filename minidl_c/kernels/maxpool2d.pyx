@@ -1,15 +1,16 @@
 """2-D max-pooling of a tile of 16 examples.
 
-    y[oh][ow] = the maximum of the window at (oh * stride - padding, ow * stride - padding)
+    y[oh][ow] = the maximum of the window of output (oh, ow)
     dx[argmax[oh][ow]] += dy[oh][ow]
 
 Each example has its own argmax. The first maximum in row-major order wins and gets the whole gradient; a NaN in the window
-wins; padding never does. Gradients of windows that overlap are added. Output sizes: see `pooling` in windows.py.
+wins; padding never does. Gradients of windows that overlap are added. Windows: see pool2d.pyx.
 """
 from libc.string cimport memset
 
-from minidl_c.kernels.pool2d cimport clip_window, pool2d_dims, window
-from minidl_c.kernels.windows import pooling
+from minidl_c.kernels.pool2d cimport (
+    find_window, pool2d_dims, pool2d_free_dims, pool2d_init_adaptive, pool2d_init_dims, window,
+)
 from minidl_c.op cimport LANES, REACHES_CHANNEL, Op, blocks_of, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/maxpool2d_tiles.h" nogil:
@@ -27,16 +28,14 @@ cdef void maxpool2d_forward_tile(
     bint relu,                          # of max(x, 0) instead of x
     Py_ssize_t c0, Py_ssize_t c1,       # only these channels
 ) noexcept nogil:
-    cdef Py_ssize_t c, oh, ow, h, w, at
+    cdef Py_ssize_t pixels = d.H * d.W * LANES, c, oh, ow, first, at
     cdef window k
-    k.width, k.row_stride = d.kw, d.W * LANES
     for c in range(c0, c1):
         for oh in range(d.OH):
-            h = clip_window(oh * d.sh - d.ph, d.H, d.kh, &k.h0, &k.h1)
             for ow in range(d.OW):
-                w = clip_window(ow * d.sw - d.pw, d.W, d.kw, &k.w0, &k.w1)
+                first = find_window(d, oh, ow, &k)
                 at = ((c * d.OH + oh) * d.OW + ow) * LANES
-                max_window(&k, relu, x + ((c * d.H + h) * d.W + w) * LANES, y + at, argmax + at if argmax != NULL else NULL)
+                max_window(&k, relu, x + c * pixels + first, y + at, argmax + at if argmax != NULL else NULL)
 
 
 cdef void maxpool2d_backward_tile(
@@ -46,19 +45,17 @@ cdef void maxpool2d_backward_tile(
     real *dx,                           # OUT [C][H][W][16]
     Py_ssize_t c0, Py_ssize_t c1,
 ) noexcept nogil:
-    cdef Py_ssize_t c, oh, ow, h, w, at
+    cdef Py_ssize_t pixels = d.H * d.W * LANES, c, oh, ow, first, at
     cdef bint add = not d.tiled         # a cell in exactly one window is written once, and needs no zero before
     cdef window k
-    k.width, k.row_stride = d.kw, d.W * LANES
     if add:
-        memset(dx + c0 * d.H * k.row_stride, 0, (c1 - c0) * d.H * k.row_stride * sizeof(real))
+        memset(dx + c0 * pixels, 0, (c1 - c0) * pixels * sizeof(real))
     for c in range(c0, c1):
         for oh in range(d.OH):
-            h = clip_window(oh * d.sh - d.ph, d.H, d.kh, &k.h0, &k.h1)
             for ow in range(d.OW):
-                w = clip_window(ow * d.sw - d.pw, d.W, d.kw, &k.w0, &k.w1)
+                first = find_window(d, oh, ow, &k)
                 at = ((c * d.OH + oh) * d.OW + ow) * LANES
-                unpool_window(&k, add, dy + at, argmax + at, dx + ((c * d.H + h) * d.W + w) * LANES)
+                unpool_window(&k, add, dy + at, argmax + at, dx + c * pixels + first)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
@@ -105,20 +102,43 @@ cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
     unpool(o, t, t.block0, t.block1)
 
 
+cdef int init_pool(Op self, pool2d_dims *d, object dtype) except -1:
+    """Fills the op of these windows."""
+    init_op(self, (d.C, d.H, d.W), (d.C, d.OH, d.OW), dtype)
+    self.c.memory.saved = self.c.out_size * LANES * self.c.real_bytes
+    self.c.splits = 1
+    self.c.forward_tile, self.c.backward_tile = forward, backward
+    self.c.blocked.forward, self.c.blocked.backward, self.c.blocked.reach = forward_blocked, backward_blocked, REACHES_CHANNEL
+    self.c.blocked.saved = blocks_of(d.C) * d.OH * d.OW * LANES * self.c.real_bytes
+    self.c.fusion.forward_tile, self.c.fusion.backward_tile = forward_relu, backward
+    self.c.dims = d
+    return 0
+
+
 cdef class MaxPool2DOp(Op):
-    """Max-pooling of (c, h, w); pool_size, stride and padding are (vertical, horizontal) pairs."""
+    """Max-pooling of (c, h, w); pool_size, stride and dilation are (vertical, horizontal) pairs.
+
+    padding: a pair, or (top, bottom, left, right). Raises TypeError or ValueError for windows that do not fit.
+    """
 
     cdef pool2d_dims d
 
-    def __cinit__(self, in_shape, pool_size, stride, padding=(0, 0), ceil_mode=False, dtype="float32"):
-        cdef pool2d_dims *d = &self.d
-        d.C, d.H, d.W, d.OH, d.OW, d.kh, d.kw, d.sh, d.sw, d.ph, d.pw, d.tiled = pooling(
-            in_shape, pool_size, stride, padding, ceil_mode)
-        init_op(self, (d.C, d.H, d.W), (d.C, d.OH, d.OW), dtype)
-        self.c.memory.saved = self.c.out_size * LANES * self.c.real_bytes
-        self.c.splits = 1
-        self.c.forward_tile, self.c.backward_tile = forward, backward
-        self.c.blocked.forward, self.c.blocked.backward, self.c.blocked.reach = forward_blocked, backward_blocked, REACHES_CHANNEL
-        self.c.blocked.saved = blocks_of(d.C) * d.OH * d.OW * LANES * self.c.real_bytes
-        self.c.fusion.forward_tile, self.c.fusion.backward_tile = forward_relu, backward
-        self.c.dims = d
+    def __cinit__(self, in_shape, pool_size, stride, padding=(0, 0), ceil_mode=False, dtype="float32", *, dilation=(1, 1)):
+        pool2d_init_dims(&self.d, in_shape, pool_size, stride, padding, ceil_mode, dilation, False)
+        init_pool(self, &self.d, dtype)
+
+    def __dealloc__(self):
+        pool2d_free_dims(&self.d)
+
+
+cdef class AdaptiveMaxPool2DOp(Op):
+    """Max-pooling of (c, h, w) to (c, *size), with windows that cover the input. Raises TypeError or ValueError."""
+
+    cdef pool2d_dims d
+
+    def __cinit__(self, in_shape, size, dtype="float32"):
+        pool2d_init_adaptive(&self.d, in_shape, size)
+        init_pool(self, &self.d, dtype)
+
+    def __dealloc__(self):
+        pool2d_free_dims(&self.d)

@@ -61,6 +61,8 @@ IMAGES = {
     "ConvTranspose2D": lambda rng: nn.ConvTranspose2D(3, 2, few(rng, 3)),
     "DepthwiseConv2D": lambda rng: nn.DepthwiseConv2D(3, depth_multiplier=few(rng, 3)),
     "MaxPool2D": lambda rng: nn.MaxPool2D(few(rng, 4), few(rng, 3), ceil_mode=rng.random() < 0.5),
+    "AdaptiveAvgPool2D": lambda rng: nn.AdaptiveAvgPool2D(few(rng, 5)),
+    "AdaptiveMaxPool2D": lambda rng: nn.AdaptiveMaxPool2D((None, few(rng, 5))),
     "AvgPool2D": lambda rng: nn.AvgPool2D(few(rng, 4), padding=few(rng, 2) - 1),
     "GlobalAvgPool2D": lambda rng: nn.GlobalAvgPool2D(),
     "GlobalMaxPool2D": lambda rng: nn.GlobalMaxPool2D(),
@@ -70,6 +72,7 @@ IMAGES = {
     "Upsample2D": lambda rng: nn.Upsample2D(2),
     "ColorJitter": lambda rng: nn.ColorJitter(0.2, 0.3),
     "Cutout": lambda rng: nn.Cutout(few(rng, 4), rate=0.5),
+    "Upsample2D": lambda rng: nn.Upsample2D(2, str(rng.choice(["nearest", "bilinear"]))),
     "RandomCrop": lambda rng: nn.RandomCrop(3, padding=1),
     "RandomFlip": lambda rng: nn.RandomFlip(vertical=True),
     "RandomShift": lambda rng: nn.RandomShift(1),
@@ -82,7 +85,16 @@ IMAGES = {
     "Flatten": lambda rng: nn.Flatten(),
     "Reshape": lambda rng: nn.Reshape((-1,)),
 }
-EVERY = {**ANYWHERE, **ROWS, **IMAGES}
+SIGNALS = {
+    "Conv1D": lambda rng: nn.Conv1D(few(rng, 9), few(rng, 4), padding=str(rng.choice(["same", "causal"]))),
+    "ConvTranspose1D": lambda rng: nn.ConvTranspose1D(3, 2, few(rng, 3)),
+    "DepthwiseConv1D": lambda rng: nn.DepthwiseConv1D(3, padding="causal", depth_multiplier=few(rng, 3)),
+    "MaxPool1D": lambda rng: nn.MaxPool1D(few(rng, 4), few(rng, 3), ceil_mode=rng.random() < 0.5),
+    "AvgPool1D": lambda rng: nn.AvgPool1D(few(rng, 4), padding=few(rng, 2) - 1),
+    "GlobalAvgPool1D": lambda rng: nn.GlobalAvgPool1D(),
+    "GlobalMaxPool1D": lambda rng: nn.GlobalMaxPool1D(),
+}
+EVERY = {**ANYWHERE, **ROWS, **IMAGES, **SIGNALS}
 
 
 def few(rng, end):
@@ -94,7 +106,7 @@ def random_layers(rng, shape, depth):
     """Draws a chain of layers, leaving out those that do not fit; returns them and their output shape."""
     made = []
     for _ in range(depth):
-        family = ANYWHERE if rng.random() < 0.4 else IMAGES if len(shape) == 3 else ROWS
+        family = ANYWHERE if rng.random() < 0.4 else {1: ROWS, 2: SIGNALS, 3: IMAGES}[min(len(shape), 3)]
         layer = family[str(rng.choice(sorted(family)))](rng)
         try:
             out = Sequential([copy.deepcopy(layer)], shape).output_shape
@@ -125,7 +137,7 @@ class World:
     def __init__(self, seed, folder):
         self.rng = rng = np.random.default_rng(seed)
         self.folder = Path(folder)
-        shape = tuple(int(v) for v in rng.integers((1, 4, 4), (4, 9, 9)))[0 if rng.random() < 0.7 else 2 :]
+        shape = tuple(int(v) for v in rng.integers((1, 4, 4), (4, 9, 9)))[int(rng.choice(3, p=(0.6, 0.2, 0.2))) :]
         self.classes, self.dtype = int(rng.integers(2, 6)), str(rng.choice(["float32", "float64"]))
         body, out = random_layers(rng, shape, int(rng.integers(0, 8)))
         head = [nn.Flatten()] * (len(out) > 1) + [nn.Dense(self.classes)]

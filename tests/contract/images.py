@@ -2,11 +2,39 @@
 
 from contract.case import Case, any_shape, functional, image
 
-from minidl.layers import Flatten, GlobalAvgPool2D, GlobalMaxPool2D, Pad2D, Reshape, Upsample2D
+from minidl.layers import (
+    AdaptiveAvgPool2D,
+    AdaptiveMaxPool2D,
+    Flatten,
+    GlobalAvgPool2D,
+    GlobalMaxPool2D,
+    Pad2D,
+    Reshape,
+    Upsample2D,
+)
 
 
 def numbers(rng, least, beyond, count):
     return tuple(int(n) for n in rng.integers(least, beyond, count))
+
+
+def adaptive_case(rng, cls, torch):
+    """Draws sizes that divide those of the image, and others; equal ones as an integer, some left to the image."""
+    shape = image(rng)
+    size = tuple(int(n) for n in rng.integers(1, 10, 2))
+    if rng.random() < 0.3:
+        shape = (shape[0], *(n * k for n, k in zip(size, numbers(rng, 1, 4, 2), strict=True)))
+    kept = tuple(None if rng.random() < 0.2 else n for n in size)
+    argument = size[0] if size[0] == size[1] else kept
+    return Case(cls(argument), shape, lambda x: getattr(functional(), torch)(x, argument))
+
+
+def adaptive_avg_pool2d(rng):
+    return adaptive_case(rng, AdaptiveAvgPool2D, "adaptive_avg_pool2d")
+
+
+def adaptive_max_pool2d(rng):
+    return adaptive_case(rng, AdaptiveMaxPool2D, "adaptive_max_pool2d")
 
 
 def global_avg_pool2d(rng):
@@ -43,10 +71,22 @@ def pad2d(rng):
 def upsample2d(rng):
     scale = numbers(rng, 1, 5, 2)
     argument = scale[0] if scale[0] == scale[1] else scale
-    return Case(Upsample2D(argument), image(rng), lambda x: functional().interpolate(x, scale_factor=scale))
+    if rng.random() < 0.3:
+        return Case(Upsample2D(argument), image(rng), lambda x: functional().interpolate(x, scale_factor=scale))
+    options = {"mode": "bilinear", "align_corners": bool(rng.integers(2))}
+    if rng.random() < 0.5:
+        layer = Upsample2D(size=argument, **options)
+        return Case(layer, image(rng), lambda x: functional().interpolate(x, size=scale, **options))
+    shape = image(rng)
+    factors = tuple(float(n) / 4 for n in rng.integers(4, 14, 2))
+    factors = tuple(1.0 if int(n * f) == n else f for n, f in zip(shape[1:], factors, strict=True))  # PyTorch copies
+    layer = Upsample2D(factors, **options)
+    return Case(layer, shape, lambda x: functional().interpolate(x, scale_factor=factors, **options))
 
 
 DRAWS = {
+    "AdaptiveAvgPool2D": adaptive_avg_pool2d,
+    "AdaptiveMaxPool2D": adaptive_max_pool2d,
     "Flatten": flatten,
     "GlobalAvgPool2D": global_avg_pool2d,
     "GlobalMaxPool2D": global_max_pool2d,

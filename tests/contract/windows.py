@@ -21,6 +21,14 @@ def symmetric(case):
     return replace(case, padding=(vertical, vertical, horizontal, horizontal))
 
 
+def draw_pool(rng, dilated):
+    """Draws a pooling that PyTorch has: with equal padding on both sides, maybe without dilation."""
+    while True:
+        case = draw_case(pool_cases, rng)
+        if all(before == after for before, after in case.sides) and (dilated or case.dilation == (1, 1)):
+            return case
+
+
 def conv2d(rng):
     case = symmetric(draw_case(conv_cases, rng))
     options = case.options | {"padding": case.padding[::2]}
@@ -29,9 +37,10 @@ def conv2d(rng):
 
 
 def avg_pool2d(rng):
-    case = draw_case(pool_cases, rng)
-    options = case.options | {"count_include_pad": bool(rng.integers(2))}
+    case = draw_pool(rng, dilated=False)
+    options = case.options | {"count_include_pad": bool(rng.integers(2)), "padding": tuple(p for p, _ in case.sides)}
     kernel = options.pop("pool_size")
+    del options["dilation"]
     layer = AvgPool2D(kernel, **options)
     return Case(layer, case.x_shape[1:], lambda x: functional().avg_pool2d(x, kernel, **options))
 
@@ -61,8 +70,8 @@ def depthwise_conv2d(rng):
 
 
 def max_pool2d(rng):
-    case = draw_case(pool_cases, rng)
-    options = case.options
+    case = draw_pool(rng, dilated=True)
+    options = case.options | {"padding": tuple(p for p, _ in case.sides)}
     kernel = options.pop("pool_size")
     layer = MaxPool2D(kernel, **options)
     return Case(layer, case.x_shape[1:], lambda x: functional().max_pool2d(x, kernel, **options))

@@ -1,4 +1,4 @@
-"""AvgPool2D and GlobalAvgPool2D: shapes and arguments; values against the reference, through a model."""
+"""AvgPool2D, AdaptiveAvgPool2D, GlobalAvgPool2D: shapes and arguments; values against the reference, in a model."""
 
 import numpy as np
 import pytest
@@ -7,13 +7,15 @@ import reference_images as images
 from geometries import Pool
 
 from minidl import Sequential
-from minidl.layers import AvgPool2D, Flatten, GlobalAvgPool2D
+from minidl.layers import AdaptiveAvgPool2D, AvgPool2D, Flatten, GlobalAvgPool2D
 
 CASES = [
     Pool(17, 3, 8, 8, (2, 2), (2, 2)),
     Pool(5, 2, 9, 7, (3, 3), (2, 2), (1, 1)),
     Pool(3, 2, 7, 8, (3, 3), (2, 3), (1, 0), True),
     Pool(2, 2, 4, 5, (4, 5), (1, 1)),
+    Pool(5, 2, 9, 8, (3, 2), (2, 1), (0, 1, 1, 0)),
+    Pool(5, 2, 9, 8, (3, 2), (1, 2), (2, 1), dilation=(2, 3)),
 ]
 
 
@@ -21,7 +23,7 @@ CASES = [
 @pytest.mark.parametrize("count", [True, False])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_agrees_with_the_reference(case, count, dtype, rng):
-    layer = AvgPool2D(case.kernel, case.stride, case.padding, case.ceil_mode, count)
+    layer = AvgPool2D(case.kernel, case.stride, case.padding, case.ceil_mode, count, case.dilation)
     model = Sequential([layer], input_shape=case.x_shape[1:], dtype=dtype)
     x, dy = rng.normal(size=case.x_shape).astype(dtype), rng.normal(size=case.y_shape).astype(dtype)
     bound = {"rtol": ref.rounding(99, dtype), "atol": ref.rounding(99, dtype)}
@@ -68,3 +70,34 @@ def test_invalid_arguments(arguments, error, message):
 def test_needs_an_image(layer, shape):
     with pytest.raises(ValueError, match=r"layer 0, (Global)?AvgPool2D.*\(channels, height, width\)"):
         Sequential([type(layer)(**layer.config())], input_shape=shape)
+
+
+@pytest.mark.parametrize(("size", "out"), [(3, (3, 3)), ((4, 2), (4, 2)), ((None, 3), (7, 3)), ([5, None], (5, 6))])
+def test_adaptive_takes_a_size(size, out, rng):
+    x = rng.normal(size=(5, 2, 7, 6)).astype("f4")
+    model = Sequential([AdaptiveAvgPool2D(size)], input_shape=(2, 7, 6))
+    assert model.output_shape == (2, *out)
+    expected = np.empty((5, 2, *out), "f8")
+    for i, j in np.ndindex(out):
+        rows, columns = (slice(k * n // m, -(-(k + 1) * n // m)) for k, n, m in zip((i, j), (7, 6), out, strict=True))
+        expected[:, :, i, j] = x[:, :, rows, columns].mean(axis=(2, 3))
+    np.testing.assert_allclose(model.predict(x), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("size", "error", "message"),
+    [
+        (0, ValueError, "size: expected at least 1, got 0"),
+        (None, TypeError, "size: expected an integer, got None"),
+        (2.5, TypeError, "size: expected an integer, got 2.5"),
+        ((2,), ValueError, r"size: expected an integer or a pair, got \(2,\)"),
+        ((1, 2, 3), ValueError, r"size: expected an integer or a pair, got \(1, 2, 3\)"),
+        ((None, -1), ValueError, "size: expected at least 1, got -1"),
+    ],
+    ids=str,
+)
+def test_invalid_adaptive_sizes(size, error, message):
+    with pytest.raises(error, match=rf"layer 0, AdaptiveAvgPool2D.*{message}"):
+        Sequential([AdaptiveAvgPool2D(size)], input_shape=(4, 8, 8))
+    with pytest.raises(ValueError, match=r"layer 0, AdaptiveAvgPool2D.*\(channels, height, width\)"):
+        Sequential([AdaptiveAvgPool2D(2)], input_shape=(8,))

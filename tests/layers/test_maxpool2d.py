@@ -1,4 +1,4 @@
-"""MaxPool2D and GlobalMaxPool2D: shapes and arguments; values against the reference, through a model."""
+"""MaxPool2D, AdaptiveMaxPool2D, GlobalMaxPool2D: shapes and arguments; values against the reference, in a model."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import reference
 from geometries import Pool
 
 from minidl import Sequential
-from minidl.layers import GlobalMaxPool2D, MaxPool2D
+from minidl.layers import AdaptiveMaxPool2D, GlobalMaxPool2D, MaxPool2D
 
 CASES = [
     Pool(17, 3, 8, 8, (2, 2), (2, 2)),
@@ -16,11 +16,13 @@ CASES = [
     Pool(3, 2, 7, 8, (3, 3), (2, 2), (0, 0), True),
     Pool(3, 2, 7, 8, (3, 3), (2, 3), (1, 0), True),
     Pool(2, 2, 4, 5, (4, 5), (1, 1)),
+    Pool(5, 2, 9, 8, (3, 2), (2, 1), (0, 1, 1, 0)),
+    Pool(5, 2, 9, 8, (3, 2), (1, 2), (2, 1), dilation=(2, 3)),
 ]
 
 
 def layer_for(case):
-    return MaxPool2D(case.kernel, case.stride, case.padding, case.ceil_mode)
+    return MaxPool2D(case.kernel, case.stride, case.padding, case.ceil_mode, case.dilation)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -61,6 +63,10 @@ def test_has_no_parameters():
         ({"stride": 0}, ValueError, "stride.*got 0"),
         ({"stride": 1.5}, TypeError, "stride.*got 1.5"),
         ({"padding": -1}, ValueError, "padding.*got -1"),
+        ({"padding": (1, 1, 1)}, ValueError, r"padding: expected an integer, a pair, or \(top.*got \(1, 1, 1\)"),
+        ({"padding": (0, 0, 0, 2)}, ValueError, "padding.*width.*at most half.*2.*got 2"),
+        ({"dilation": 0}, ValueError, "dilation: expected at least 1, got 0"),
+        ({"dilation": 8}, ValueError, "a window of 2 with a dilation of 8 does not fit into 8"),
         ({"pool_size": 3, "padding": 2}, ValueError, "padding.*at most half.*3.*got 2"),
         ({"pool_size": (4, 1), "padding": (2, 1)}, ValueError, "padding.*half.*1.*got 1"),
     ],
@@ -91,3 +97,34 @@ def test_global_is_the_maximum_of_each_channel(n, rng):
     assert np.array_equal(model.backward(dy), expected.reshape(x.shape))
     with pytest.raises(ValueError, match=r"layer 0, GlobalMaxPool2D.*\(channels, height, width\)"):
         Sequential([GlobalMaxPool2D()], input_shape=(42,))
+
+
+@pytest.mark.parametrize(("size", "out"), [(3, (3, 3)), ((4, 2), (4, 2)), ((None, 3), (7, 3)), ([5, None], (5, 6))])
+def test_adaptive_takes_a_size(size, out, rng):
+    x = rng.normal(size=(5, 2, 7, 6)).astype("f4")
+    model = Sequential([AdaptiveMaxPool2D(size)], input_shape=(2, 7, 6))
+    assert model.output_shape == (2, *out)
+    expected = np.empty((5, 2, *out), "f8")
+    for i, j in np.ndindex(out):
+        rows, columns = (slice(k * n // m, -(-(k + 1) * n // m)) for k, n, m in zip((i, j), (7, 6), out, strict=True))
+        expected[:, :, i, j] = x[:, :, rows, columns].max(axis=(2, 3))
+    np.testing.assert_allclose(model.predict(x), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("size", "error", "message"),
+    [
+        (0, ValueError, "size: expected at least 1, got 0"),
+        (None, TypeError, "size: expected an integer, got None"),
+        (2.5, TypeError, "size: expected an integer, got 2.5"),
+        ((2,), ValueError, r"size: expected an integer or a pair, got \(2,\)"),
+        ((1, 2, 3), ValueError, r"size: expected an integer or a pair, got \(1, 2, 3\)"),
+        ((None, -1), ValueError, "size: expected at least 1, got -1"),
+    ],
+    ids=str,
+)
+def test_invalid_adaptive_sizes(size, error, message):
+    with pytest.raises(error, match=rf"layer 0, AdaptiveMaxPool2D.*{message}"):
+        Sequential([AdaptiveMaxPool2D(size)], input_shape=(4, 8, 8))
+    with pytest.raises(ValueError, match=r"layer 0, AdaptiveMaxPool2D.*\(channels, height, width\)"):
+        Sequential([AdaptiveMaxPool2D(2)], input_shape=(8,))

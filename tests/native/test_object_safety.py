@@ -21,7 +21,7 @@ import minidl_c
 from minidl_c.kernels.activations import ActivationOp
 from minidl_c.kernels.affine import AffineOp
 from minidl_c.kernels.augment import AugmentOp
-from minidl_c.kernels.avgpool2d import AvgPool2DOp
+from minidl_c.kernels.avgpool2d import AdaptiveAvgPool2DOp, AvgPool2DOp
 from minidl_c.kernels.batchnorm import BatchNormOp
 from minidl_c.kernels.batchnorm_statistics import BatchStatisticsOp
 from minidl_c.kernels.branches import AddOp, ConcatOp, RecallOp, SplitOp
@@ -35,7 +35,7 @@ from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
 from minidl_c.kernels.dropout import DropoutOp
 from minidl_c.kernels.flatten import FlattenOp
 from minidl_c.kernels.groupnorm import GroupNormOp
-from minidl_c.kernels.maxpool2d import MaxPool2DOp
+from minidl_c.kernels.maxpool2d import AdaptiveMaxPool2DOp, MaxPool2DOp
 from minidl_c.kernels.noise import NoiseOp
 from minidl_c.kernels.normalize import NormalizeOp
 from minidl_c.kernels.pad2d import Pad2DOp
@@ -45,7 +45,7 @@ from minidl_c.kernels.product import MultiplyOp
 from minidl_c.kernels.relu import ReLUOp
 from minidl_c.kernels.rescale import RescaleOp
 from minidl_c.kernels.softmax import SoftmaxOp
-from minidl_c.kernels.upsample2d import Upsample2DOp
+from minidl_c.kernels.upsample2d import BilinearUpsample2DOp, Upsample2DOp
 from minidl_c.losses.elementwise_losses import ElementwiseLossOp
 from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
 from minidl_c.op import Op
@@ -163,8 +163,11 @@ def calling_init_again_changes_nothing():
         (PReLUOp((4, 2)), ((4000, 2), True)),
         (SoftmaxOp((4, 2)), ((4000, 2),)),
         (AvgPool2DOp((1, 4, 4), (2, 2), (2, 2)), ((9, 90, 90), (2, 2), (2, 2))),
+        (AdaptiveAvgPool2DOp((1, 4, 4), (3, 2)), ((9, 90, 90), (7, 8))),
+        (AdaptiveMaxPool2DOp((1, 4, 4), (3, 2)), ((9, 90, 90), (7, 8))),
         (Pad2DOp((1, 4, 4), (1, 1, 1, 1)), ((9, 90, 90), (2, 2, 2, 2))),
         (Upsample2DOp((1, 4, 4), (2, 2)), ((9, 90, 90), (3, 3))),
+        (BilinearUpsample2DOp((1, 4, 4), (6, 6), (1.5, 1.5), False), ((9, 90, 90), (3, 3), (1.0, 1.0), True)),
         (NormalizeOp((2, 4), [0, 0], [1, 1]), ((400, 4), [0] * 400, [1] * 400)),
         (AugmentOp((1, 4, 4), (3, 3)), ((9, 90, 90), (50, 50))),
         (AffineOp((1, 4, 4)), ((9, 90, 90), (0, 90), (1, 2))),
@@ -227,6 +230,11 @@ def failed_constructors_release_their_memory():
         refused(DepthwiseConv2DOp, (2, 4, 4), (3, 3), dtype="float16")
         refused(DenseOp, (4,), 0)
         refused(MaxPool2DOp, (1, 4, 4), (9, 9), (1, 1))
+        refused(MaxPool2DOp, (1, 4, 4), (2, 2), (1, 1), dtype="float16")
+        refused(AvgPool2DOp, (1, 4, 1), (2, 2), (1, 1), (0, 1), dilation=(1, 2))
+        refused(AdaptiveAvgPool2DOp, (1, 4, 4), (2, 3), "float16")
+        refused(AdaptiveMaxPool2DOp, (1, 4, 4), (2, 3), "float16")
+        refused(BilinearUpsample2DOp, (1, 4, 4), (6, 6), (1.5, 1.5), False, "float16")
         refused(NormalizeOp, (1000, 4), [0] * 1000, [0] * 1000)
         refused(NormalizeOp, (1000, 4), [0] * 1000, [2**1100] * 1000)
 
@@ -255,7 +263,13 @@ def sizes_that_overflow():
         lambda: AvgPool2DOp((1, most, most), (1, 1), (1, 1)),
         lambda: AvgPool2DOp((1, 4, 4), (most, most), (1, 1), (most // 2, most // 2)),
         lambda: AvgPool2DOp((1, most, 1), (2, 1), (1, 1), (1, 0)),
+        lambda: MaxPool2DOp((1, 4, 4), (2, 2), (1, 1), dilation=(most, most)),
+        lambda: AvgPool2DOp((1, 4, 4), (2, 2), (1, 1), (most, most), dilation=(most, most)),
+        lambda: AdaptiveAvgPool2DOp((1, 4, 4), (most, most)), lambda: AdaptiveAvgPool2DOp((1, 2**39, 1), (1, 1)),
+        lambda: AdaptiveMaxPool2DOp((1, 2**18, 2**18), (1, 1)), lambda: AdaptiveMaxPool2DOp((most, 1, 1), (2, 2)),
         lambda: Pad2DOp((1, 4, 4), (most, most, most, most)), lambda: Pad2DOp((most, 1, 1), (1, 1, 1, 1)),
+        lambda: BilinearUpsample2DOp((1, 4, 4), (most, most), (1.0, 1.0), True),
+        lambda: BilinearUpsample2DOp((1, 4, 4), (6, 6), (1e300, 1e-300), False),
         lambda: Upsample2DOp((1, 4, 4), (most, most)), lambda: Upsample2DOp((1, 1, 2**40), (1, 2)),
         lambda: NormalizeOp((most, 2), [0], [1]), lambda: NormalizeOp((2, 2), [10**400] * 2, [1, 1]),
         lambda: AugmentOp((1, 4, 4), (most, most)), lambda: AugmentOp((1, 4, 4), (4, 4), (-most, 0), (most, 0)),

@@ -82,8 +82,9 @@ def test_layers_without_metadata(name, dtype, tmp_path):
             all("'0.Slice' (Slice): no layer of minidl does that" in message for message in errors)
             and len(errors) == 20
         )
-    elif name == "AvgPool2D":  # windows beyond the end of padding that counts
-        assert all("expected equal pads on both sides" in message for message in errors) and len(errors) <= 2
+    elif name.startswith("Adaptive"):  # windows of several sizes
+        assert all("no layer of minidl does that" in message for message in errors)
+        assert 5 < len(errors) < 15
     else:
         assert all(message == NO_LAYERS + ", got none" for message in errors)
         assert len(errors) == 20 if name in TRAINING_ONLY else len(errors) < 15

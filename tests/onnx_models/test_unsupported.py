@@ -66,7 +66,7 @@ def test_the_error_begins_with_the_path(tmp_path):
 def test_declared_shapes(declared):
     """With known shapes, attributes are checked too."""
     g = Graph()
-    g.append("Transpose", perm=[0, 2, 3, 1]).append("Softmax").append("MaxPool", kernel_shape=[2, 2], dilations=[2, 2])
+    g.append("Transpose", perm=[0, 2, 3, 1]).append("Softmax").append("MaxPool", kernel_shape=[2, 2], ceil_mode=2)
     found = report_lines(g, without_shapes=not declared)
     if not declared:
         assert found == ["node 'Transpose_0' (Transpose): no layer of minidl does that", SHAPES_UNKNOWN]
@@ -76,7 +76,7 @@ def test_declared_shapes(declared):
             "node 'Softmax_1' (Softmax)",
             "node 'MaxPool_2' (MaxPool)",
         ]
-        assert "expected axis=1, the channels, got 3" in found[1] and "expected dilations=(1, 1)" in found[2]
+        assert "expected axis=1, the channels, got 3" in found[1] and "expected ceil_mode=0 or 1" in found[2]
 
 
 def test_elementwise_operators_keep_the_shape():

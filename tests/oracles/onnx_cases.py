@@ -18,18 +18,16 @@ from oracles.onnx_ops import OPS, Node, outputs
 APPLY = {*OPS, "LRN", "LpPool", "Mish", "NegativeLogLikelihoodLoss", "Softplus", "Softsign", "ThresholdedRelu"}
 
 VOLUMES = "three dimensions: minidl has only images"
-DILATED = "pooling with dilation: PyTorch's max-pool has it, Keras's does not"
 NO_LAYER = "no such layer"
 BATCHED = "a matrix per example is not a weight"
 RANDOM = "the mask comes from ONNX's random numbers"
 MODE = "Pad2D pads with a constant only"
 SCALE = "Upsample2D takes integer scales only"
-INTERPOLATED = "Upsample2D takes the nearest pixel only"
+INTERPOLATED = "Upsample2D is nearest or bilinear, without a filter, in PyTorch's coordinates"
 COORDINATES = "a pixel other than the nearest"
 
 # Reasons by name pattern. A case that passes must not match.
 UNSUPPORTED = {
-    "averagepool_2d_dilations": DILATED,
     "averagepool_3d_*": VOLUMES,
     "AvgPool3d*": VOLUMES,
     "celu_bfloat16": "bfloat16: NumPy has no such dtype",
@@ -43,10 +41,7 @@ UNSUPPORTED = {
     "matmul_3d": BATCHED,
     "matmul_4d": BATCHED,
     "matmul_bcast": BATCHED,
-    "maxpool_2d_dilations": DILATED,
     "maxpool_3d_*": VOLUMES,
-    "MaxPool1d_stride_padding_dilation": DILATED,
-    "MaxPool2d_stride_padding_dilation": DILATED,
     "MaxPool3d*": VOLUMES,
     "mish": NO_LAYER,
     "nllloss_*": "takes log-probabilities; minidl's cross-entropy takes scores",
@@ -57,7 +52,12 @@ UNSUPPORTED = {
     "reshape_allowzero_reordered": "a size of 0",
     "resize_downsample_*nearest*": SCALE,
     "resize_*_cubic*": INTERPOLATED,
-    "resize_*_linear*": INTERPOLATED,
+    "resize_downsample_scales_linear_align_corners": INTERPOLATED,
+    "resize_downsample_scales_linear_antialias": INTERPOLATED,
+    "resize_downsample_scales_linear_half_pixel_symmetric": INTERPOLATED,
+    "resize_downsample_sizes_linear_antialias": INTERPOLATED,
+    "resize_downsample_sizes_linear_pytorch_half_pixel": INTERPOLATED,
+    "resize_upsample_scales_linear_half_pixel_symmetric": INTERPOLATED,
     "resize_tf_crop_and_resize*": INTERPOLATED,
     "resize_upsample_sizes_nearest": SCALE,
     "resize_upsample_sizes_nearest_axes_*": SCALE,

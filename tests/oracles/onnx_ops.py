@@ -128,21 +128,20 @@ def conv_transpose(node):
 
 
 def pool_windows(node, x):
-    """Returns (kernel, stride, sides, ceil_mode) of a pooling node."""
+    """Returns (kernel, stride, sides, ceil_mode, dilation) of a pooling node."""
     kernel = both(node("kernel_shape"), 1)
     stride, dilation, sides = windows(node, x, kernel)
-    if dilation != (1, 1):
-        raise NotImplementedError("dilation")
-    return kernel, stride, sides, bool(node("ceil_mode", 0))
+    return kernel, stride, sides, bool(node("ceil_mode", 0)), dilation
 
 
 def max_pool(node):
     """The second output, the indices of the maxima, is where the gradient goes."""
     x = image(node.input(0))
     x = x if x.dtype.kind == "f" else x.astype("f4")
-    kernel, stride, sides, ceil = pool_windows(node, x)
+    kernel, stride, sides, *options = pool_windows(node, x)
     front, padding = padded(sides, kernel, float(np.finfo(x.dtype).min))
-    model, by_columns = model_of([*front, layers.MaxPool2D(kernel, stride, padding, ceil)], x), node("storage_order", 0)
+    pool, by_columns = layers.MaxPool2D(kernel, stride, padding, *options), node("storage_order", 0)
+    model = model_of([*front, pool], x)
     y = model.predict(x).reshape(node.shape)
     return [y, indices_of_maxima(model, x, by_columns).reshape(node.shape)] if node.outputs == 2 else [y]
 
@@ -160,12 +159,13 @@ def indices_of_maxima(model, x, by_columns):
 def average_pool(node):
     """Unsupported padding that is not counted: divides the padded mean by the fraction of each window inside x."""
     x = image(node.input(0))
-    kernel, stride, sides, ceil = pool_windows(node, x)
+    kernel, stride, sides, ceil, dilation = pool_windows(node, x)
     counts = bool(node("count_include_pad", 0))
     front, padding = padded(sides, kernel)
-    y = run([*front, layers.AvgPool2D(kernel, stride, padding, ceil, counts)], x)
+    y = run([*front, layers.AvgPool2D(kernel, stride, padding, ceil, counts, dilation)], x)
     if front and not counts:
-        y /= run([layers.Pad2D(sides), layers.AvgPool2D(kernel, stride, 0, ceil)], np.ones_like(x))
+        inside = layers.AvgPool2D(kernel, stride, 0, ceil, dilation=dilation)
+        y /= run([layers.Pad2D(sides), inside], np.ones_like(x))
     return [y.reshape(node.shape)]
 
 
@@ -190,11 +190,24 @@ def upsample(node):
     """node.shape already accounts for scales, sizes, axes and the aspect-ratio policy."""
     x = node.input(0)
     node("axes"), node("keep_aspect_ratio_policy")
+    if node("mode", "nearest") == "linear" and not node("antialias", 0) and not node("exclude_outside", 0):
+        return [run([interpolation(node, x)], x)]
     if node("mode", "nearest") != "nearest":
-        raise NotImplementedError("a mode other than nearest")
+        raise NotImplementedError("a mode other than nearest and linear")
     if any(out % size for out, size in zip(node.shape, x.shape, strict=True)):
         raise NotImplementedError("a scale that is not an integer")
     return [run([layers.Upsample2D((node.shape[2] // x.shape[2], node.shape[3] // x.shape[3]))], x)]
+
+
+def interpolation(node, x):
+    """Returns the bilinear layer of a node."""
+    scales, transform = node.input(2), node("coordinate_transformation_mode", "half_pixel")
+    if transform not in ("half_pixel", "pytorch_half_pixel", "align_corners"):
+        raise NotImplementedError("other coordinates")
+    options = {"mode": "bilinear", "align_corners": transform == "align_corners"}
+    if scales is None or not len(scales):
+        return layers.Upsample2D(size=tuple(node.shape[2:]), **options)
+    return layers.Upsample2D(tuple(float(scale) for scale in scales[-2:]), **options)
 
 
 # ---- matrices and shapes

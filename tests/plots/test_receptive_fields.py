@@ -37,7 +37,8 @@ from minidl_c.runtime.single_op import forward_batch
 RNG = np.random.default_rng(0)
 POOLS = [
     MaxPool2D(2), MaxPool2D(3, 2), MaxPool2D(3, 1, 1), MaxPool2D((2, 3), (1, 2), (1, 0)), MaxPool2D(2, 3),
-    MaxPool2D(3, 2, 1, ceil_mode=True), MaxPool2D(2, ceil_mode=True), MaxPool2D((7, 9)), GlobalMaxPool2D(),
+    MaxPool2D(3, 2, 1, ceil_mode=True), MaxPool2D(3, 2, (0, 1, 1, 0)), MaxPool2D(2, ceil_mode=True),
+    MaxPool2D((7, 9)), GlobalMaxPool2D(),
 ]  # fmt: skip
 
 

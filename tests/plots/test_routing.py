@@ -325,6 +325,10 @@ def test_as_many_examples_as_fit_are_drawn():
         ({"layer": 9}, "layer: expected an index from -6 to 5"),
         ({"layer": 1.5}, "layer: expected an index or a path such as"),
         ({"model": Sequential([Flatten(), Dense(2)], (1, 8, 8))}, "layer: expected a model with a MaxPool2D or Glob"),
+        (
+            {"model": Sequential([MaxPool2D(2, dilation=(1, 2)), Flatten(), Dense(2)], (1, 8, 8))},
+            "layer: expected a max-pool without dilation, got MaxPool2D",
+        ),
         ({"model": Sequential([MaxPool2D(2)])}, "model: expected a built one"),
         ({"model": "net"}, "model: expected a Sequential"),
         ({"channel": 5}, "channel: expected a number from 0 to 4, got 5"),

@@ -93,6 +93,6 @@ def test_the_error_for_two_axes_suggests_grey_images_or_a_signal():
     message = r"got \(2, 64\): for X \(n, h, w\), X\[:, np.newaxis\] has one channel; a signal \(c, length\) "
     with pytest.raises(
         ValueError,
-        match=message + r"becomes an image of height 1 by Reshape\(\(2, 1, 64\)\), for Conv2D\(filters, \(1, k\)\)",
+        match=message + r"takes Conv1D and the like, or becomes an image of height 1 by Reshape\(\(2, 1, 64\)\)",
     ):
         check_image_shape((2, 64))

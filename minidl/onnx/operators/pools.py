@@ -6,125 +6,208 @@ that reach beyond the end are expressed by pads at the end.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
-from minidl.layers import AvgPool2D, GlobalAvgPool2D, GlobalMaxPool2D, MaxPool2D, Pad2D, Reshape
+from minidl.layers import (
+    AdaptiveAvgPool2D,
+    AdaptiveMaxPool2D,
+    AvgPool1D,
+    AvgPool2D,
+    GlobalAvgPool1D,
+    GlobalAvgPool2D,
+    GlobalMaxPool1D,
+    GlobalMaxPool2D,
+    MaxPool1D,
+    MaxPool2D,
+    Pad2D,
+    Reshape,
+)
 from minidl.layers.base import Layer
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
-from minidl.onnx.operators.windows import collapse_pair, int_pair, resolve_pads
-from minidl.utils.validation import Padding4, Pair, check_pair
+from minidl.onnx.operators.windows import (
+    collapse,
+    collapse_sides,
+    int_axes,
+    layer_axes,
+    layer_sides,
+    pads_attribute,
+    resolve_pads,
+)
+from minidl.utils.validation import Pair, Shape
 
 
-def get_window(writer: NodeWriter) -> tuple[Pair, Pair, Pair]:
-    """Returns kernel, stride and padding of a layer."""
-    kernel = check_pair("pool_size", writer["pool_size"])
-    stride = kernel if writer["stride"] is None else check_pair("stride", writer["stride"])
-    return kernel, stride, check_pair("padding", writer["padding"], minimum=0)
+@dataclass(frozen=True)
+class Window:
+    """Kernel, stride and dilation of a pooling along its axes, and its padding on each side."""
+
+    kernel: Shape
+    stride: Shape
+    dilation: Shape
+    sides: Shape
+
+    def axes(self) -> Iterator[tuple[int, int, Pair]]:
+        """Yields for each axis: what a window spans, the stride, and the padding before and after."""
+        spans = [(k - 1) * e + 1 for k, e in zip(self.kernel, self.dilation, strict=True)]
+        return zip(spans, self.stride, zip(self.sides[::2], self.sides[1::2], strict=True), strict=True)
+
+    def attributes(self, pads: Shape) -> dict[str, Any]:
+        """Returns the attributes of its node."""
+        dilations = {"dilations": self.dilation} if max(self.dilation) > 1 else {}
+        return {"kernel_shape": self.kernel, "strides": self.stride, "pads": pads, **dilations}
+
+    def arguments(self) -> dict[str, Any]:
+        """Returns the arguments of its layer: no stride if windows neither overlap nor leave gaps."""
+        return {
+            "pool_size": collapse(self.kernel),
+            "stride": None if self.stride == self.kernel else collapse(self.stride),
+            "padding": collapse_sides(self.sides),
+            "dilation": collapse(self.dilation),
+        }
 
 
-def compute_pads(writer: NodeWriter, kernel: Pair, stride: Pair, padding: Pair) -> tuple[int, ...]:
-    """Returns pads (top, left, bottom, right) that give as many windows as the layer has."""
+def get_window(writer: NodeWriter) -> Window:
+    """Returns the window of a layer."""
+    kernel = layer_axes(writer, "pool_size")
+    stride = kernel if writer["stride"] is None else layer_axes(writer, "stride")
+    return Window(kernel, stride, layer_axes(writer, "dilation"), layer_sides(writer))
+
+
+def compute_pads(writer: NodeWriter, window: Window) -> tuple[Shape, Shape]:
+    """Returns pads at the starts, and at the ends, that give as many windows as the layer has."""
     after = []
-    for size, out, k, s, p in zip(writer.in_shape[1:], writer.out_shape[1:], kernel, stride, padding, strict=True):
-        after.append(p if out == (size + 2 * p - k) // s + 1 else (out - 1) * s + k - size - p)
-    return *padding, *after
+    for size, out, (span, step, (p, q)) in zip(writer.in_shape[1:], writer.out_shape[1:], window.axes(), strict=True):
+        after.append(q if out == (size + p + q - span) // step + 1 else (out - 1) * step + span - size - p)
+    return window.sides[::2], tuple(after)
 
 
 def write_max_pool(writer: NodeWriter, x: str) -> str:
-    kernel, stride, padding = get_window(writer)
-    pads = compute_pads(writer, kernel, stride, padding)
-    return writer.add_node("MaxPool", x, kernel_shape=kernel, strides=stride, pads=pads)
+    window = get_window(writer)
+    before, after = compute_pads(writer, window)
+    return writer.add_node("MaxPool", x, **window.attributes(before + after))
 
 
 def write_avg_pool(writer: NodeWriter, x: str) -> str:
     """Writes an AveragePool, after a Pad if padding counts and windows reach beyond it, where cells never count."""
-    kernel, stride, padding = get_window(writer)
-    pads, counts = compute_pads(writer, kernel, stride, padding), writer["count_include_pad"]
-    if counts and pads != padding * 2:
-        if any(padding):
-            x = writer.add_node("Pad", x, writer.add_int_constant("pads", (0, 0, *padding) * 2))
-        pads, counts = (0, 0, *(after - p for after, p in zip(pads[2:], padding, strict=True))), False
-    return writer.add_node(
-        "AveragePool", x, kernel_shape=kernel, strides=stride, pads=pads, count_include_pad=int(counts)
-    )
+    window, counts = get_window(writer), writer["count_include_pad"]
+    before, after = compute_pads(writer, window)
+    padded = window.sides[1::2]
+    if counts and after != padded:
+        if any(window.sides):
+            x = writer.add_node("Pad", x, writer.add_int_constant("pads", (0, 0, *before, 0, 0, *padded)))
+        after = tuple(end - pad for end, pad in zip(after, padded, strict=True))
+        before, counts = (0,) * len(after), False
+    return writer.add_node("AveragePool", x, **window.attributes(before + after), count_include_pad=int(counts))
 
 
 def read_max_pool(reader: NodeReader) -> list[LayerWithWeights]:
     reader.attribute("storage_order", 0)  # of the second output, the indices
-    kernel, stride, pads, ceil_mode = read_window(reader)
-    padding, ceil_mode = fit_padding(reader, kernel, stride, pads, ceil_mode)
-    return [LayerWithWeights(MaxPool2D(collapse_pair(kernel), stride_argument(kernel, stride), padding, ceil_mode))]
+    window, ceil_mode = fit_window(reader, *read_window(reader))
+    pool = MaxPool2D if len(window.kernel) == 2 else MaxPool1D
+    return [LayerWithWeights(pool(**window.arguments(), ceil_mode=ceil_mode))]
 
 
 def read_avg_pool(reader: NodeReader) -> list[LayerWithWeights]:
-    """Reads an AvgPool2D, after a Pad2D for asymmetric padding that counts."""
-    kernel, stride, pads, ceil_mode = read_window(reader)
-    top, bottom, left, right = pads
-    counts = bool(reader.expect_attribute("count_include_pad", 0, 1)) and any(pads)
-    if counts and (top, left) != (bottom, right):
+    """Reads an average pool; for an image after a Pad2D if sides differ, count, and are more than half a window."""
+    window, ceil_mode = read_window(reader)
+    counts = bool(reader.expect_attribute("count_include_pad", 0, 1)) and any(window.sides)
+    before: list[LayerWithWeights] = []
+    pool = AvgPool2D if len(window.kernel) == 2 else AvgPool1D
+    if counts and window.sides[::2] != window.sides[1::2]:
         if ceil_mode:
             reader.refuse("expected ceil_mode=0 with asymmetric pads that count, got 1")
-        return [
-            LayerWithWeights(Pad2D(pads)),
-            LayerWithWeights(AvgPool2D(collapse_pair(kernel), stride_argument(kernel, stride))),
-        ]
-    padding, ceil_mode = fit_padding(reader, kernel, stride, pads, ceil_mode)
-    return [
-        LayerWithWeights(AvgPool2D(collapse_pair(kernel), stride_argument(kernel, stride), padding, ceil_mode, counts))
-    ]
+        halves = [k // 2 for k in window.kernel for _ in range(2)]
+        if pool is AvgPool2D and any(side > half for side, half in zip(window.sides, halves, strict=True)):
+            top, bottom, left, right = window.sides
+            before, window = [LayerWithWeights(Pad2D((top, bottom, left, right)))], replace(window, sides=(0, 0, 0, 0))
+    else:
+        window, ceil_mode = fit_window(reader, window, ceil_mode)
+    return [*before, LayerWithWeights(pool(**window.arguments(), ceil_mode=ceil_mode, count_include_pad=counts))]
 
 
-def read_window(reader: NodeReader) -> tuple[Pair, Pair, Padding4, bool]:
-    """Returns kernel, stride, pads (top, bottom, left, right) and ceil_mode."""
-    kernel = int_pair(reader, "kernel_shape", 0)
-    stride, ceil_mode = int_pair(reader, "strides", 1), bool(reader.expect_attribute("ceil_mode", 0, 1))
-    reader.expect_attribute("dilations", (1, 1))
+def read_window(reader: NodeReader) -> tuple[Window, bool]:
+    """Returns the window and ceil_mode of a node."""
+    kernel, stride, dilation = (
+        int_axes(reader, "kernel_shape", 0),
+        int_axes(reader, "strides", 1),
+        int_axes(reader, "dilations", 1),
+    )
+    ceil_mode = bool(reader.expect_attribute("ceil_mode", 0, 1))
+    window = Window(kernel, stride, dilation, resolve_pads(reader, kernel, stride, dilation))
     if str(reader.node.attributes.get("auto_pad")).startswith("SAME"):
-        for size, k, s in zip(reader.shape[1:], kernel, stride, strict=False):
-            if s > 0 and -(-size // s) * s - s + k < size:  # negative pads: some runtimes crop the start
+        for size, (span, step, _) in zip(reader.shape[1:], window.axes(), strict=True):
+            if -(-size // step) * step - step + span < size:  # negative pads: some runtimes crop the start
                 reader.refuse(
                     f"expected auto_pad with windows that reach the end of {size} pixels, got windows that do not"
                 )
-    return kernel, stride, resolve_pads(reader, kernel, stride, (1, 1)), ceil_mode
+    return window, ceil_mode
 
 
-def stride_argument(kernel: Pair, stride: Pair) -> int | Pair | None:
-    """Returns a stride as in the layer's constructor: None if windows do not overlap or leave gaps."""
-    return None if stride == kernel else collapse_pair(stride)
+def fit_window(reader: NodeReader, window: Window, ceil_mode: bool) -> tuple[Window, bool]:
+    """Returns the layer's window and ceil_mode that give as many windows as the node has.
 
-
-def fit_padding(
-    reader: NodeReader, kernel: Pair, stride: Pair, pads: Padding4, ceil_mode: bool
-) -> tuple[int | Pair, bool]:
-    """Returns the layer's padding and ceil_mode that give as many windows as the node has.
-
-    Pads at the start determine the positions of windows; pads at the end only their number.
+    Pads at the start determine the positions of windows; pads at the end only their number. They are equal to those at
+    the start where possible.
     """
-    modes = {False, True}
-    axes = zip(reader.shape[1:], kernel, stride, (pads[:2], pads[2:]), strict=True)
-    for size, k, s, (before, after) in axes:
-        windows = count_windows(size + before + after - k, s, ceil_mode)
-        if ceil_mode and (windows - 1) * s >= size + before:
-            if reader.opset < 22:
-                reader.refuse("expected ceil_mode=0: before opset 22 ONNX did not say whether the last window counts")
-            windows -= 1
-        ceiled = count_windows(size + 2 * before - k, s, True)
-        ceiled -= (ceiled - 1) * s >= size + before
-        modes &= {
-            mode
-            for mode, n in ((False, count_windows(size + 2 * before - k, s, False)), (True, ceiled))
-            if n == windows
-        }
-    if not modes:
-        top, bottom, left, right = pads
-        reader.refuse(f"expected equal pads on both sides, got {[top, left, bottom, right]}")
-    return collapse_pair(pads[::2]), min(modes)
+    axes = list(zip(reader.shape[1:], window.kernel, window.axes(), strict=True))
+    counts = [count_windows(size, span, step, pads, ceil_mode) for size, _, (span, step, pads) in axes]
+    whole = [-(-(size + sum(pads) - span) // step) + 1 for size, _, (span, step, pads) in axes]
+    if ceil_mode and counts != whole and reader.opset < 22:
+        reader.refuse("expected ceil_mode=0: before opset 22 ONNX did not say whether the last window counts")
+    for equal, mode in product((True, False), (False, True)):
+        ends = [find_end(*axis, n, equal, mode) for axis, n in zip(axes, counts, strict=True)]
+        fitting = [end for end in ends if end is not None]
+        if len(fitting) == len(ends):
+            sides = tuple(side for pair in zip(window.sides[::2], fitting, strict=True) for side in pair)
+            return replace(window, sides=sides), mode
+    return reader.refuse(f"expected pads of at most half the window, got {list(pads_attribute(window.sides))}")
 
 
-def count_windows(last_start: int, stride: int, ceil_mode: bool) -> int:
-    """Returns the number of windows if the last one may begin at `last_start`."""
-    return (-(-last_start // stride) if ceil_mode else last_start // stride) + 1
+def find_end(size: int, kernel: int, axis: tuple[int, int, Pair], n: int, equal: bool, ceil_mode: bool) -> int | None:
+    """Returns padding at the end of an axis that gives n windows, `equal` to that at the start, or None."""
+    span, step, (before, after) = axis
+    exact = (n - 1) * step + span - size - before  # the last window ends there
+    ends = (before,) if equal else [end for end in (after, exact, 0) if 0 <= end <= kernel // 2]
+    return next((end for end in ends if count_windows(size, span, step, (before, end), ceil_mode) == n), None)
+
+
+def count_windows(size: int, span: int, step: int, pads: Pair, ceil_mode: bool) -> int:
+    """Returns the number of windows along an axis; with ceil_mode, a last one that begins in padding does not count."""
+    room = size + sum(pads) - span
+    n = (-(-room // step) if ceil_mode else room // step) + 1
+    return n - (ceil_mode and (n - 1) * step >= size + pads[0])
+
+
+# ---- windows adapted to a size
+
+
+def write_adaptive(pool: str, reduce: str) -> WriteFunction:
+    """Returns a function that writes a pool where the size divides, else one reduction per window, axis by axis."""
+
+    def write(writer: NodeWriter, x: str) -> str:
+        axes = list(zip(range(2, 4), writer.in_shape[1:], writer.out_shape[1:], strict=True))
+        if all(size % n == 0 for _, size, n in axes):
+            window = tuple(size // n for _, size, n in axes)
+            return writer.add_node(pool, x, kernel_shape=window, strides=window)
+        for axis, size, n in axes:
+            x = x if n == size else reduce_windows(writer, x, reduce, axis, size, n)
+        return x
+
+    return write
+
+
+def reduce_windows(writer: NodeWriter, x: str, reduce: str, axis: int, size: int, n: int) -> str:
+    """Writes a Slice and a reduction for each of n windows along an axis, and their Concat."""
+    parts, axes = [], writer.add_int_constant(f"axes{axis}", (axis,))
+    for i in range(n):
+        start = writer.add_int_constant(f"start{axis}.{i}", (i * size // n,))
+        end = writer.add_int_constant(f"end{axis}.{i}", (-(-(i + 1) * size // n),))
+        part = writer.add_node("Slice", x, start, end, axes)
+        parts.append(writer.add_node(reduce, part, axes, keepdims=1))
+    return writer.add_node("Concat", *parts, axis=axis)
 
 
 # ---- whole images
@@ -135,42 +218,54 @@ def write_global(op: str) -> WriteFunction:
     return lambda writer, x: writer.add_node("Flatten", writer.add_node(op, x), axis=1)
 
 
-def read_global(cls: type[Layer]) -> ReadFunction:
+def read_global(image_pool: type[Layer], signal_pool: type[Layer]) -> ReadFunction:
     """Returns a function that reads a global pool, with a Reshape for the axes of size 1 that ONNX keeps."""
 
     def read(reader: NodeReader) -> list[LayerWithWeights]:
-        if len(reader.shape) != 3:
-            reader.refuse(f"expected images, got {reader.shape}")
-        return [LayerWithWeights(cls()), LayerWithWeights(Reshape((reader.shape[0], 1, 1)))]
+        if len(reader.shape) not in (2, 3):
+            reader.refuse(f"expected images or signals, got {reader.shape}")
+        pool = image_pool() if len(reader.shape) == 3 else signal_pool()
+        return [LayerWithWeights(pool), LayerWithWeights(Reshape((reader.shape[0], *(1,) * (len(reader.shape) - 1))))]
 
     return read
 
 
-def read_reduce(cls: type[Layer], since: int) -> ReadFunction:
-    """Returns a function that reads a reduction over height and width; axes are an input from opset `since` on."""
+def read_reduce(image_pool: type[Layer], signal_pool: type[Layer], since: int) -> ReadFunction:
+    """Returns a function that reads a reduction of each channel; axes are an input from opset `since` on."""
 
     def read(reader: NodeReader) -> list[LayerWithWeights]:
         axes: Any = reader.ints_or_attribute("axes", 1, since)
         reader.expect_attribute("noop_with_empty_axes", 0, 1)  # only for omitted axes
-        if len(reader.shape) != 3 or axes is None or {reader.normalize_axis(axis) for axis in axes} != {2, 3}:
-            reader.refuse(f"expected axes (2, 3) of images, got {axes} of {reader.shape}")
-        keepdims = reader.expect_attribute("keepdims", 1, 0)
-        return [LayerWithWeights(cls()), *([LayerWithWeights(Reshape((reader.shape[0], 1, 1)))] if keepdims else [])]
+        rank = len(reader.shape)
+        all_axes = (
+            rank in (2, 3) and axes is not None and {*map(reader.normalize_axis, axes)} == set(range(2, rank + 1))
+        )
+        if not all_axes:
+            reader.refuse(f"expected axes (2, 3) of images or (2,) of signals, got {axes} of {reader.shape}")
+        kept = [LayerWithWeights(Reshape((reader.shape[0], *(1,) * (rank - 1))))]
+        pool = image_pool() if rank == 3 else signal_pool()
+        return [LayerWithWeights(pool), *(kept if reader.expect_attribute("keepdims", 1, 0) else [])]
 
     return read
 
 
 WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
+    AdaptiveAvgPool2D: write_adaptive("AveragePool", "ReduceMean"),
+    AdaptiveMaxPool2D: write_adaptive("MaxPool", "ReduceMax"),
+    AvgPool1D: write_avg_pool,
     AvgPool2D: write_avg_pool,
+    GlobalAvgPool1D: write_global("GlobalAveragePool"),
     GlobalAvgPool2D: write_global("GlobalAveragePool"),
+    GlobalMaxPool1D: write_global("GlobalMaxPool"),
     GlobalMaxPool2D: write_global("GlobalMaxPool"),
+    MaxPool1D: write_max_pool,
     MaxPool2D: write_max_pool,
 }
 READ_FUNCTIONS: dict[str, ReadFunction] = {
     "AveragePool": read_avg_pool,
-    "GlobalAveragePool": read_global(GlobalAvgPool2D),
-    "GlobalMaxPool": read_global(GlobalMaxPool2D),
+    "GlobalAveragePool": read_global(GlobalAvgPool2D, GlobalAvgPool1D),
+    "GlobalMaxPool": read_global(GlobalMaxPool2D, GlobalMaxPool1D),
     "MaxPool": read_max_pool,
-    "ReduceMax": read_reduce(GlobalMaxPool2D, since=18),
-    "ReduceMean": read_reduce(GlobalAvgPool2D, since=18),
+    "ReduceMax": read_reduce(GlobalMaxPool2D, GlobalMaxPool1D, since=18),
+    "ReduceMean": read_reduce(GlobalAvgPool2D, GlobalAvgPool1D, since=18),
 }

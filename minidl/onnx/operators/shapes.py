@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from minidl.layers import Flatten, Pad2D, RandomCrop, Reshape, Upsample2D
 from minidl.layers.base import Layer
 from minidl.onnx.graph import ANY_BATCH
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
-from minidl.onnx.operators.windows import collapse_pair
+from minidl.onnx.operators.windows import collapse
 from minidl.utils.validation import Shape, check_pair
 
 
@@ -106,36 +110,74 @@ def read_pad(reader: NodeReader) -> list[LayerWithWeights]:
 
 
 def write_upsample(writer: NodeWriter, x: str) -> str:
-    scales = writer.add_constant("scales", (1, 1, *check_pair("scale", writer["scale"])), "float32")
-    options = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    return writer.add_node("Resize", x, "", scales, **options)
+    sizes = list(zip(writer.in_shape[1:], writer.out_shape[1:], strict=True))
+    if writer["mode"] == "nearest":
+        scales = [out / size for size, out in sizes]
+        options = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    else:
+        given = None if writer["align_corners"] else writer["scale"]  # runtimes differ in fractional sizes there
+        pair = given if isinstance(given, (tuple, list)) else (given, given)
+        scales = [round_scale(size, out, scale) for (size, out), scale in zip(sizes, pair, strict=True)]
+        transform = "align_corners" if writer["align_corners"] else "half_pixel"
+        options = {"mode": "linear", "coordinate_transformation_mode": transform}
+    return writer.add_node("Resize", x, "", writer.add_constant("scales", (1, 1, *scales), "float32"), **options)
+
+
+def round_scale(size: int, out: int, scale: float | None) -> float:
+    """Returns a scale, or that of a size, as float32; rounded up if the size of the output would become smaller."""
+    rounded = np.float32(out / size if scale is None else scale)
+    return float(rounded if rounded * size >= out else np.nextafter(rounded, np.float32(np.inf)))
 
 
 def read_resize(reader: NodeReader) -> list[LayerWithWeights]:
-    """Reads integer scales in the nearest-neighbour modes that repeat each pixel, as Upsample2D does."""
-    for name, supported in (("mode", "nearest"), ("antialias", 0), ("keep_aspect_ratio_policy", "stretch")):
+    """Reads the nearest-neighbour modes that repeat each pixel, by integer scales, and the linear modes of PyTorch."""
+    mode = reader.expect_attribute("mode", "nearest", "linear")
+    for name, supported in (("antialias", 0), ("keep_aspect_ratio_policy", "stretch"), ("exclude_outside", 0)):
         reader.expect_attribute(name, supported)
-    for name, default in (("cubic_coeff_a", -0.75), ("exclude_outside", 0), ("extrapolation_value", 0.0)):
+    for name, default in (("cubic_coeff_a", -0.75), ("extrapolation_value", 0.0)):
         reader.attribute(name, default)  # of other interpolation modes
     transform = reader.attribute("coordinate_transformation_mode", "half_pixel")
     nearest = reader.attribute("nearest_mode", "round_prefer_floor")
-    rounds = transform in ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel") and nearest.startswith("round_")
-    if not rounds and (transform, nearest) != ("asymmetric", "floor"):
-        reader.refuse(f"expected modes asymmetric and floor, or half_pixel and round_*, got {transform} and {nearest}")
     if reader.has_input(1):
         reader.constant(1)  # region of interest of a mode that is refused
     if len(reader.shape) != 3:
         reader.refuse(f"expected images, got {reader.shape}")
-    scales = _read_scales(reader)
-    int_scales = [int(scale) for scale in scales if 1 <= scale <= 2**31 and scale == int(scale)]
-    if len(int_scales) != 4 or int_scales[:2] != [1, 1]:
+    scales, sizes = _read_scales(reader)
+    if len(scales) != 4 or list(scales[:2]) != [1, 1]:
+        reader.refuse(f"expected integer scales for height and width, and 1 for the others, got {list(scales)}")
+    if mode == "linear":
+        return [LayerWithWeights(_read_linear(reader, transform, scales[2:], sizes))]
+    rounds = transform in ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel") and nearest.startswith("round_")
+    if not rounds and (transform, nearest) != ("asymmetric", "floor"):
+        reader.refuse(f"expected modes asymmetric and floor, or half_pixel and round_*, got {transform} and {nearest}")
+    int_scales = [int(scale) for scale in scales[2:] if 1 <= scale <= 2**31 and scale == int(scale)]
+    if len(int_scales) != 2:
         reader.refuse(f"expected integer scales for height and width, got {list(scales)}")
-    return [LayerWithWeights(Upsample2D(collapse_pair(int_scales[2:])))]
+    return [LayerWithWeights(Upsample2D(collapse(int_scales)))]
 
 
-def _read_scales(reader: NodeReader) -> list[float]:
+def _read_linear(reader: NodeReader, transform: str, scales: Sequence[float], sizes: Sequence[int] | None) -> Layer:
+    """Returns a bilinear layer with the scales, or with the sizes where the scales are their quotients."""
+    image = reader.shape[1:]
+    if not all(0 < scale < 2**31 for scale in scales):
+        reader.refuse(f"expected positive scales, got {list(scales)}")
+    out = sizes or [math.floor(size * scale) for size, scale in zip(image, scales, strict=True)]
+    shrinks = transform == "pytorch_half_pixel" and any(
+        new == 1 < old for new, old in zip(out, image, strict=True)
+    )  # to pixel 0, not to the centre
+    if transform not in ("half_pixel", "pytorch_half_pixel", "align_corners") or shrinks or min(out) < 1:
+        reader.refuse(f"expected linear in mode half_pixel or align_corners, got {transform} from {image} to {out}")
+    quotients = [round_scale(old, new, None) for old, new in zip(image, out, strict=True)]
+    options: dict[str, Any] = {"mode": "bilinear", "align_corners": transform == "align_corners"}
+    if sizes or quotients == list(scales) or options["align_corners"]:
+        return Upsample2D(size=collapse(out), **options)
+    return Upsample2D(scales[0] if scales[0] == scales[1] else (scales[0], scales[1]), **options)
+
+
+def _read_scales(reader: NodeReader) -> tuple[list[float], list[int] | None]:
+    """Returns the scales of all axes; and height and width of the output, if the node has sizes."""
     if reader.has_input(2) and (scales := reader.constant(2)).size:
-        return [float(scale) for scale in scales.reshape(-1)]
+        return [float(scale) for scale in scales.reshape(-1)], None
     sizes = reader.int_list(3)
     if len(sizes) != 4:
         reader.refuse(f"expected sizes of images, got {list(sizes)}")
@@ -145,7 +187,7 @@ def _read_scales(reader: NodeReader) -> list[float]:
             f"expected sizes for {batch}, got {list(sizes)}, which always gives {sizes[0]}: "
             "export it with scales instead of sizes, or with a batch of 1"
         )
-    return [1.0, *(new / old for new, old in zip(sizes[1:], reader.shape, strict=True))]
+    return [1.0, *(new / old for new, old in zip(sizes[1:], reader.shape, strict=True))], list(sizes[2:])
 
 
 def write_crop(writer: NodeWriter, x: str) -> str:

@@ -71,14 +71,16 @@ def naive(x, dy, case, count):
     """Returns (y, dx) by loops over every cell, from PyTorch's definition."""
     y, dx = np.zeros(case.y_shape), np.zeros(case.x_shape)
     for n, c, p, q in np.ndindex(case.y_shape):
-        h0, w0 = p * case.stride[0] - case.padding[0], q * case.stride[1] - case.padding[1]
-        h1 = min(h0 + case.kernel[0], case.height + case.padding[0])
-        w1 = min(w0 + case.kernel[1], case.width + case.padding[1])
-        whole = (h1 - h0) * (w1 - w0)
-        rows, columns = slice(max(h0, 0), min(h1, case.height)), slice(max(w0, 0), min(w1, case.width))
-        cells = x[n, c, rows, columns]
-        y[n, c, p, q] = cells.sum() / (whole if count else cells.size)
-        dx[n, c, rows, columns] += dy[n, c, p, q] / (whole if count else cells.size)
+        h0, w0 = p * case.stride[0] - case.sides[0][0], q * case.stride[1] - case.sides[1][0]
+        h1 = min(h0 + case.reach[0], case.height + case.sides[0][1])
+        w1 = min(w0 + case.reach[1], case.width + case.sides[1][1])
+        rows, columns = range(h0, h1, case.dilation[0]), range(w0, w1, case.dilation[1])
+        whole = len(rows) * len(columns)
+        cells = [(n, c, h, w) for h in rows for w in columns if 0 <= h < case.height and 0 <= w < case.width]
+        divisor = whole if count else len(cells)
+        y[n, c, p, q] = sum(x[cell] for cell in cells) / divisor
+        for cell in cells:
+            dx[cell] += dy[n, c, p, q] / divisor
     return y, dx
 
 
@@ -152,6 +154,17 @@ def test_extreme_values(check):
         compare(check, case, x[:, :, :, ::-1] * 0.25, rng.choice(EXTREMES, case.y_shape), True)
 
 
+@pytest.mark.parametrize("dilation", [8, 2**31, 2**62])
+def test_a_dilation_beyond_the_input_leaves_one_cell(check, dilation):
+    """In ceil mode, where a window may end beyond the padding."""
+    case = Pool(17, 2, 6, 5, (2, 2), (2**62, 2**62), ceil_mode=True, dilation=(dilation, dilation))
+    x = np.random.default_rng(0).standard_normal(case.x_shape)
+    check.equal(forward(check, case, x), x[:, :, :1, :1], "y")
+    expected = np.zeros(x.shape)
+    expected[:, :, 0, 0] = 1
+    check.equal(backward(check, case, np.ones(case.y_shape)), expected, "dx")
+
+
 # ---- bits ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("case", [OVERLAPPING, THREES, HALVES], ids=str)
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -182,6 +195,15 @@ def test_threads_and_batch_neighbours_change_no_bit(check, dtype, case):
         ({"padding": (0, -1)}, "padding: expected numbers from 0"),
         ({"in_shape": (2, 6)}, "input shape: expected 3 whole numbers"),
         ({"in_shape": (2**62, 2**62, 2**62)}, "input shape: expected at most"),
+        ({"padding": (1, 2, 0, 0)}, "padding .height.: expected at most half the pool_size of 3, got 2"),
+        ({"padding": (1, 1, 1)}, "padding: expected 2 whole numbers"),
+        ({"dilation": (0, 1)}, "dilation: expected numbers from 1"),
+        ({"dilation": (1, 7)}, "a window of 2 with a dilation of 7 does not fit into 5 of width with padding 1"),
+        (
+            {"in_shape": (1, 1, 5), "pool_size": (2, 2), "padding": (1, 1, 0, 0), "dilation": (2, 1)},
+            "padding: window 0 of 2 with a dilation of 2 has no cell inside the input of 1, only padding",
+        ),
+        ({"in_shape": (1, 2**24 + 2, 2)}, "output shape: expected at most 16777216 windows along an axis"),
         ({"dtype": "float16"}, "dtype"),
     ],
     ids=str,

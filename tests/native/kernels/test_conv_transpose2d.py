@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import reference as ref
-from geometries import Conv, Transposed, transposed_cases
+from geometries import Conv, Transposed, cropped_cases, transposed_cases
 from slow_marks import slow_after
 
 from minidl_c.kernels.conv2d import Conv2DOp
@@ -63,7 +63,7 @@ def compare(check, case, whole, number, biased=True):
 
 @pytest.mark.parametrize("seed", slow_after(3, range(6)))
 def test_random_geometries(check, seed):
-    for number, case in enumerate(transposed_cases(seed, 50)):
+    for number, case in enumerate([*transposed_cases(seed, 50), *cropped_cases(seed, 20)]):
         compare(check, case, whole=number % 2 == 0, number=number, biased=number % 3 > 0)
 
 
@@ -142,7 +142,11 @@ def test_extreme_values_stay_in_their_row(check, extreme):
         ({"output_padding": (-1, 0)}, "output_padding: expected numbers from 0"),
         ({"groups": 4}, "groups: expected a divisor of 6 input channels and 9 filters, got 4"),
         ({"stride": (0, 1)}, "stride: expected numbers from 1"),
-        ({"padding": (1, 1, 1, 1)}, "padding: expected 2 whole numbers"),
+        ({"padding": (1, 1, 1)}, "padding: expected 2 whole numbers"),
+        (
+            {"padding": (0, 9, 1, 1)},
+            r"padding: expected to keep at least 1 x 1, got \(\(0, 9\), 1\), which keeps 0 x 4",
+        ),
     ],
     ids=str,
 )

@@ -12,19 +12,19 @@ from minidl import Sequential
 from minidl.initializers import he_uniform
 from minidl.layers import BatchNorm2D, Conv2D, Dense, ReLU
 from minidl_c.kernels.activations import ActivationOp
-from minidl_c.kernels.avgpool2d import AvgPool2DOp
+from minidl_c.kernels.avgpool2d import AdaptiveAvgPool2DOp, AvgPool2DOp
 from minidl_c.kernels.columns import ColumnsOp
 from minidl_c.kernels.conv2d import Conv2DOp
 from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
 from minidl_c.kernels.dense import DenseOp
 from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
 from minidl_c.kernels.dropout import DropoutOp
-from minidl_c.kernels.maxpool2d import MaxPool2DOp
+from minidl_c.kernels.maxpool2d import AdaptiveMaxPool2DOp, MaxPool2DOp
 from minidl_c.kernels.normalize import NormalizeOp
 from minidl_c.kernels.pad2d import Pad2DOp
 from minidl_c.kernels.permute import ChannelShuffleOp
 from minidl_c.kernels.relu import ReLUOp
-from minidl_c.kernels.upsample2d import Upsample2DOp
+from minidl_c.kernels.upsample2d import BilinearUpsample2DOp, Upsample2DOp
 from minidl_c.runtime.plan import Plan
 
 DTYPES = ("float32", "float64")
@@ -55,10 +55,11 @@ def convolutions(seed, count=24):
 
 def pools(seed, count=30):
     for case in pool_cases(seed, count):
-        ceil = {"ceil_mode": case.ceil_mode}
-        window = (case.x_shape[1:], case.kernel, case.stride, case.padding)
-        yield f"maxpool {case}", partial(MaxPool2DOp, *window, **ceil)
-        yield f"avgpool {case}", partial(AvgPool2DOp, *window, **ceil)
+        yield f"maxpool {case}", partial(MaxPool2DOp, case.x_shape[1:], **case.options)
+        yield f"avgpool {case}", partial(AvgPool2DOp, case.x_shape[1:], **case.options)
+        adaptive = case.x_shape[1:], case.out_size
+        yield f"adaptive maxpool {adaptive}", partial(AdaptiveMaxPool2DOp, *adaptive)
+        yield f"adaptive avgpool {adaptive}", partial(AdaptiveAvgPool2DOp, *adaptive)
 
 
 def others(seed):
@@ -76,6 +77,7 @@ def others(seed):
         yield f"columns of {shape}", partial(ColumnsOp, shape, c // 3, c - c // 4)
         yield f"channel shuffle of 3 * {shape}", partial(ChannelShuffleOp, (3 * c, *shape[1:]), 3)
         yield f"dropout of channels {shape}", partial(DropoutOp, shape, 0.4, group=shape[1] * shape[2])
+        yield f"bilinear {shape}", partial(BilinearUpsample2DOp, shape, (9, 5), (1.5, 0.7), False)
 
 
 def check_rows(predict, x, sizes, threads, about):

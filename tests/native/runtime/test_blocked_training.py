@@ -38,7 +38,7 @@ from minidl.layers import (
 )
 from minidl.optimizers import SGD, Adam
 from minidl_c.kernels.activations import ActivationOp
-from minidl_c.kernels.avgpool2d import AvgPool2DOp
+from minidl_c.kernels.avgpool2d import AdaptiveAvgPool2DOp, AvgPool2DOp
 from minidl_c.kernels.batchnorm import BatchNormOp
 from minidl_c.kernels.batchnorm_statistics import BatchStatisticsOp
 from minidl_c.kernels.columns import ColumnsOp
@@ -47,14 +47,14 @@ from minidl_c.kernels.dense import DenseOp
 from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
 from minidl_c.kernels.dropout import DropoutOp
 from minidl_c.kernels.flatten import FlattenOp
-from minidl_c.kernels.maxpool2d import MaxPool2DOp
+from minidl_c.kernels.maxpool2d import AdaptiveMaxPool2DOp, MaxPool2DOp
 from minidl_c.kernels.normalize import NormalizeOp
 from minidl_c.kernels.pad2d import Pad2DOp
 from minidl_c.kernels.permute import ChannelShuffleOp
 from minidl_c.kernels.relu import ReLUOp
 from minidl_c.kernels.rescale import RescaleOp
 from minidl_c.kernels.softmax import SoftmaxOp
-from minidl_c.kernels.upsample2d import Upsample2DOp
+from minidl_c.kernels.upsample2d import BilinearUpsample2DOp, Upsample2DOp
 from minidl_c.losses.elementwise_losses import ElementwiseLossOp
 from minidl_c.runtime.plan import Plan
 
@@ -88,11 +88,13 @@ def convolutions(rng, seed):
 
 def pools(rng, seed):
     for case in pool_cases(seed, 30):
-        window = (case.x_shape[1:], case.kernel, case.stride, case.padding)
-        yield f"maxpool {case}", [partial(MaxPool2DOp, *window, ceil_mode=case.ceil_mode)]
-        fused = [partial(ReLUOp, case.x_shape[1:]), partial(MaxPool2DOp, *window, ceil_mode=case.ceil_mode)]
-        yield f"ReLU and maxpool {case}", fused
-        yield f"avgpool {case}", [partial(AvgPool2DOp, *window, ceil_mode=case.ceil_mode)]
+        pool = partial(MaxPool2DOp, case.x_shape[1:], **case.options)
+        yield f"maxpool {case}", [pool]
+        yield f"ReLU and maxpool {case}", [partial(ReLUOp, case.x_shape[1:]), pool]
+        yield f"avgpool {case}", [partial(AvgPool2DOp, case.x_shape[1:], **case.options)]
+        adaptive = case.x_shape[1:], case.out_size
+        yield f"adaptive maxpool {adaptive}", [partial(AdaptiveMaxPool2DOp, *adaptive)]
+        yield f"adaptive avgpool {adaptive}", [partial(AdaptiveAvgPool2DOp, *adaptive)]
 
 
 def others(rng, seed):
@@ -110,6 +112,7 @@ def others(rng, seed):
         yield f"upsample {shape}", [partial(Upsample2DOp, shape, (2, 3))]
         yield f"columns of {shape}", [partial(ColumnsOp, shape, c // 3, c - c // 4)]
         yield f"channel shuffle of 3 * {shape}", [partial(ChannelShuffleOp, (3 * c, *shape[1:]), 3)]
+        yield f"bilinear {shape}", [partial(BilinearUpsample2DOp, shape, (9, 5), (1.5, 0.7), False)]
         yield f"batch norm {shape}", [partial(BatchStatisticsOp, shape), partial(BatchNormOp, shape)]
         yield (
             f"batch norm, no gain {shape}",

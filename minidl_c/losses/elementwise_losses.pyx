@@ -26,6 +26,8 @@ cdef extern from "minidl_c/losses/elementwise_losses_tiles.h" nogil:
 
     void elementwise_loss_rows(elementwise_loss f, double delta, const void *x, const void *t, Py_ssize_t size, void *slope,
                                void *loss)
+
+cdef extern from "minidl_c/losses/weigh_rows_tiles.h" nogil:
     void weigh_rows(const void *slope, const void *weights, Py_ssize_t size, void *dx)
 
 ctypedef struct elementwise_loss_dims:

@@ -10,7 +10,6 @@ typedef enum { MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR, HUBER, BINARY_CROSS_ENTR
 
 #define elementwise_loss_rows(f, delta, x, t, size, slope, loss) \
   BY_DTYPE(elementwise_loss_rows, loss)(f, delta, x, t, size, slope, loss)
-#define weigh_rows(slope, weights, size, dx) BY_DTYPE(weigh_rows, dx)(slope, weights, size, dx)
 
 #define TEMPLATE "minidl_c/losses/elementwise_losses_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
@@ -89,15 +88,6 @@ static void FN(elementwise_loss_rows)(elementwise_loss f, REAL delta, const REAL
     CASE(POISSON);
 #undef CASE
   }
-}
-
-/* dx = weight * slope, or 0 if the weight is 0: the slope may be infinite in a lane without an example. */
-static void FN(weigh_rows)(const REAL *slope, const REAL *weights, ptrdiff_t size, REAL *dx) {
-  for (ptrdiff_t i = 0; i < size; i++)
-    for (int lane = 0; lane < LANES; lane += VL) {
-      V w = *(const V *)(weights + lane);
-      *(V *)(dx + i * LANES + lane) = FN(select)(w == 0, C(0), w * *(const V *)(slope + i * LANES + lane));
-    }
 }
 #undef C
 #endif

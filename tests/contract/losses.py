@@ -73,13 +73,31 @@ def huber(rng):
 
 
 def softmax_cross_entropy(rng):
+    """Labels of examples or positions, some of them ignored, or probabilities."""
     classes, smoothing = int(rng.integers(1, 20)), float(rng.choice([0.0, 0.1, 1.0]))
+    positions = tuple(int(n) for n in rng.integers(1, 6, rng.integers(0, 3)))
+    ignored = [None, -100, 255, 0][rng.integers(4)]
+
+    def labels(rng, n):
+        y = rng.integers(0, classes, (n, *positions))
+        return y if ignored is None else np.where(rng.random(y.shape) < 0.3, ignored, y)
+
+    def probabilities(rng, n):
+        return rng.random((n, classes, *positions)) * rng.choice([0, 1, 2], (n, 1, *positions))
 
     def torch(scores, y):
-        return functional().cross_entropy(scores, y, reduction="none", label_smoothing=smoothing)
+        if y.is_floating_point():
+            return functional().cross_entropy(scores, y, reduction="none", label_smoothing=smoothing)
+        nothing = -1 if ignored is None else ignored
+        losses = (
+            functional()
+            .cross_entropy(scores, y, reduction="none", label_smoothing=smoothing, ignore_index=nothing)
+            .reshape(len(y), -1)
+        )
+        return losses * losses.shape[1] / (y != nothing).reshape(len(y), -1).sum(axis=1).clamp(min=1)[:, None]
 
-    loss = SoftmaxCrossEntropy(smoothing)
-    return LossCase(loss, (classes,), lambda rng, n: rng.integers(0, classes, n), torch)
+    draw = probabilities if rng.integers(3) == 0 else labels
+    return LossCase(SoftmaxCrossEntropy(smoothing, ignored), (classes, *positions), draw, torch)
 
 
 DRAWS = {

@@ -53,8 +53,7 @@ def _right_answers(loss: Loss, targets: Array, shape: tuple[int, ...]) -> Double
     """Returns the right answers: probabilities of classes, or the targets themselves."""
     if not isinstance(loss, SoftmaxCrossEntropy):
         return targets.astype(np.float64)
-    one_hot = np.eye(shape[0])[targets]
-    return (1 - loss.label_smoothing) * one_hot + loss.label_smoothing / shape[0]
+    return (1 - loss.label_smoothing) * loss.numbers(targets, shape) + loss.label_smoothing / shape[0]
 
 
 def _scores(loss: Any, numbers: Doubles) -> Doubles:

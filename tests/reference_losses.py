@@ -38,7 +38,7 @@ def mean_of(name, scores, targets, delta=1.0):
 
 
 def softmax_cross_entropy(scores, q, counts=None):
-    """Returns (losses (n,), dscores), means over the positions that count. scores, q (n, classes, ...); counts (n, ...)."""
+    """Returns (losses (n,), dscores) of targets q (n, classes, ...): means over the positions that count, (n, ...)."""
     x, q = scores.astype(np.float64), q.astype(np.float64)
     counts = np.ones(x.shape[:1] + x.shape[2:], bool) if counts is None else counts
     shifted = x - x.max(axis=1, keepdims=True)

@@ -39,7 +39,7 @@ INLINE V FN(position_loss)(const REAL *x, M label, const REAL *t, ptrdiff_t clas
                            V weight, REAL *e, REAL *slope) {
   const REAL even = smoothing / (REAL)classes;
   V top, total = {0}, share = {0}, score = {0};
-  for (ptrdiff_t k = 0; k < classes; k++) *(V *)(e + k * LANES) = *(const V *)(x + k * stride);     /* far apart in an image */
+  for (ptrdiff_t k = 0; k < classes; k++) *(V *)(e + k * LANES) = *(const V *)(x + k * stride);     /* stride is large in an image */
   top = FN(largest_score)(e, classes, LANES);
   for (ptrdiff_t k = 0; k < classes; k++) {
     V q = FN(smoothed_target)(label, t ? t + k * stride : NULL, k, smoothing, even), s = *(V *)(e + k * LANES) - top;

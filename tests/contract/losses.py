@@ -72,6 +72,28 @@ def huber(rng):
     return regression_case(Huber(delta), "huber_loss", real, delta=delta)(rng)
 
 
+def binary_cross_entropy(rng):
+    """Some with weights: a number, or one for each channel."""
+    shape = any_shape(rng)
+
+    def weights(least):
+        given = [None, float(rng.uniform(least, 3)), rng.uniform(least, 3, shape[0]).tolist()][rng.integers(3)]
+        return given, np.ones(shape[0]) * (1 if given is None else given)
+
+    (pos_weight, positive), (output_weight, outputs) = weights(0), weights(0)
+
+    def torch(scores, y):
+        t, columns = y.reshape(scores.shape).to(scores), (-1, *[1] * (len(shape) - 1))
+        weight, pos = (scores.new_tensor(one).reshape(columns) for one in (outputs, positive))
+        return functional().binary_cross_entropy_with_logits(scores, t, weight, reduction="none", pos_weight=pos)
+
+    def targets(rng, n):
+        y = zeros_and_ones(rng, (n, *shape))
+        return y[:, 0] if shape == (1,) and rng.integers(2) else y
+
+    return LossCase(BinaryCrossEntropy(pos_weight, output_weight), shape, targets, torch)
+
+
 def softmax_cross_entropy(rng):
     """Labels of examples or positions, some of them ignored, or probabilities."""
     classes, smoothing = int(rng.integers(1, 20)), float(rng.choice([0.0, 0.1, 1.0]))
@@ -101,7 +123,7 @@ def softmax_cross_entropy(rng):
 
 
 DRAWS = {
-    "BinaryCrossEntropy": regression_case(BinaryCrossEntropy(), "binary_cross_entropy_with_logits", zeros_and_ones),
+    "BinaryCrossEntropy": binary_cross_entropy,
     "Huber": huber,
     "MeanAbsoluteError": regression_case(MeanAbsoluteError(), "l1_loss", real),
     "MeanSquaredError": regression_case(MeanSquaredError(), "mse_loss", real),

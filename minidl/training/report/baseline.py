@@ -61,8 +61,9 @@ def _scores(loss: Any, numbers: Doubles) -> Doubles:
     if isinstance(loss, SoftmaxCrossEntropy):
         return np.log(np.maximum(numbers, TINY))
     if isinstance(loss, BinaryCrossEntropy):
-        clipped = np.clip(numbers, TINY, 1 - TINY)
-        return np.log(clipped / (1 - clipped))
+        clipped, shape = np.clip(numbers, TINY, 1 - TINY), numbers.shape[1:]
+        positive = np.array(loss.by_channel("pos_weight", shape) or 1.0).reshape(-1, *[1] * (len(shape) - 1))
+        return np.log(np.maximum(positive, TINY) * clipped / (1 - clipped))
     if isinstance(loss, Poisson):
         return np.log(np.maximum(numbers, TINY))
     return np.ascontiguousarray(numbers)

@@ -14,29 +14,36 @@ __all__ = ["Metric", "accuracy"]
 Metric = Callable[[Array, Array], float]
 
 
-def accuracy(y: Array, scores: Array) -> float:
-    """Returns the fraction of examples whose highest score is that of their label.
+def accuracy(y: Array, scores: Array, ignore_index: int | None = None) -> float:
+    """Returns the fraction of labels y (n, ...) whose class has the highest of the scores (n, classes, ...).
 
-    A single score per example counts as right if it is above 0 for label 1, and not above 0 for label 0. Raises
-    ValueError for shapes other than scores (n, classes) and y (n,), and for other labels with a single score.
+    y (n,) is the label of an example; y (n, h, w) or (n, length) has one for each position, and all positions count
+    alike. ignore_index: a label that counts nothing. Without any label, the fraction is NaN.
+
+    A single score counts as right if it is above 0 for label 1, and not above 0 for label 0; y may then have the shape
+    of the scores. Raises ValueError for other shapes, and for other labels with a single score.
 
     >>> import numpy as np
     >>> accuracy(np.array([0, 1]), np.array([[2.0, 1.0], [3.0, 0.0]]))
     0.5
     """
     y, scores = as_array(y, "accuracy: y"), as_array(scores, "accuracy: scores")
-    if scores.ndim != 2 or scores.shape[1] < 1:
+    if scores.ndim < 2 or scores.shape[1] < 1:
         raise ValueError(f"accuracy: expected scores (n, classes), got {scores.shape}")
-    binary = scores.shape[1] == 1
-    if y.shape != scores.shape[:1] and not (binary and y.shape == scores.shape):
+    binary, expected_shape = scores.shape[1] == 1, scores.shape[:1] + scores.shape[2:]
+    if y.shape != expected_shape and not (binary and y.shape == scores.shape):
         hint = ": for several labels per row, pass a function such as def label_accuracy(y, scores): "
         hint = hint + "return ((scores > 0) == y).mean()" if y.shape == scores.shape else ""
-        expected = f"y of shape {scores.shape[:1]}, one label per row of scores"
+        expected = f"y of shape {expected_shape}, one label per {'row' if scores.ndim == 2 else 'position'} of scores"
         raise ValueError(f"accuracy: expected {expected}, got {y.shape}{hint}")
-    if binary and not np.isin(y, (0, 1)).all():
-        raise ValueError("accuracy: expected labels 0 and 1 with a single score, got other values")
     predicted = scores[:, 0] > 0 if binary else scores.argmax(axis=1)
-    return float((predicted == y.reshape(-1)).mean()) if len(y) else float("nan")
+    labels = y.reshape(predicted.shape)
+    if ignore_index is not None:
+        counts = labels != ignore_index
+        labels, predicted = labels[counts], predicted[counts]
+    if binary and not np.isin(labels, (0, 1)).all():
+        raise ValueError("accuracy: expected labels 0 and 1 with a single score, got other values")
+    return float((predicted == labels).mean()) if labels.size else float("nan")
 
 
 NAMES: dict[str, Metric] = {"accuracy": accuracy}
@@ -68,12 +75,20 @@ def is_scikits(metric: Metric) -> bool:
     return str(getattr(function, "__module__", "")).startswith("sklearn.")
 
 
-def measure(metrics: Mapping[str, Metric], y: Array, scores: Array) -> dict[str, float]:
-    """Returns the values of these metrics; raises TypeError or ValueError, naming the metric that fails or its type."""
+def measure(
+    metrics: Mapping[str, Metric], y: Array, scores: Array, labels: Array | None = None, ignore_index: int | None = None
+) -> dict[str, float]:
+    """Returns the values of these metrics; raises TypeError or ValueError, naming the metric that fails or its type.
+
+    labels, ignore_index: what minidl's own metrics take for y, if it holds probabilities, and leave out.
+    """
     values = {}
     for name, metric in metrics.items():
         try:
-            value = metric(y, scores)
+            if metric is accuracy:
+                value = accuracy(y if labels is None else labels, scores, ignore_index)
+            else:
+                value = metric(y, scores)
         except (TypeError, ValueError) as error:
             if metric in NAMES.values():
                 raise

@@ -19,9 +19,10 @@ from minidl.training import checked_attributes as checked
 from minidl.training import checkpoint_content
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.consistency import check_call
+from minidl.training.fit_arguments import fit_config
 from minidl.training.fit_loop import FitLoop
 from minidl.training.fit_record import FitRecord
-from minidl.training.fit_state import FitConfig, FitState
+from minidl.training.fit_state import FitState
 from minidl.training.history import History
 from minidl.training.labeled_data import LabeledData
 from minidl.training.per_example import per_example_gradients
@@ -75,6 +76,7 @@ class Trainer(BaseTrainer):
         callbacks: Iterable[Any] = (),
         verbose: int | None = None,
         gradient_accumulation_steps: int = 1,
+        mixup: float = 0.0,
     ) -> History:
         """Trains `epochs` more epochs and returns the history: epoch, loss, metrics, val_*, lr, images_per_second.
 
@@ -88,6 +90,10 @@ class Trainer(BaseTrainer):
         gradient_accumulation_steps: the number of batches whose gradients are summed for one step. It equals a step on
             one large batch, bit for bit, and needs as much memory, unless layers with batch statistics or in NumPy see
             each batch alone.
+        mixup: alpha; above 0, each step trains on mixtures lambda a + (1 - lambda) b of its examples a with others of
+            the step, and of their targets and weights, lambda ~ Beta(alpha, alpha) (Zhang et al. 2018,
+            arXiv:1710.09412). Labels are mixed as one-hot rows. Metrics of training compare the scores of a mixture
+            with the label of its larger part. No augmentation comes before it.
         callbacks: objects with hooks, called in this order: see minidl.callbacks.
         verbose: 0 prints nothing, 1 a line for each epoch, 2 also a bar; None: 2 on a terminal, else 1.
 
@@ -108,7 +114,8 @@ class Trainer(BaseTrainer):
                 callback_list = CallbackList(callbacks, is_first)
                 progress = Progress(verbose if is_first else 0, epochs)
                 data = LabeledData.from_arrays(self.model, self.loss, X, y, sample_weight, class_weight)
-                config = self._fit_config(data, validation_data, validation_split, epochs, batch_size, n_micro, shuffle)
+                validation = validation_data, validation_split
+                config = fit_config(self, data, validation, epochs, batch_size, n_micro, shuffle, mixup)
                 loop = FitLoop(config, self, callback_list, progress)
             self._check_ranks_agree(loop)
         running = self._fits.session(loop, was_unbuilt)
@@ -116,28 +123,6 @@ class Trainer(BaseTrainer):
             loop.begin()
             loop.run(signals)
         return self.history
-
-    def _fit_config(
-        self,
-        data: LabeledData,
-        validation_data: tuple[ArrayLike, ...] | None,
-        validation_split: float,
-        epochs: int,
-        batch_size: int,
-        gradient_accumulation_steps: int,
-        shuffle: bool,
-    ) -> FitConfig:
-        """Checks the arguments of `fit` against the data and the model."""
-        if not len(data.active_rows):
-            raise ValueError("X: expected at least one example, got none")
-        rows, held_back = data.split(validation_split, self.seed)
-        validation = data.to_validate(self.model, self.loss, held_back, validation_data)
-        self.check_batch(len(rows) % batch_size or batch_size)  # the last one
-        self.check_trainable()
-        self.check_metrics(data)
-        return FitConfig(
-            data, rows, validation, epochs, batch_size, gradient_accumulation_steps, shuffle, float(validation_split)
-        )
 
     def _check_ranks_agree(self, loop: FitLoop) -> None:
         """Raises ValueError in all processes unless they are about to do the same fit."""

@@ -33,7 +33,8 @@ typedef struct {
                                   In the blocked layout: OUT [n_sums], of this example */
   ptrdiff_t sum_stride;        /* elements between two sums. An op with sums_lanes: 1 if it must add up the lanes, 16 if it
                                   must leave them separate */
-  const int64_t *labels;       /* IN [16], for a loss without n_target: the examples' labels, 0 beyond the end of the batch */
+  const int64_t *labels;       /* IN [16], for a loss without n_target: the examples' labels, 0 beyond the end of the batch. IN
+                                  [n_labels][16], for the forward of a loss with n_labels if its targets are labels, else NULL */
   const void *targets;         /* IN [n_target][16], for the forward of a loss; what backward needs of them, y holds */
   const void *weights;         /* IN [16], for a loss: the examples' weights, 0 beyond the end of the batch */
   void *losses;                /* OUT [16], for a loss */
@@ -160,6 +161,10 @@ typedef struct {
 typedef struct {
   int is_loss;
   ptrdiff_t n_target;          /* elements of one example's target; 0: it is a label from 0 to in_size - 1 */
+  ptrdiff_t n_labels;          /* a loss with n_target can also take labels: their number for an example (0: it cannot), */
+  ptrdiff_t classes;           /* from 0 to classes - 1 when a call begins; the caller may write others into them meanwhile */
+  int ignores_label;           /* whether `ignored_label` is valid too, and counts nothing */
+  int64_t ignored_label;
 } op_loss;
 
 /* What the plan sets. */

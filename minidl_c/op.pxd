@@ -92,8 +92,9 @@ cdef extern from "minidl_c/op.h" nogil:
         int skip, dskip, factor
         Py_ssize_t skip_size, dskip_size, factor_size
     ctypedef struct op_loss:
-        int is_loss
-        Py_ssize_t n_target
+        int is_loss, ignores_label
+        Py_ssize_t n_target, n_labels, classes
+        int64_t ignored_label
     ctypedef struct op_plan:
         int input, output, frozen
         Py_ssize_t param, sums
@@ -150,6 +151,11 @@ cdef inline void split_range(Py_ssize_t n, Py_ssize_t part, Py_ssize_t parts, Py
 cdef inline Py_ssize_t blocks_of(Py_ssize_t channels) noexcept nogil:
     """The number of blocks of 16 channels."""
     return (channels + LANES - 1) // LANES
+
+
+cdef inline Py_ssize_t target_bytes(const op *o) noexcept nogil:
+    """Returns the bytes of a tile of a loss's targets, numbers or labels."""
+    return max(o.loss.n_target * o.real_bytes, o.loss.n_labels * <Py_ssize_t> sizeof(int64_t)) * LANES
 
 
 cdef inline char *aligned(void *memory) noexcept nogil:

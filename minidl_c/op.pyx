@@ -71,6 +71,9 @@ cdef class Op:
         check_parameters(name, o)
         if o.loss.n_target < 0 or o.loss.n_target > MAX_ELEMENTS or o.loss.n_target and not o.loss.is_loss:
             raise ValueError(f"{name}: loss.n_target: expected 0 to {MAX_ELEMENTS} elements, for a loss, got {o.loss.n_target}")
+        if not 0 <= o.loss.n_labels <= o.loss.n_target or o.loss.n_labels and o.loss.classes < 1:
+            raise ValueError(f"{name}: loss.n_labels: expected 0 to {o.loss.n_target} labels (n_target) of at least 1 class, "
+                             f"got {o.loss.n_labels} of {o.loss.classes}")
         return 0
 
     @property

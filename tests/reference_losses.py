@@ -35,3 +35,17 @@ def mean_of(name, scores, targets, delta=1.0):
     f, slope = FUNCTIONS[name]
     size = int(np.prod(x.shape[1:]))
     return f(x, t, delta).reshape(len(x), size).mean(axis=1), slope(x, t, delta) / size
+
+
+def softmax_cross_entropy(scores, q, counts=None):
+    """Returns (losses (n,), dscores) of targets q (n, classes, ...): means over the positions that count, (n, ...)."""
+    x, q = scores.astype(np.float64), q.astype(np.float64)
+    counts = np.ones(x.shape[:1] + x.shape[2:], bool) if counts is None else counts
+    shifted = x - x.max(axis=1, keepdims=True)
+    total, share = np.exp(shifted).sum(axis=1, keepdims=True), q.sum(axis=1, keepdims=True)
+    losses = (share * np.log(total))[:, 0] - np.where(q > 0, q * np.where(q > 0, shifted, 0), 0).sum(axis=1)
+    slopes = share * np.exp(shifted) / total - q
+    axes = tuple(range(1, counts.ndim))
+    number = np.maximum(counts.astype(int).sum(axis=axes, keepdims=True), 1)
+    mean = (np.where(counts, losses, 0) / number).sum(axis=axes)
+    return mean, np.where(counts[:, np.newaxis], slopes, 0) / number[:, np.newaxis]

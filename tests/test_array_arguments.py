@@ -198,6 +198,8 @@ ENTRIES = {
     "native.NativeLoss.__call__:y, numbers": (SCORES, without_trainer(lambda v: huber(SCORES, v))),
     "native.NativeLoss.targets:y": (SCORES, without_trainer(lambda v: huber.targets(v, (3,), "float32"))),
     "native.as_float_targets:y": (SCORES, without_trainer(lambda v: as_float_targets(v, (3,), "float64"))),
+    "cross_entropy.SoftmaxCrossEntropy.targets:y, numbers": (
+        abs(SCORES), without_trainer(lambda v: softmax_cross_entropy.targets(v, (3,), "float32"))),
     "cross_entropy.SoftmaxCrossEntropy.targets:y": (
         Y, without_trainer(lambda v: softmax_cross_entropy.targets(v, (3,), "float32"))),
     "elementwise.BinaryCrossEntropy.targets:y": (
@@ -251,9 +253,11 @@ INSIDE = (
         "checked_attributes",
         "consistency",
         "diagnosis",
+        "fit_arguments",
         "fit_loop",
         "fit_record",
         "fit_state",
+        "mixup",
         "optimizer_state",
         "progress",
     ),
@@ -282,11 +286,15 @@ INSIDE_TOO = {
     *(f"predictions.Predictions.__init__:{name}" for name in ("labels", "predicted", "probabilities")),
     "flat_parameters.FlatParameters.views:flat", "sequential.Sequential.from_config:state",
     "labeled_data.LabeledData.__init__:examples", "labeled_data.LabeledData.to_validate:given",
-    "metrics.measure:y", "metrics.measure:scores",
+    "metrics.measure:y", "metrics.measure:scores", "metrics.measure:labels",
+    "labeled_data.weighted_mean:losses", "labeled_data.weighted_mean:weights",
+    *(f"{cls}.{name}:targets" for cls in ("native.NativeLoss", "cross_entropy.SoftmaxCrossEntropy")
+      for name in ("labels", "numbers")),
 }  # fmt: skip
 ANY_SIZE = (  # no other argument determines the number of rows
     "activations.feature_maps:X", "saliency.saliency:X", "saliency.grad_cam:X",
     "arrays.as_array:value", "data.as_numbers:X", "data.class_weights:y", "cross_entropy.SoftmaxCrossEntropy.targets:y",
+    "cross_entropy.SoftmaxCrossEntropy.targets:y, numbers",
     "native.as_float_targets:y", "native.NativeLoss.targets:y", "elementwise.BinaryCrossEntropy.targets:y",
     "elementwise.Poisson.targets:y", "batch_sum.batch_sum:g", "batch_sum.batch_sum:g, dict",
 )  # fmt: skip

@@ -124,7 +124,9 @@ BAD_Y = [
     (Y.astype(str), TypeError, "integer labels, got dtype <U"),
     (Y.astype(object), TypeError, "integer labels, got dtype object"),
     (Y[:, None], ValueError, r"one label per example.*got \(40, 1\)"),
-    (np.eye(3, dtype=int)[Y], ValueError, r"one label per example.*got \(40, 3\)"),
+    (np.eye(4, dtype=int)[Y], ValueError, r"one label per example.*got \(40, 4\)"),
+    (-np.eye(3)[Y], ValueError, "probabilities of at least 0, got -1"),
+    (changed_at(np.eye(3)[Y], (5, 0), np.nan), ValueError, "finite values, got NaN"),
 ]
 TRAINING = ["fit", "train_batch", "evaluate"]
 

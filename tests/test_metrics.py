@@ -69,9 +69,22 @@ def test_a_metric_that_returns_no_number_is_named(value):
 
 
 def test_accuracy_needs_classes():
-    for shape in ((4,), (4, 0), (4, 2, 2)):
+    for shape in ((4,), (4, 0), (4, 0, 2)):
         with pytest.raises(ValueError, match=r"accuracy: expected scores \(n, classes\), got"):
             accuracy(np.zeros(4), np.zeros(shape))
+
+
+def test_accuracy_of_positions_counts_them_alike(rng):
+    scores, y = rng.normal(size=(4, 3, 5, 2)), rng.integers(0, 3, (4, 5, 2))
+    flat, labels = np.moveaxis(scores, 1, -1).reshape(-1, 3), y.ravel()
+    assert accuracy(y, scores) == accuracy(labels, flat)
+    y[0], y[1, 0] = 255, 255
+    assert accuracy(y, scores, ignore_index=255) == accuracy(labels[y.ravel() != 255], flat[y.ravel() != 255])
+    assert math.isnan(accuracy(y[:1], scores[:1], ignore_index=255))
+    for binary in (y == 1, (y == 1)[:, np.newaxis]):
+        assert accuracy(binary, scores[:, :1]) == ((scores[:, 0] > 0) == (y == 1)).mean()
+    with pytest.raises(ValueError, match=r"expected y of shape \(4, 5, 2\), one label per position .* got \(4, 10\)"):
+        accuracy(y.reshape(4, 10), scores)
 
 
 @pytest.mark.parametrize("y", [[0, 1, 1, 0], [[0], [1], [1], [0]], [False, True, True, False], [0.0, 1.0, 1.0, 0.0]])

@@ -1,4 +1,4 @@
-"""SoftmaxCrossEntropy: the loss of classifiers with one label per example."""
+"""SoftmaxCrossEntropy: the loss of classifiers of examples, or of the positions of a signal or an image."""
 
 from __future__ import annotations
 
@@ -7,19 +7,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.losses.native import NativeLoss
-from minidl.utils.arrays import check_array
+from minidl.losses.native import NativeLoss, as_float_targets
+from minidl.utils.arrays import Array, check_array
 from minidl.utils.constructors import readonly_argument
-from minidl.utils.validation import Shape, check_real
+from minidl.utils.validation import MAX_INT64, Shape, check_int, check_real
 from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
 
 
 class SoftmaxCrossEntropy(NativeLoss):
-    """-log(p[y]) with p = softmax(x), for logits x (classes,) and integer labels y (n,) from 0 to classes - 1.
+    """-log(p[y]) with p = softmax(x), for logits x and labels y from 0 to classes - 1, or -sum y[k] log(p[k]).
 
-    label_smoothing: the fraction of every label that is spread over all classes (Szegedy et al., 2016).
+    Outputs: (classes,), with a label for each example, or (classes, length), (classes, h, w) and so on, with a label
+        for each position. The loss of an example is the mean over its positions.
+    y: integer labels (n,), (n, length), (n, h, w); uint8 labels of positions are read without a copy. Or numbers of the
+        shape of the outputs, (n, classes), (n, classes, h, w): probabilities of the classes, which need not add up to
+        1. They are finite and at least 0.
+    label_smoothing: the fraction of every target that is spread over all classes (Szegedy et al., 2016).
+    ignore_index: a label whose positions count nothing. The loss and the gradient of an example without any other label
+        are 0; it still counts as an example.
 
-    Raises TypeError or ValueError for a label_smoothing outside [0, 1].
+    As gradients are those of single examples, the mean over a batch is one of means: an example with few positions that
+    count has as much weight as any other. torch.nn.CrossEntropyLoss divides by the number of such positions in the
+    batch; the two are equal if it is the same in all examples. A sample_weight of that number for each gives PyTorch's.
+
+    Raises TypeError or ValueError for a label_smoothing outside [0, 1], or an ignore_index that is not an int64.
 
     >>> losses, dscores = SoftmaxCrossEntropy()(np.zeros((1, 2)), np.array([0]))
     >>> round(losses[0], 4), dscores.tolist()
@@ -29,33 +40,86 @@ class SoftmaxCrossEntropy(NativeLoss):
     classes = True
     applies = "Softmax"
 
-    def __init__(self, label_smoothing: float = 0.0) -> None:
+    def __init__(self, label_smoothing: float = 0.0, ignore_index: int | None = None) -> None:
         self._label_smoothing = check_real("label_smoothing", label_smoothing)
         if not 0 <= self._label_smoothing <= 1:
             raise ValueError(f"label_smoothing: expected a number in [0, 1], got {label_smoothing!r}")
+        self._ignore_index = None if ignore_index is None else check_int("ignore_index", ignore_index, -MAX_INT64 - 1)
 
     label_smoothing = readonly_argument("label_smoothing")
+    ignore_index = readonly_argument("ignore_index")
 
     def op(self, shape: Shape, dtype: str) -> SoftmaxCrossEntropyOp:
-        return SoftmaxCrossEntropyOp(shape, self.label_smoothing, dtype)
+        return SoftmaxCrossEntropyOp(shape, self.label_smoothing, dtype, self.ignore_index)
 
-    def targets(self, y: Any, shape: Shape, dtype: str) -> NDArray[np.int64]:
-        """Returns y as int64 labels for scores of this shape; raises TypeError or ValueError for anything else."""
-        if len(shape) != 1:
-            raise ValueError(f"softmax_cross_entropy: expected a model with outputs (classes,), got {shape}")
+    def targets(self, y: Any, shape: Shape, dtype: str) -> NDArray[Any]:
+        """Returns y for scores of this shape: int64 or uint8 labels, or probabilities of the dtype.
+
+        Raises TypeError or ValueError for anything else.
+        """
         array = check_array(y, "y")
-        if array.ndim == 2 and array.dtype.kind in "biuf":
-            hint = {shape: ": for one-hot rows, y.argmax(axis=1)", (1,): ": y.ravel()"}.get(array.shape[1:], "")
-            raise ValueError(f"y: expected one label per example, shape (n,), got {array.shape}{hint}")
-        if array.dtype.kind not in "iu":
+        if array.ndim and array.shape[1:] == shape and array.dtype.kind in "biuf":
+            return _as_probabilities(array, shape, dtype)
+        is_shaped = array.ndim == len(shape) and array.shape[1:] == shape[1:]
+        if array.dtype.kind not in "iu" and (is_shaped or array.dtype.kind not in "bf"):
             hint = "y.astype(int)" if array.dtype.kind in "bf" else "np.unique(y, return_inverse=True)[1]"
             raise TypeError(f"y: expected integer labels, got dtype {array.dtype}; perhaps {hint}")
-        if array.ndim != 1:
-            raise ValueError(f"y: expected one label per example, shape (n,), got {array.shape}")
-        if array.size and (array.min() < 0 or array.max() >= shape[0]):
-            hint = ": y - 1 counts from 0" if array.min() == 1 and array.max() == shape[0] else ""
+        if not is_shaped:
+            one = "example" if len(shape) == 1 else "position"
+            labels, numbers = _batch_of(shape[1:]), _batch_of(shape)
+            expected = f"expected one label per {one}, shape {labels}, or probabilities of classes {numbers}"
+            raise ValueError(f"y: {expected}, got {array.shape}{_hint(array, shape)}")
+        self._check_range(array, shape[0])
+        kind = np.uint8 if array.dtype == np.uint8 and len(shape) > 1 else np.int64
+        return np.require(array, kind, ["C_CONTIGUOUS", "ALIGNED"])
+
+    def labels(self, targets: Array, shape: Shape) -> Array:
+        """Returns the labels themselves, or the classes of the highest probability."""
+        return targets.argmax(axis=1) if targets.dtype.kind == "f" else targets
+
+    def numbers(self, targets: Array, shape: Shape) -> Array:
+        """Returns probabilities themselves; for a label, 1 for its class and 0 for others; for one ignored, zeros."""
+        if targets.dtype.kind == "f":
+            return targets
+        classes = np.arange(shape[0]).reshape(-1, *[1] * (len(shape) - 1))
+        numbers: Array = targets[:, np.newaxis] == classes
+        return numbers if self.ignore_index is None else numbers & (targets != self.ignore_index)[:, np.newaxis]
+
+    def _check_range(self, labels: Array, classes: int) -> None:
+        """Raises ValueError unless all labels are those of classes, or ignored."""
+        if labels.size and (labels.min() < 0 or labels.max() >= classes):
+            used = labels if self.ignore_index is None else labels[labels != self.ignore_index]
+            if not used.size or (used.min() >= 0 and used.max() < classes):
+                return
+            ignored = "" if self.ignore_index is None else f", or {self.ignore_index}"
+            hint = ": y - 1 counts from 0" if used.min() == 1 and used.max() == classes else ""
+            if self.ignore_index is None and labels.ndim > 1:
+                hint = ": SoftmaxCrossEntropy(ignore_index=...) leaves out the positions of one label"
             raise ValueError(
-                f"y: expected labels from 0 to {shape[0] - 1} (the model has {shape[0]} outputs), "
-                f"got labels from {array.min()} to {array.max()}{hint}"
+                f"y: expected labels from 0 to {classes - 1} (the model has {classes} outputs){ignored}, "
+                f"got labels from {used.min()} to {used.max()}{hint}"
             )
-        return np.require(array, np.int64, ["C_CONTIGUOUS", "ALIGNED"])
+
+
+def _as_probabilities(array: Array, shape: Shape, dtype: str) -> NDArray[Any]:
+    """Returns y as numbers of the dtype; raises ValueError unless they are finite and not negative."""
+    targets = as_float_targets(array, shape, dtype)
+    if targets.size and targets.min() < 0:
+        raise ValueError(f"y: expected probabilities of at least 0, got {targets.min():g}")
+    return targets
+
+
+def _batch_of(shape: Shape) -> str:
+    """Returns the shape of a batch, with n examples, in words."""
+    return f"({', '.join(map(str, ('n', *shape)))}{'' if shape else ','})"
+
+
+def _hint(array: Array, shape: Shape) -> str:
+    """Returns the remedy for a common mistake in the shape of labels, or an empty string."""
+    if array.ndim == 2 and array.shape[1] == len(shape) == 1:
+        return ": y.ravel()"
+    if len(shape) > 1 and array.shape[1:] == (1, *shape[1:]):
+        return ": y[:, 0]"
+    if len(shape) > 1 and array.shape[1:] == (*shape[1:], shape[0]):
+        return ": channels come first, np.moveaxis(y, -1, 1)"
+    return ""

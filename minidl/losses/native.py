@@ -18,8 +18,9 @@ class NativeLoss:
     """Base class of losses with an op: the built-in ones, and your own with a kernel in your .pyx.
 
     A subclass implements `op`, and also `targets` unless there is one number as target for each output. An op with
-    `n_target` 0 (minidl_c/op.h) takes labels, any other op `n_target` numbers per example. The plan trains with these
-    two. Calling the loss returns the same bits: the loss of each example and its gradient, unweighted.
+    `n_target` 0 (minidl_c/op.h) takes labels, any other op `n_target` numbers per example, or `n_labels` labels. The
+    plan trains with these two. Calling the loss returns the same bits: the loss of each example and its gradient,
+    unweighted.
     """
 
     applies = ""  # the layer that the loss includes: a model must not end in it as well
@@ -33,12 +34,20 @@ class NativeLoss:
         raise NotImplementedError(f"{type(self).__name__}: a native loss must define op(self, shape, dtype)")
 
     def targets(self, y: Any, shape: Shape, dtype: str) -> NDArray[Any]:
-        """Returns y for the op, C-contiguous: values (n, *shape) of the dtype, or int64 labels (n,).
+        """Returns y for the op, C-contiguous: values (n, *shape) of the dtype, or int64 or uint8 labels (n, ...).
 
         Raises TypeError or ValueError, naming y, for invalid targets. Valid results are returned unchanged when they
         are passed again.
         """
         return as_float_targets(y, shape, dtype)
+
+    def labels(self, targets: Array, shape: Shape) -> Array:
+        """Returns targets, as `targets` returned them for outputs of this shape, as "accuracy" takes them."""
+        return targets
+
+    def numbers(self, targets: Array, shape: Shape) -> Array:
+        """Returns targets, as `targets` returned them, as numbers (n, *shape), of which a mean has a meaning."""
+        return targets
 
     def __call__(self, scores: Array, y: Array) -> tuple[Array, Array]:
         """Returns the loss of each example (n,), and its gradient (n, *shape). Raises as `targets`."""

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from minidl.distributed.communicator import SINGLE_PROCESS, Communicator
 from minidl.engine.network import Network
 from minidl.engine.per_example import check_no_coupling
-from minidl.losses import Loss, checked_loss
+from minidl.losses import Loss, NativeLoss, checked_loss
 from minidl.metrics import NAMES as METRICS
 from minidl.metrics import Metric, is_scikits, measure
 from minidl.optimizers.base import rate_at
@@ -145,13 +145,13 @@ class BaseTrainer:
         scores = np.broadcast_to(
             np.zeros(self.model.output_shape, self.model.dtype), (len(targets), *self.model.output_shape)
         )
-        for metric in (metric for metric in self.metrics.values() if metric in METRICS.values()):
-            metric(targets, scores)
+        ours = {name: metric for name, metric in self.metrics.items() if metric in METRICS.values()}
+        self._measure(ours, targets, scores)
         theirs = {name: metric for name, metric in self.metrics.items() if is_scikits(metric)}
         if theirs and data.labels is not None:
             some = self.model.predict(data.examples.gather_copy(data.active_rows[:MAX_TRIED]), self.num_threads)
             with warnings.catch_warnings(action="ignore"):
-                measure(theirs, targets, np.resize(some, scores.shape))
+                self._measure(theirs, targets, np.resize(some, scores.shape))
 
     @contextmanager
     def stepping(self) -> Iterator[None]:
@@ -270,7 +270,12 @@ class BaseTrainer:
     def compute_metrics(self, targets: Array, scores: Array) -> dict[str, float]:
         """Returns the metrics of these scores."""
         scores.flags.writeable = False
-        return measure(self.metrics, targets, scores)
+        return self._measure(self.metrics, targets, scores)
+
+    def _measure(self, metrics: dict[str, Metric], targets: Array, scores: Array) -> dict[str, float]:
+        """Returns the values of these metrics; "accuracy" compares with labels, if the loss has others in targets."""
+        labels = self.loss.labels(targets, scores.shape[1:]) if isinstance(self.loss, NativeLoss) else None
+        return measure(metrics, targets, scores, labels, getattr(self.loss, "ignore_index", None))
 
     def append_history(self, logs: dict[str, float]) -> None:
         """Appends an epoch to the history; every list has an entry for every epoch, NaN where a name is missing."""

@@ -65,7 +65,7 @@ class Rerun:
         ]
         self.loss, self.batch, self.seed, self.num_threads = loss, batch, seed, num_threads
         self.step, self.part, here = int(batch.step_counter[0]), part, batch.micro_batch(k, part)
-        self.rows, self.numbers = batch.rows[here], batch.example_ids[here]
+        self.rows, self.numbers, self.origins = batch.rows[here], batch.example_ids[here], batch.names[here]
         self.total = batch.total_weights()[k]
         largest = np.abs(self.parameters.values).max(initial=0)
         self.smaller = (
@@ -90,7 +90,7 @@ class Rerun:
         for i, (x, y) in enumerate(itertools.pairwise(self.inputs)):
             bad = wrong & ~_finite_rows(y)
             if bad.any():
-                what = f"{self.names[i]}: its output is {_kind(y[bad])} for {_numbered(self.rows[bad])}"
+                what = f"{self.names[i]}: its output is {_kind(y[bad])} for {_numbered(self.origins[bad])}"
                 return self._because(i, what, f"inputs (up to {_largest(x[bad])})")
         return None
 
@@ -157,7 +157,7 @@ class Rerun:
             return ""
         if not alone:
             return " as a sum over the batch, in which each example's share is finite"
-        return f", by {_numbered(self.rows[alone])} alone"
+        return f", by {_numbered(self.origins[alone])} alone"
 
     def _divided(self) -> tuple[str, str] | None:
         grads = self.parameters.grads / self.parameters.grads.dtype.type(self.total)
@@ -184,7 +184,7 @@ class Rerun:
 
     def _examples(self, values: Array) -> str:
         """Names the examples whose values are not finite."""
-        return _numbered(self.rows[~_finite_rows(values)])
+        return _numbered(self.origins[~_finite_rows(values)])
 
 
 def _bad_gradients(layers: Sequence[Layer]) -> list[str]:
@@ -197,7 +197,7 @@ def _left(network: Network, batch: StepBatches, k: int, note: str) -> tuple[str,
     """Describes the gradients and losses that the first run of the step left."""
     bad = _bad_gradients(network.layers)
     here = slice(k * batch.batch_size, (k + 1) * batch.batch_size)
-    rows = batch.rows[here][~np.isfinite(batch.losses[here])]
+    rows = batch.names[here][~np.isfinite(batch.losses[here])]
     wrong = [f"the gradient of {' and '.join(bad)}"] if bad else []
     wrong += [f"the loss of {_numbered(rows)}"] if len(rows) else []
     return f"{' and '.join(wrong)} is NaN or infinite{note}", LOWER_LR_HINT

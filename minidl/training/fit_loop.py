@@ -13,6 +13,8 @@ from minidl.optimizers.base import rate_at
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.consistency import check_epoch, warnings_for
 from minidl.training.fit_state import FitConfig, FitState
+from minidl.training.labeled_data import weighted_mean
+from minidl.training.mixup import mixed, mixed_weights
 from minidl.training.progress import Progress
 from minidl.training.signals import Signals
 from minidl.utils.arrays import Array
@@ -234,11 +236,15 @@ class FitLoop:
         """Does some steps without Python between them; then calls the hooks that want to see the last one."""
         trainer, config, left = self.trainer, self.config, len(order) - self.seen.count
         until, planned = self.callbacks.steps_until_next(trainer.step), self._timer.steps
+        if config.mixup:
+            planned = min(planned, config.data.examples.chunk_size // config.step_size)  # they are copied
         steps = max(1, min(planned, until or planned, left // config.step_size))
         steps, due = trainer.comm.broadcast([steps, steps == until])  # each rank has a clock and callbacks of its own
         size = min(config.step_size, left)  # the last partial batch goes alone
         rows = order[self.seen.count : self.seen.count + steps * size]
         batch = trainer.batches(config.data, rows, size, config.batch_size, trainer.comm)
+        if config.mixup:
+            batch = mixed(batch, trainer.loss, trainer.model.output_shape, config.mixup, trainer.seed)
         before, began = trainer.step, time.perf_counter()
         with trainer.stepping():
             try:
@@ -249,7 +255,7 @@ class FitLoop:
         self._timer.update(steps, time.perf_counter() - began)
         self.progress.advance(steps)
         if due:
-            loss = config.data.mean(batch.losses[-size:], rows[-size:])
+            loss = self._mean(batch.losses[-size:], rows[-size:])
             with trainer.comm.raise_together():
                 self.callbacks.step_end(trainer, trainer.step - 1, loss)
             self._call("on_save")
@@ -258,10 +264,19 @@ class FitLoop:
         """Returns loss and metrics of the epoch so far."""
         logs: dict[str, float] = {"epoch": self.trainer.epoch, "loss": float("nan")}
         if len(rows):
-            logs["loss"] = self.config.data.mean(self.seen.losses, rows)
+            logs["loss"] = self._mean(self.seen.losses, rows)
             if self.trainer.metrics and (scores := self.seen.scores) is not None:
                 logs.update(self.trainer.compute_metrics(self.config.data.targets[rows], scores))
         return logs
+
+    def _mean(self, losses: Array, rows: Index) -> float:
+        """Returns the loss of the latest steps, which trained on these rows."""
+        config, trainer = self.config, self.trainer
+        weights = None if config.data.weights is None else config.data.weights[rows]
+        if config.mixup and weights is not None:
+            first = trainer.step - -(-len(rows) // config.step_size)
+            weights = mixed_weights(weights, config.step_size, config.mixup, trainer.seed, first)
+        return weighted_mean(losses, weights)
 
 
 def _described(name: str, value: Any, data: str) -> str:

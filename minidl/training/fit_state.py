@@ -23,6 +23,7 @@ class FitConfig:
     gradient_accumulation_steps: int
     shuffle: bool
     validation_split: float
+    mixup: float  # alpha; 0: none
 
     @property
     def step_size(self) -> int:
@@ -40,6 +41,7 @@ class FitConfig:
             "gradient_accumulation_steps": self.gradient_accumulation_steps,
             "shuffle": self.shuffle,
             "validation_split": self.validation_split,
+            "mixup": self.mixup,
             "validation_data": self._validation_data(rows_hashed),
             **self.data.fingerprints(rows_hashed),
             "rows_hashed": rows_hashed,

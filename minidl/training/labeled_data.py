@@ -105,13 +105,18 @@ class LabeledData:
         return {"X": self.examples.fingerprint(most), "y": y, "sample_weight": weights}
 
     def mean(self, losses: Array, rows: Index) -> float:
-        """Returns sum(weight * loss) / sum(weight) of these rows, correctly rounded: in any order the same bits."""
-        values = losses.astype(np.float64)
-        if not len(values):
-            return float("nan")
-        if self.weights is None:
-            return math.fsum(values) / len(values)
-        return math.fsum(self.weights[rows] * values) / math.fsum(self.weights[rows])
+        """Returns sum(weight * loss) / sum(weight) of these rows."""
+        return weighted_mean(losses, None if self.weights is None else self.weights[rows])
+
+
+def weighted_mean(losses: Array, weights: NDArray[np.float64] | None) -> float:
+    """Returns sum(weight * loss) / sum(weight), correctly rounded: in any order the same bits. None: weights of 1."""
+    values = losses.astype(np.float64)
+    if not len(values):
+        return float("nan")
+    if weights is None:
+        return math.fsum(values) / len(values)
+    return math.fsum(weights * values) / math.fsum(weights)
 
 
 def _check_range(weights: NDArray[np.float64], dtype: str) -> None:

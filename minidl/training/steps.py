@@ -46,6 +46,12 @@ class StepBatches:
     clip: Clip = field(default_factory=dict)
     loss_weights: NDArray[np.float64] | None = None  # for each step; None: the weight of its batch
     comm: Communicator = SINGLE_PROCESS  # the processes that do each step together
+    origins: Index | None = None  # the indices of the rows in X; None: rows
+
+    @property
+    def names(self) -> Index:
+        """The indices of the rows in X, for messages."""
+        return self.rows if self.origins is None else self.origins
 
     @property
     def steps(self) -> int:
@@ -69,8 +75,9 @@ class StepBatches:
     def select(self, here: slice) -> StepBatches:
         """Returns the batches of a range of the rows."""
         scores = None if self.scores is None else self.scores[here]
+        origins = None if self.origins is None else self.origins[here]
         rows, ids, losses = self.rows[here], self.example_ids[here], self.losses[here]
-        return replace(self, rows=rows, example_ids=ids, losses=losses, scores=scores)
+        return replace(self, rows=rows, example_ids=ids, losses=losses, scores=scores, origins=origins)
 
     def weight_gradients(self, dscores: Array, rows: Index) -> Array:
         """Returns the gradients of the losses of these rows, each times its weight."""

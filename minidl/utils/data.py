@@ -185,7 +185,8 @@ def class_weights(class_weight: dict[int, float] | str, y: Array) -> NDArray[np.
     """Returns the weight of each example's class: from a dict (default 1), or "balanced" as in scikit-learn."""
     y = check_array(y, "y")
     if y.ndim != 1 or y.dtype.kind not in "iub":
-        raise TypeError(f"class_weight: expected integer labels y of shape (n,) with it, got {y.dtype} {y.shape}")
+        hint = ": it weighs examples, not positions" if y.ndim > 1 and y.dtype.kind in "iub" else ""
+        raise TypeError(f"class_weight: expected integer labels y of shape (n,) with it, got {y.dtype} {y.shape}{hint}")
     if isinstance(class_weight, str) and class_weight == "balanced":
         labels, indices, counts = np.unique(y, return_inverse=True, return_counts=True)
         return np.asarray((len(y) / (len(labels) * counts))[indices], np.float64)

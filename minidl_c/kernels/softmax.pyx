@@ -5,13 +5,10 @@
 
 Subtracting the maximum prevents overflow. A NaN, an infinity, or only -inf among the x[k] makes all y[k] NaN.
 """
-from libc.stdint cimport int64_t
-
 from minidl_c.op cimport LANES, READS_Y, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/softmax_tiles.h" nogil:
-    void softmax_rows(const void *x, Py_ssize_t classes, Py_ssize_t stride, const int64_t *labels, double smoothing, void *p,
-                      void *loss)
+    void softmax_rows(const void *x, Py_ssize_t classes, Py_ssize_t stride, void *p)
     void softmax_rows_gradient(const void *dp, const void *p, Py_ssize_t classes, Py_ssize_t stride, void *dx)
 
 ctypedef struct softmax_dims:
@@ -28,7 +25,7 @@ cdef void softmax_forward_tile(
 ) noexcept nogil:
     cdef Py_ssize_t i, step = d.pixels * LANES
     for i in range(i0, i1):
-        softmax_rows(x + i * LANES, d.classes, step, NULL, 0, y + i * LANES, NULL)
+        softmax_rows(x + i * LANES, d.classes, step, y + i * LANES)
 
 
 cdef void softmax_backward_tile(

@@ -1,58 +1,37 @@
-/* softmax_tiles.h: softmax of 16 examples at once, and its cross-entropy loss. */
+/* softmax_tiles.h: softmax of 16 examples at once. */
 #ifndef REAL
 #ifndef MINIDL_SOFTMAX_TILES_H
 #define MINIDL_SOFTMAX_TILES_H
 #include "minidl_c/simd/lane_math.h"
 
-#define softmax_rows(x, classes, stride, labels, smoothing, p, loss) \
-  BY_DTYPE(softmax_rows, p)(x, classes, stride, labels, smoothing, p, loss)
+#define softmax_rows(x, classes, stride, p) BY_DTYPE(softmax_rows, p)(x, classes, stride, p)
 #define softmax_rows_gradient(dp, p, classes, stride, dx) BY_DTYPE(softmax_rows_gradient, dx)(dp, p, classes, stride, dx)
-#define softmax_loss_gradient(p, classes, labels, own, other, weights, dx) \
-  BY_DTYPE(softmax_loss_gradient, dx)(p, classes, labels, own, other, weights, dx)
 
 #define TEMPLATE "minidl_c/kernels/softmax_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif
 #else
 
-/* p = softmax(x) over `classes`, in each lane. loss = log(sum exp(x - max)) - (x[label] - max), unless labels and loss are NULL;
- * smoothing: the part of a label's weight that is spread over all classes. x, p [classes][16], with `stride` between classes;
- * labels and loss [16]. x and p may be the same. */
-INLINE void FN(softmax_rows)(const REAL *x, ptrdiff_t classes, ptrdiff_t stride, const int64_t *labels, REAL smoothing,
-                             REAL *p, REAL *loss) {
-  const REAL class_weight = 1 / (REAL)classes;
+/* The largest of x[k], in the lanes that begin at x; NaN if one is NaN, so that all probabilities become NaN. */
+INLINE V FN(largest_score)(const REAL *x, ptrdiff_t classes, ptrdiff_t stride) {
+  V top = *(const V *)x;
+  for (ptrdiff_t k = 1; k < classes; k++) {
+    V s = *(const V *)(x + k * stride);
+    top = FN(select)((s > top) | (s != s), s, top);
+  }
+  return top;
+}
+
+/* p = softmax(x) over `classes`, in each lane. x, p [classes][16], with `stride` between classes. x and p may be the same. */
+INLINE void FN(softmax_rows)(const REAL *x, ptrdiff_t classes, ptrdiff_t stride, REAL *p) {
   for (int lane = 0; lane < LANES; lane += VL) {
-    V top = *(const V *)(x + lane), total = {0}, own = {0}, mean = {0};
-    M label = {0};
-    if (labels) for (int i = 0; i < VL; i++) label[i] = labels[lane + i];
-    for (ptrdiff_t k = 1; k < classes; k++) {
-      V s = *(const V *)(x + k * stride + lane);
-      top = FN(select)((s > top) | (s != s), s, top);         /* a NaN score makes all probabilities NaN */
-    }
+    V top = FN(largest_score)(x + lane, classes, stride), total = {0};
     for (ptrdiff_t k = 0; k < classes; k++) {
-      V s = *(const V *)(x + k * stride + lane) - top, e = FN(exp)(s);
-      own = FN(select)(label == FN(integer)((int32_t)k), s, own);
-      mean = FN(fma)(FN(broadcast)(class_weight), s, mean);
+      V e = FN(exp)(*(const V *)(x + k * stride + lane) - top);
       total += e;
       *(V *)(p + k * stride + lane) = e;
     }
-    if (smoothing > 0) own = FN(fma)(FN(broadcast)(smoothing), mean, FN(broadcast)(1 - smoothing) * own);
-    if (loss) *(V *)(loss + lane) = FN(log)(total) - own;
     for (ptrdiff_t k = 0; k < classes; k++) *(V *)(p + k * stride + lane) /= total;
-  }
-}
-
-/* dx[k] = weight * (p[k] - q[k]), where q[k] is `own` for the label and `other` for the other classes. dx may be p. */
-static inline void FN(softmax_loss_gradient)(const REAL *p, ptrdiff_t classes, const int64_t *labels, REAL own, REAL other,
-                                             const REAL *weights, REAL *dx) {
-  for (int lane = 0; lane < LANES; lane += VL) {
-    V weight = *(const V *)(weights + lane);
-    M label;
-    for (int i = 0; i < VL; i++) label[i] = labels[lane + i];
-    for (ptrdiff_t k = 0; k < classes; k++) {
-      V q = FN(select)(label == FN(integer)((int32_t)k), FN(broadcast)(own), FN(broadcast)(other));
-      *(V *)(dx + k * LANES + lane) = weight * (*(const V *)(p + k * LANES + lane) - q);
-    }
   }
 }
 

@@ -4,15 +4,21 @@
     mean_absolute_error     |x - t|                                             sign(x - t), 0 at 0
     huber                   d^2 / 2 for |d| <= delta, else delta (|d| - delta / 2)      d, else delta sign(d), d = x - t
     binary_cross_entropy    max(x, 0) - x t + log(1 + exp(-|x|))                sigmoid(x) - t
+    the same, weighted      positive t softplus(-x) + (1 - t) softplus(x)       (1 - t) sigmoid(x) - positive t sigmoid(-x)
     poisson                 exp(x) - t x                                        exp(x) - t
 
     dx = weight * slope / size
+
+Each channel may have a weight, which multiplies the loss of its outputs; the divisor remains the size. positive: a weight of the
+channel's label 1 (pos_weight of torch.nn.BCEWithLogitsLoss). softplus(x) = max(x, 0) + log(1 + exp(-|x|)).
 
 Binary cross-entropy is -t log(p) - (1 - t) log(1 - p) with p = sigmoid(x), in a form that is finite for every finite x. poisson
 is the negative log-likelihood of counts t at the rate exp(x), without its constant term. Forward writes slope / size to y, so
 the targets are gathered only once.
 """
 from math import isinf
+
+from libc.stdlib cimport free, malloc
 
 from minidl_c.op cimport READS_Y, Op, init_op, op, real, tile
 
@@ -22,15 +28,20 @@ cdef extern from "minidl_c/losses/elementwise_losses_tiles.h" nogil:
         MEAN_ABSOLUTE_ERROR
         HUBER
         BINARY_CROSS_ENTROPY
+        WEIGHTED_BINARY_CROSS_ENTROPY
         POISSON
 
-    void elementwise_loss_rows(elementwise_loss f, double delta, const void *x, const void *t, Py_ssize_t size, void *slope,
-                               void *loss)
+    void elementwise_loss_rows(elementwise_loss f, const double *parameters, const double *weights, const void *x, const void *t,
+                               Py_ssize_t channels, Py_ssize_t plane, void *slope, void *loss)
+
+cdef extern from "minidl_c/losses/weigh_rows_tiles.h" nogil:
     void weigh_rows(const void *slope, const void *weights, Py_ssize_t size, void *dx)
 
 ctypedef struct elementwise_loss_dims:
     elementwise_loss function
-    double delta                        # of the Huber loss
+    Py_ssize_t channels, plane          # elements of a channel
+    double *parameters                  # [channels] delta of the Huber loss, or `positive`
+    double *weights                     # [channels]
 
 cdef dict FUNCTIONS = {"mean_squared_error": MEAN_SQUARED_ERROR, "mean_absolute_error": MEAN_ABSOLUTE_ERROR,
                        "huber": HUBER, "binary_cross_entropy": BINARY_CROSS_ENTROPY, "poisson": POISSON}
@@ -40,13 +51,12 @@ cdef dict FUNCTIONS = {"mean_squared_error": MEAN_SQUARED_ERROR, "mean_absolute_
 
 cdef void elementwise_loss_forward_tile(
     const elementwise_loss_dims *d,
-    const real *x,                      # IN  [size][16]
-    const real *targets,                # IN  [size][16]
-    Py_ssize_t size,
-    real *slope,                        # OUT [size][16] divided by size; may be x
+    const real *x,                      # IN  [channels][plane][16]
+    const real *targets,                # IN  [channels][plane][16]
+    real *slope,                        # OUT [channels][plane][16] divided by their number; may be x
     real *losses,                       # OUT [16]
 ) noexcept nogil:
-    elementwise_loss_rows(d.function, <real> d.delta, x, targets, size, slope, losses)
+    elementwise_loss_rows(d.function, d.parameters, d.weights, x, targets, d.channels, d.plane, slope, losses)
 
 
 cdef void elementwise_loss_backward_tile(
@@ -63,11 +73,9 @@ cdef void elementwise_loss_backward_tile(
 cdef void forward(const op *o, const tile *t) noexcept nogil:
     cdef const elementwise_loss_dims *d = <const elementwise_loss_dims *> o.dims
     if o.real_bytes == 4:
-        elementwise_loss_forward_tile(d, <const float *> t.x, <const float *> t.targets, o.in_size, <float *> t.y,
-                                      <float *> t.losses)
+        elementwise_loss_forward_tile(d, <const float *> t.x, <const float *> t.targets, <float *> t.y, <float *> t.losses)
     else:
-        elementwise_loss_forward_tile(d, <const double *> t.x, <const double *> t.targets, o.in_size, <double *> t.y,
-                                      <double *> t.losses)
+        elementwise_loss_forward_tile(d, <const double *> t.x, <const double *> t.targets, <double *> t.y, <double *> t.losses)
 
 
 cdef void backward(const op *o, const tile *t) noexcept nogil:
@@ -77,26 +85,59 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
         elementwise_loss_backward_tile(<const double *> t.y, <const double *> t.weights, o.in_size, <double *> t.dx)
 
 
+cdef tuple check_weights(str name, object weights, Py_ssize_t channels, str dtype):
+    """Returns finite numbers of at least 0, one for each channel; raises ValueError for others."""
+    numbers = tuple([float(weight) for weight in weights])
+    if len(numbers) != channels:
+        raise ValueError(f"{name}: expected {channels} numbers, one for each channel of the outputs, got {len(numbers)}")
+    for number in numbers:
+        held = number if dtype == "float64" else <double> <float> number
+        if not 0 <= held or isinf(held):
+            raise ValueError(f"{name}: expected numbers of at least 0 that {dtype} can hold, got {number!r}")
+    return numbers
+
+
 cdef class ElementwiseLossOp(Op):
     """A loss of outputs of any shape; function: a name in the table above. A plan's last op: its value is the slope.
 
-    Raises ValueError for an unknown name, and for a delta that is not above 0 or not finite in the dtype.
+    pos_weight (of binary_cross_entropy), weight: a number for each channel; None: ones. Raises ValueError for an unknown name,
+    for a delta that is not above 0 or not finite in the dtype, and for weights that are negative or not finite in it.
     """
 
     cdef elementwise_loss_dims d
 
-    def __cinit__(self, in_shape, str function not None, double delta=1.0, dtype="float32"):
+    def __cinit__(self, in_shape, str function not None, double delta=1.0, dtype="float32", pos_weight=None, weight=None):
         cdef elementwise_loss_dims *d = &self.d
+        cdef Py_ssize_t c
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         if function not in FUNCTIONS:
             raise ValueError(f"function: expected one of {', '.join(FUNCTIONS)}, got {function!r}")
         held = delta if self.c.real_bytes == 8 else <double> <float> delta
         if not held > 0 or isinf(held):
             raise ValueError(f"delta: expected a number above 0 that {dtype} can hold, got {delta!r}")
-        d.function, d.delta = FUNCTIONS[function], delta
-        if d.function in (BINARY_CROSS_ENTROPY, POISSON):
+        d.function, d.channels = FUNCTIONS[function], 1
+        if pos_weight is not None and d.function != BINARY_CROSS_ENTROPY:
+            raise ValueError(f"pos_weight: expected none for {function}, got {pos_weight!r}")
+        if pos_weight is not None or weight is not None:
+            d.channels = self.c.in_channels
+        parameters, weights = (delta,) * d.channels, (1.0,) * d.channels
+        if pos_weight is not None:
+            d.function, parameters = WEIGHTED_BINARY_CROSS_ENTROPY, check_weights("pos_weight", pos_weight, d.channels, dtype)
+        if weight is not None:
+            weights = check_weights("weight", weight, d.channels, dtype)
+        d.plane = self.c.in_size // d.channels
+        d.parameters = <double *> malloc(2 * d.channels * sizeof(double))
+        if d.parameters == NULL:
+            raise MemoryError()
+        d.weights = d.parameters + d.channels
+        for c in range(d.channels):
+            d.parameters[c], d.weights[c] = parameters[c], weights[c]
+        if d.function in (BINARY_CROSS_ENTROPY, WEIGHTED_BINARY_CROSS_ENTROPY, POISSON):
             self.c.work = 20 * self.c.in_size                 # an exponential is about 20 multiply-adds
         self.c.loss.n_target = self.c.in_size
         self.c.reads, self.c.memory.in_place, self.c.loss.is_loss = READS_Y, 1, 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
         self.c.dims = d
+
+    def __dealloc__(self):
+        free(self.d.parameters)

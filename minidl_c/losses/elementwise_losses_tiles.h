@@ -4,13 +4,12 @@
 #define MINIDL_ELEMENTWISE_LOSSES_TILES_H
 #include "minidl_c/simd/lane_math.h"
 
-typedef enum { MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR, HUBER, BINARY_CROSS_ENTROPY, POISSON } elementwise_loss;
+typedef enum { MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR, HUBER, BINARY_CROSS_ENTROPY, WEIGHTED_BINARY_CROSS_ENTROPY, POISSON } elementwise_loss;
 
 #define SUMS 4                         /* parallel sums of an example, in turn: they hide the latency of an addition */
 
-#define elementwise_loss_rows(f, delta, x, t, size, slope, loss) \
-  BY_DTYPE(elementwise_loss_rows, loss)(f, delta, x, t, size, slope, loss)
-#define weigh_rows(slope, weights, size, dx) BY_DTYPE(weigh_rows, dx)(slope, weights, size, dx)
+#define elementwise_loss_rows(f, parameters, weights, x, t, channels, plane, slope, loss) \
+  BY_DTYPE(elementwise_loss_rows, loss)(f, parameters, weights, x, t, channels, plane, slope, loss)
 
 #define TEMPLATE "minidl_c/losses/elementwise_losses_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
@@ -44,60 +43,66 @@ INLINE V FN(binary_cross_entropy)(V x, V t, V *slope) {
   return FN(fma)(-x, t, FN(at_least)(x, 0)) + FN(log1p)(e);
 }
 
+/* -positive t log(p) - (1 - t) log(1 - p), with -log(p) = max(-x, 0) + log(1 + e) and -log(1 - p) = max(x, 0) + log(1 + e) */
+INLINE V FN(weighted_binary_cross_entropy)(V x, V t, REAL positive, V *slope) {
+  V e = FN(exp)(-FN(magnitude)(x)), log = FN(log1p)(e), own = C(positive) * t;
+  V p = FN(select)(x < 0, e, C(1)) / (1 + e), q = FN(select)(x < 0, C(1), e) / (1 + e);
+  *slope = FN(fma)(1 - t, p, -own * q);
+  return FN(fma)(own, FN(at_least)(-x, 0) + log, (1 - t) * (FN(at_least)(x, 0) + log));
+}
+
 INLINE V FN(poisson)(V x, V t, V *slope) {
   V e = FN(exp)(x);
   *slope = e - t;
   return FN(fma)(-t, x, e);
 }
 
-INLINE V FN(elementwise_loss)(elementwise_loss f, REAL delta, V x, V t, V *slope) {
+INLINE V FN(elementwise_loss)(elementwise_loss f, REAL parameter, V x, V t, V *slope) {
   switch (f) {
     case MEAN_SQUARED_ERROR: return FN(mean_squared_error)(x, t, slope);
     case MEAN_ABSOLUTE_ERROR: return FN(mean_absolute_error)(x, t, slope);
-    case HUBER: return FN(huber)(x, t, delta, slope);
+    case HUBER: return FN(huber)(x, t, parameter, slope);
     case BINARY_CROSS_ENTROPY: return FN(binary_cross_entropy)(x, t, slope);
+    case WEIGHTED_BINARY_CROSS_ENTROPY: return FN(weighted_binary_cross_entropy)(x, t, parameter, slope);
     default: return FN(poisson)(x, t, slope);
   }
 }
 
-/* loss[16] = the mean of f over an example's elements, slope = f'(x) / size. x, t, slope [size][16]; slope may be x. Each term is
- * divided before it is added, so that a finite mean does not overflow. */
-INLINE void FN(mean_loss)(const elementwise_loss f, REAL delta, const REAL *x, const REAL *t, ptrdiff_t size, REAL *slope,
-                          REAL *loss) {
-  const V weight = C(1 / (REAL)size);
+/* loss[16] = the mean of weight f over an example's elements, slope = weight f'(x) / size, with a weight for each channel. x, t, slope
+ * [channels][plane][16]; slope may be x. Each term is divided before it is added, so that a finite mean does not overflow. */
+INLINE void FN(mean_loss)(const elementwise_loss f, const double *parameters, const double *weights, const REAL *x, const REAL *t,
+                          ptrdiff_t channels, ptrdiff_t plane, REAL *slope, REAL *loss) {
+  const REAL share = 1 / (REAL)(channels * plane);
   for (int lane = 0; lane < LANES; lane += VL) {
     V sum[SUMS] = {{0}};
-    for (ptrdiff_t i = lane; i < size * LANES; i += LANES) {
-      V s, term = FN(elementwise_loss)(f, delta, *(const V *)(x + i), *(const V *)(t + i), &s);
-      *(V *)(slope + i) = weight * s;
-      V next = FN(fma)(weight, term, sum[0]);                 /* the least recently updated sum */
-      UNROLL for (int k = 1; k < SUMS; k++) sum[k - 1] = sum[k];
-      sum[SUMS - 1] = next;
+    for (ptrdiff_t c = 0; c < channels; c++) {
+      const REAL parameter = (REAL)parameters[c];
+      const V weight = C((REAL)weights[c] * share);
+      for (ptrdiff_t i = c * plane * LANES + lane; i < (c + 1) * plane * LANES; i += LANES) {
+        V s, term = FN(elementwise_loss)(f, parameter, *(const V *)(x + i), *(const V *)(t + i), &s);
+        *(V *)(slope + i) = weight * s;
+        V next = FN(fma)(weight, term, sum[0]);               /* the least recently updated sum */
+        UNROLL for (int k = 1; k < SUMS; k++) sum[k - 1] = sum[k];
+        sum[SUMS - 1] = next;
+      }
     }
     *(V *)(loss + lane) = (sum[0] + sum[1]) + (sum[2] + sum[3]);
   }
 }
 
-static void FN(elementwise_loss_rows)(elementwise_loss f, REAL delta, const REAL *x, const REAL *t, ptrdiff_t size,
-                                      REAL *slope, REAL *loss) {
+/* parameters, weights [channels] */
+static void FN(elementwise_loss_rows)(elementwise_loss f, const double *parameters, const double *weights, const REAL *x,
+                                      const REAL *t, ptrdiff_t channels, ptrdiff_t plane, REAL *slope, REAL *loss) {
   switch (f) {
-#define CASE(NAME) case NAME: FN(mean_loss)(NAME, delta, x, t, size, slope, loss); break
+#define CASE(NAME) case NAME: FN(mean_loss)(NAME, parameters, weights, x, t, channels, plane, slope, loss); break
     CASE(MEAN_SQUARED_ERROR);
     CASE(MEAN_ABSOLUTE_ERROR);
     CASE(HUBER);
     CASE(BINARY_CROSS_ENTROPY);
+    CASE(WEIGHTED_BINARY_CROSS_ENTROPY);
     CASE(POISSON);
 #undef CASE
   }
-}
-
-/* dx = weight * slope, or 0 if the weight is 0: the slope may be infinite in a lane without an example. */
-static void FN(weigh_rows)(const REAL *slope, const REAL *weights, ptrdiff_t size, REAL *dx) {
-  for (ptrdiff_t i = 0; i < size; i++)
-    for (int lane = 0; lane < LANES; lane += VL) {
-      V w = *(const V *)(weights + lane);
-      *(V *)(dx + i * LANES + lane) = FN(select)(w == 0, C(0), w * *(const V *)(slope + i * LANES + lane));
-    }
 }
 #undef C
 #endif

@@ -1,48 +1,55 @@
-"""Softmax cross-entropy, from logits and integer labels.
+"""Softmax cross-entropy, from logits and labels or probabilities, at each position of an example.
 
-    q[k] = (1 - smoothing) (1 if k == label else 0) + smoothing / classes
-    loss = log(sum over k of exp(x[k] - max)) - sum over k of q[k] (x[k] - max)
-    dx[k] = weight * (softmax(x)[k] - q[k])
+    q[k] = (1 - smoothing) t[k] + smoothing / classes, with t[k] = (1 if k == label else 0) for a label
+    loss = share log(sum over k of exp(x[k] - max)) - sum over k of q[k] (x[k] - max), with share = sum over k of q[k]
+    dx[k] = weight * (share softmax(x)[k] - q[k])
+
+For a label, share is 1. The loss of an example is the mean over its positions, without those of the ignored label; dx has the
+same divisor. If all are ignored, loss and dx are 0.
 
 Subtracting the maximum prevents overflow (Blanchard, Higham and Higham, "Accurately computing the log-sum-exp and softmax
-functions", 2021). Label smoothing: Szegedy et al., "Rethinking the Inception Architecture", 2016.
+functions", 2021). Label smoothing: Szegedy et al., "Rethinking the Inception Architecture", 2016. Forward writes dx without the
+weight to y, so the targets are gathered only once.
 """
 from libc.stdint cimport int64_t
 
 from minidl_c.op cimport LANES, READS_Y, Op, init_op, op, real, tile
 
-cdef extern from "minidl_c/kernels/softmax_tiles.h" nogil:
-    void softmax_rows(const void *x, Py_ssize_t classes, Py_ssize_t stride, const int64_t *labels, double smoothing, void *p,
-                      void *loss)
-    void softmax_loss_gradient(const void *p, Py_ssize_t classes, const int64_t *labels, double own, double other,
-                               const void *weights, void *dx)
+cdef extern from "minidl_c/losses/softmax_cross_entropy_tiles.h" nogil:
+    void softmax_cross_entropy_rows(const void *x, const int64_t *labels, const void *t, Py_ssize_t classes, Py_ssize_t positions,
+                                    double smoothing, int64_t ignored, void *e, void *slope, void *loss)
+
+cdef extern from "minidl_c/losses/weigh_rows_tiles.h" nogil:
+    void weigh_rows(const void *slope, const void *weights, Py_ssize_t size, void *dx)
 
 ctypedef struct softmax_cross_entropy_dims:
-    Py_ssize_t classes
+    Py_ssize_t classes, positions
     double smoothing
+    int64_t ignored                     # -1: none
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
 cdef void softmax_cross_entropy_forward_tile(
     const softmax_cross_entropy_dims *d,
-    const real *x,                      # IN  [classes][16]
-    const int64_t *labels,              # IN  [16]
-    real *p,                            # OUT [classes][16] the probabilities; may be x
+    const real *x,                      # IN  [classes][positions][16]
+    const int64_t *labels,              # IN  [positions][16], or NULL
+    const real *targets,                # IN  [classes][positions][16], without labels
+    real *exponentials,                 # OUT [classes][16] memory for one position
+    real *slope,                        # OUT [classes][positions][16]; may be x
     real *losses,                       # OUT [16]
 ) noexcept nogil:
-    softmax_rows(x, d.classes, LANES, labels, <real> d.smoothing, p, losses)
+    softmax_cross_entropy_rows(x, labels, targets, d.classes, d.positions, <real> d.smoothing, d.ignored, exponentials, slope,
+                               losses)
 
 
 cdef void softmax_cross_entropy_backward_tile(
-    const softmax_cross_entropy_dims *d,
-    const real *p,                      # IN  [classes][16]
-    const int64_t *labels,              # IN  [16]
+    const real *slope,                  # IN  [size][16]
     const real *weights,                # IN  [16], 0 in lanes without an example
-    real *dx,                           # OUT [classes][16]
+    Py_ssize_t size,
+    real *dx,                           # OUT [size][16]
 ) noexcept nogil:
-    cdef double other = d.smoothing / d.classes, own = 1 - d.smoothing + other
-    softmax_loss_gradient(p, d.classes, labels, <real> own, <real> other, weights, dx)
+    weigh_rows(slope, weights, size, dx)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
@@ -50,35 +57,42 @@ cdef void softmax_cross_entropy_backward_tile(
 cdef void forward(const op *o, const tile *t) noexcept nogil:
     cdef const softmax_cross_entropy_dims *d = <const softmax_cross_entropy_dims *> o.dims
     if o.real_bytes == 4:
-        softmax_cross_entropy_forward_tile(d, <const float *> t.x, t.labels, <float *> t.y, <float *> t.losses)
+        softmax_cross_entropy_forward_tile(d, <const float *> t.x, t.labels, <const float *> t.targets, <float *> t.scratch,
+                                           <float *> t.y, <float *> t.losses)
     else:
-        softmax_cross_entropy_forward_tile(d, <const double *> t.x, t.labels, <double *> t.y, <double *> t.losses)
+        softmax_cross_entropy_forward_tile(d, <const double *> t.x, t.labels, <const double *> t.targets, <double *> t.scratch,
+                                           <double *> t.y, <double *> t.losses)
 
 
 cdef void backward(const op *o, const tile *t) noexcept nogil:
-    cdef const softmax_cross_entropy_dims *d = <const softmax_cross_entropy_dims *> o.dims
     if o.real_bytes == 4:
-        softmax_cross_entropy_backward_tile(d, <const float *> t.y, t.labels, <const float *> t.weights, <float *> t.dx)
+        softmax_cross_entropy_backward_tile(<const float *> t.y, <const float *> t.weights, o.in_size, <float *> t.dx)
     else:
-        softmax_cross_entropy_backward_tile(d, <const double *> t.y, t.labels, <const double *> t.weights, <double *> t.dx)
+        softmax_cross_entropy_backward_tile(<const double *> t.y, <const double *> t.weights, o.in_size, <double *> t.dx)
 
 
 cdef class SoftmaxCrossEntropyOp(Op):
-    """The loss of logits (classes,). A plan's last op: its value is the probabilities.
+    """The loss of logits (classes, *positions). A plan's last op: its value is the slope.
 
-    Raises ValueError for a label_smoothing outside [0, 1].
+    Targets are labels (n, *positions), int64 or uint8, or numbers (n, classes, *positions). ignored_label: one that counts
+    nothing; None: none. Raises ValueError for a label_smoothing outside [0, 1].
     """
 
     cdef softmax_cross_entropy_dims d
 
-    def __cinit__(self, in_shape, double label_smoothing=0.0, dtype="float32"):
+    def __cinit__(self, in_shape, double label_smoothing=0.0, dtype="float32", ignored_label=None):
         cdef softmax_cross_entropy_dims *d = &self.d
-        d.classes, = in_shape
-        init_op(self, (d.classes,), (d.classes,), dtype)
+        init_op(self, tuple(in_shape), tuple(in_shape), dtype)
+        d.classes = self.in_shape[0]
+        d.positions = self.c.in_size // d.classes
         if not 0 <= label_smoothing <= 1:
             raise ValueError(f"label_smoothing: expected a number in [0, 1], got {label_smoothing!r}")
         d.smoothing = label_smoothing
-        self.c.work = 20 * d.classes                          # an exponential is about 20 multiply-adds
+        d.ignored = -1 if ignored_label is None else ignored_label
+        self.c.work = 20 * self.c.in_size                     # an exponential is about 20 multiply-adds
+        self.c.loss.n_target, self.c.loss.n_labels, self.c.loss.classes = self.c.in_size, d.positions, d.classes
+        self.c.loss.ignores_label, self.c.loss.ignored_label = ignored_label is not None, d.ignored
+        self.c.memory.scratch = d.classes * LANES * self.c.real_bytes
         self.c.reads, self.c.memory.in_place, self.c.loss.is_loss = READS_Y, 1, 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
         self.c.dims = d

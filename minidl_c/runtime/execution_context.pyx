@@ -1,33 +1,46 @@
 """ExecutionContext: one call of a plan, from its arguments to its list of instructions. The phases that threads execute: phases.pyx."""
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 from numpy import arange, array
 
 from minidl_c.array_args cimport ArrayArgs
-from minidl_c.op cimport LANES, dtype_of, op
+from minidl_c.op cimport LANES, dtype_of, op, op_loss
 from minidl_c.runtime.arena cimport Arena
 from minidl_c.runtime.blocked_form cimport has_work, is_repacked
 from minidl_c.runtime.executor cimport execute
+from minidl_c.runtime.gather cimport label
 from minidl_c.runtime.layout cimport value
 from minidl_c.runtime.partition cimport find_nodes
 from minidl_c.runtime.phases cimport add_stages
 from minidl_c.runtime.run_state cimport (
-    BACKWARD, FLOAT32, FLOAT64, FORWARD, GATHER_X, SCATTER_Y, UINT8, batch_state, instr, instr_kind, phase, run_state,
+    BACKWARD, FLOAT32, FLOAT64, FORWARD, GATHER_X, INT64, SCATTER_Y, UINT8, batch_state, instr, instr_kind, phase, run_state,
 )
 
 cdef extern from "minidl_c/simd/reduction.h" nogil:
     const int MAX_SLOTS
     Py_ssize_t find_slots(Py_ssize_t tiles, Py_ssize_t *starts)
 
+cdef int check_rows(const int64_t *rows, Py_ssize_t m, Py_ssize_t n) except -1:
+    """Raises ValueError unless m rows are from 0 to n - 1."""
+    cdef Py_ssize_t i
+    for i in range(m):
+        if <uint64_t> rows[i] >= <uint64_t> n:
+            raise ValueError(f"rows: expected numbers from 0 to {n - 1}, got {rows[i]} at position {i}")
+    return 0
 
-cdef int check_range(str name, const int64_t *indices, const int64_t *rows, Py_ssize_t n, Py_ssize_t end) except -1:
-    """Raises ValueError unless the first n indices, or those of n rows, are from 0 to end - 1."""
-    cdef Py_ssize_t i, row
-    for i in range(n):
-        row = i if rows == NULL else rows[i]
-        if <uint64_t> indices[row] >= <uint64_t> end:
-            raise ValueError(f"{name}: expected numbers from 0 to {end - 1}, got {indices[row]} at position {row}")
+
+cdef int check_labels(const label *labels, const int64_t *rows, Py_ssize_t m, const op_loss *loss) except -1:
+    """Raises ValueError unless the labels of m rows are of the classes, or the ignored one."""
+    cdef Py_ssize_t i, k
+    cdef int64_t found
+    for i in range(m):
+        for k in range(rows[i] * loss.n_labels, (rows[i] + 1) * loss.n_labels):
+            found = labels[k]
+            if <uint64_t> found >= <uint64_t> loss.classes and not (loss.ignores_label and found == loss.ignored_label):
+                ignored = f" or {loss.ignored_label}" if loss.ignores_label else ""
+                expected = f"expected numbers from 0 to {loss.classes - 1}{ignored}"
+                raise ValueError(f"targets: {expected}, got {found} at position {k}")
     return 0
 
 
@@ -96,20 +109,25 @@ cdef class ExecutionContext:
         rows = arange(self.n_x) if rows is None else array(rows)          # a copy, which cannot change after the check
         run.batch.rows = run.batch.example_ids = <const int64_t *> self.arguments.acquire(rows, "int64", -1, 1, False, "rows")
         m = self.arguments.rows
-        check_range("rows", run.batch.rows, NULL, m, self.n_x)
+        check_rows(run.batch.rows, m, self.n_x)
         run.train.param = self.arguments.acquire(param, dtype, -1, 1, write, "param")
         return m
 
     cdef int bind_targets(self, object targets, Py_ssize_t m) except -1:
         """Binds the targets of a loss, by row of x: labels, or numbers in the plan's dtype. Checks the labels of m rows."""
         cdef run_state *run = &self.run
-        cdef const op *loss = &run.program.ops[run.program.n_ops - 1]
-        if loss.loss.n_target:
-            run.batch.targets = self.arguments.acquire(targets, dtype_of(run.program.real_bytes), self.n_x, loss.loss.n_target,
+        cdef const op_loss *loss = &run.program.ops[run.program.n_ops - 1].loss
+        kind = str(getattr(targets, "dtype", None))
+        if loss.n_target and (loss.n_labels == 0 or kind not in ("int64", "uint8")):
+            run.batch.targets = self.arguments.acquire(targets, dtype_of(run.program.real_bytes), self.n_x, loss.n_target,
                                                        False, "targets")
             return 0
-        run.batch.labels = <const int64_t *> self.arguments.acquire(targets, "int64", self.n_x, 1, False, "targets")
-        return check_range("targets", run.batch.labels, run.batch.rows, m, loss.in_size)
+        kind = kind if loss.n_target else "int64"
+        run.batch.labels = self.arguments.acquire(targets, kind, self.n_x, loss.n_labels, False, "targets")
+        run.batch.label_kind = UINT8 if kind == "uint8" else INT64
+        if run.batch.label_kind == UINT8:
+            return check_labels(<const uint8_t *> run.batch.labels, run.batch.rows, m, loss)
+        return check_labels(<const int64_t *> run.batch.labels, run.batch.rows, m, loss)
 
     # ---- memory
 

@@ -47,6 +47,25 @@ cdef void pack_tile(
         start = end
 
 
+cdef void pack_labels(
+    const label *labels,                # IN  (n, size)
+    Py_ssize_t size,
+    const int64_t *rows,                # IN  [examples] which rows of labels
+    Py_ssize_t examples,
+    int64_t *tile,                      # OUT [size][16]; lanes without an example are zero
+) noexcept nogil:
+    cdef Py_ssize_t start, i, lane
+    cdef const label *row
+    for start in range(0, size, 32):    # 32 at a time, as in pack_tile
+        for lane in range(examples):
+            row = labels + rows[lane] * size
+            for i in range(start, min(start + 32, size)):
+                tile[i * LANES + lane] = row[i]
+        for lane in range(examples, LANES):
+            for i in range(start, min(start + 32, size)):
+                tile[i * LANES + lane] = 0
+
+
 cdef void unpack_tile(
     const real *tile,                   # IN  [size][16]
     Py_ssize_t size, Py_ssize_t examples,

@@ -3,7 +3,7 @@ from operator import index
 
 from libc.stdlib cimport calloc, free
 
-from minidl_c.op cimport ALIAS_SKIP, LANES, Op, blocks_of, dtype_of, op
+from minidl_c.op cimport ALIAS_SKIP, LANES, Op, blocks_of, dtype_of, op, target_bytes
 from minidl_c.runtime.blocked_form cimport adds_sums, can_train, has_work, is_converted, is_repacked, keeps_layout
 
 cdef extern from "minidl_c/runtime/optimize.h" nogil:
@@ -114,8 +114,9 @@ cdef class Program:
             raise ValueError(f"{name}: expects {o.in_size} elements per example, but its input has "
                              f"{self.values[o.plan.input].size}")
         self.values[k + 1].size, self.values[k + 1].channels = o.out_size, o.out_channels
-        if o.loss.n_target:                  # a tile of targets follows the scratch memory of the op
-            o.memory.scratch = (o.memory.scratch + 63) // 64 * 64 + o.loss.n_target * LANES * o.real_bytes
+        if o.loss.is_loss and o.loss.n_target == 0:
+            o.loss.n_labels, o.loss.classes = 1, o.in_size
+        o.memory.scratch = (o.memory.scratch + 63) // 64 * 64 + target_bytes(o)     # a tile of a loss's targets comes last
         for i in (k, k + 1):
             self.values[i].bytes = self.values[i].size * LANES * o.real_bytes
         self.n_flat = max(self.n_flat, offset + flat_elements(o)) if flat_elements(o) else self.n_flat

@@ -34,6 +34,7 @@ ctypedef enum number_kind:
     UINT8
     FLOAT32
     FLOAT64
+    INT64                               # of labels only
 
 cdef enum:
     REDUCE_TASKS = 16                   # of a REDUCE or UPDATE phase, for any number of threads
@@ -92,8 +93,9 @@ ctypedef struct batch_state:            # arrays of the caller
     const char *x
     const int64_t *rows
     const int64_t *example_ids          # by position in the batch: tile.example_ids
-    const int64_t *labels               # by row of x
-    const char *targets                 # by row of x: n_target elements, for a loss without labels
+    const char *labels                  # by row of x: one label, or n_labels; NULL: targets
+    number_kind label_kind              # INT64 or UINT8
+    const char *targets                 # by row of x: n_target elements
     const char *weights                 # by row of x, or NULL
     char *losses                        # by position; NULL: the last op is no loss
     char *y                             # by position, or NULL

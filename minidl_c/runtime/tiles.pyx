@@ -1,8 +1,8 @@
 """One instruction on one tile: the copies into and out of it, and what an op gets to see."""
 from libc.stdint cimport int64_t, uint8_t
 
-from minidl_c.op cimport LANES, aligned, op, split_range, tile
-from minidl_c.runtime.gather cimport pack_tile, unpack_tile
+from minidl_c.op cimport LANES, aligned, op, split_range, target_bytes, tile
+from minidl_c.runtime.gather cimport pack_labels, pack_tile, unpack_tile
 from minidl_c.runtime.lane_sums cimport sums_of
 from minidl_c.runtime.layout cimport copy_of, nth_copy
 from minidl_c.runtime.per_example cimport cleared_lanes, write_example_grads
@@ -48,9 +48,12 @@ cdef void gather_dy(const run_state *run, Py_ssize_t first, Py_ssize_t examples,
 cdef char *gather_targets(const run_state *run, const op *o, const int64_t *rows, Py_ssize_t examples,
                           int thread) noexcept nogil:
     """Packs targets into a tile at the end of the thread's scratch memory, which has space for them (see Program.add)."""
-    cdef char *scratch_end = nth_copy(&run.memory.scratch, thread) + o.memory.scratch
-    cdef char *out = scratch_end - o.loss.n_target * LANES * run.program.real_bytes
-    if run.program.real_bytes == 4:
+    cdef char *out = nth_copy(&run.memory.scratch, thread) + o.memory.scratch - target_bytes(o)
+    if run.batch.labels != NULL and run.batch.label_kind == UINT8:
+        pack_labels(<const uint8_t *> run.batch.labels, o.loss.n_labels, rows, examples, <int64_t *> out)
+    elif run.batch.labels != NULL:
+        pack_labels(<const int64_t *> run.batch.labels, o.loss.n_labels, rows, examples, <int64_t *> out)
+    elif run.program.real_bytes == 4:
         pack_tile(<const float *> run.batch.targets, o.loss.n_target, rows, examples, <float *> out, 0, o.loss.n_target)
     else:
         pack_tile(<const double *> run.batch.targets, o.loss.n_target, rows, examples, <double *> out, 0, o.loss.n_target)
@@ -103,23 +106,26 @@ cdef void run_op(const run_state *run, const op *o, tile *v, Py_ssize_t slot, Py
 cdef void run_loss(const run_state *run, const op *o, tile *v, Py_ssize_t first, Py_ssize_t slot, Py_ssize_t t, int thread,
                    int back) noexcept nogil:
     """Runs a loss: an op that also reads labels or targets, and weights, and writes one loss per example."""
-    cdef int64_t labels[16]
     cdef double numbers[2 * 16 + 8]                 # weights and losses, as float or double, and space to align them
     cdef Py_ssize_t lane, row
     cdef char *weights = aligned(numbers)
     cdef char *losses = weights + LANES * sizeof(double)
+    cdef char *targets
     for lane in range(LANES):
         row = run.batch.rows[first + lane] if lane < v.examples else 0
-        labels[lane] = run.batch.labels[row] if lane < v.examples and o.loss.n_target == 0 else 0
         if run.program.real_bytes == 4:
             (<float *> weights)[lane] = (
                 0 if lane >= v.examples else (<const float *> run.batch.weights)[row] if run.batch.weights != NULL else 1)
         else:
             (<double *> weights)[lane] = (
                 0 if lane >= v.examples else (<const double *> run.batch.weights)[row] if run.batch.weights != NULL else 1)
-    v.labels, v.weights, v.losses = labels if o.loss.n_target == 0 else NULL, weights, losses
-    if o.loss.n_target and not back:
-        v.targets = gather_targets(run, o, run.batch.rows + first, v.examples, thread)
+    v.weights, v.losses = weights, losses
+    if not back or o.loss.n_target == 0:
+        targets = gather_targets(run, o, run.batch.rows + first, v.examples, thread)
+        if run.batch.labels != NULL:
+            v.labels = <const int64_t *> targets
+        else:
+            v.targets = targets
     run_op(run, o, v, slot, t, thread, back)
     if not back:
         for lane in range(v.examples):

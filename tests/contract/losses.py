@@ -72,18 +72,58 @@ def huber(rng):
     return regression_case(Huber(delta), "huber_loss", real, delta=delta)(rng)
 
 
-def softmax_cross_entropy(rng):
-    classes, smoothing = int(rng.integers(1, 20)), float(rng.choice([0.0, 0.1, 1.0]))
+def binary_cross_entropy(rng):
+    """Some with weights: a number, or one for each channel."""
+    shape = any_shape(rng)
+
+    def weights(least):
+        given = [None, float(rng.uniform(least, 3)), rng.uniform(least, 3, shape[0]).tolist()][rng.integers(3)]
+        return given, np.ones(shape[0]) * (1 if given is None else given)
+
+    (pos_weight, positive), (output_weight, outputs) = weights(0), weights(0)
 
     def torch(scores, y):
-        return functional().cross_entropy(scores, y, reduction="none", label_smoothing=smoothing)
+        t, columns = y.reshape(scores.shape).to(scores), (-1, *[1] * (len(shape) - 1))
+        weight, pos = (scores.new_tensor(one).reshape(columns) for one in (outputs, positive))
+        return functional().binary_cross_entropy_with_logits(scores, t, weight, reduction="none", pos_weight=pos)
 
-    loss = SoftmaxCrossEntropy(smoothing)
-    return LossCase(loss, (classes,), lambda rng, n: rng.integers(0, classes, n), torch)
+    def targets(rng, n):
+        y = zeros_and_ones(rng, (n, *shape))
+        return y[:, 0] if shape == (1,) and rng.integers(2) else y
+
+    return LossCase(BinaryCrossEntropy(pos_weight, output_weight), shape, targets, torch)
+
+
+def softmax_cross_entropy(rng):
+    """Labels of examples or positions, some of them ignored, or probabilities."""
+    classes, smoothing = int(rng.integers(1, 20)), float(rng.choice([0.0, 0.1, 1.0]))
+    positions = tuple(int(n) for n in rng.integers(1, 6, rng.integers(0, 3)))
+    ignored = [None, -100, 255, 0][rng.integers(4)]
+
+    def labels(rng, n):
+        y = rng.integers(0, classes, (n, *positions))
+        return y if ignored is None else np.where(rng.random(y.shape) < 0.3, ignored, y)
+
+    def probabilities(rng, n):
+        return rng.random((n, classes, *positions)) * rng.choice([0, 1, 2], (n, 1, *positions))
+
+    def torch(scores, y):
+        if y.is_floating_point():
+            return functional().cross_entropy(scores, y, reduction="none", label_smoothing=smoothing)
+        nothing = -1 if ignored is None else ignored
+        losses = (
+            functional()
+            .cross_entropy(scores, y, reduction="none", label_smoothing=smoothing, ignore_index=nothing)
+            .reshape(len(y), -1)
+        )
+        return losses * losses.shape[1] / (y != nothing).reshape(len(y), -1).sum(axis=1).clamp(min=1)[:, None]
+
+    draw = probabilities if rng.integers(3) == 0 else labels
+    return LossCase(SoftmaxCrossEntropy(smoothing, ignored), (classes, *positions), draw, torch)
 
 
 DRAWS = {
-    "BinaryCrossEntropy": regression_case(BinaryCrossEntropy(), "binary_cross_entropy_with_logits", zeros_and_ones),
+    "BinaryCrossEntropy": binary_cross_entropy,
     "Huber": huber,
     "MeanAbsoluteError": regression_case(MeanAbsoluteError(), "l1_loss", real),
     "MeanSquaredError": regression_case(MeanSquaredError(), "mse_loss", real),

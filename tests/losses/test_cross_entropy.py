@@ -46,7 +46,13 @@ def test_any_integer_targets_become_int64(dtype):
         ([True, False], TypeError, "integer labels, got dtype bool"),
         (["a"], TypeError, "integer labels, got dtype"),
         (np.array([0, 1], object), TypeError, "integer labels, got dtype object"),
-        ([[0], [1]], ValueError, r"one label per example, shape \(n,\), got \(2, 1\)"),
+        ([[0], [1]], ValueError, r"one label per example, shape \(n,\), .* \(n, 3\), got \(2, 1\): y.ravel\(\)"),
+        ([[[0]]], ValueError, r"one label per example, shape \(n,\), .* got \(1, 1, 1\)"),
+        (np.zeros((2, 4)), ValueError, r"one label per example, shape \(n,\), .* got \(2, 4\)$"),
+        ([[0, -0.5, 1]], ValueError, "probabilities of at least 0, got -0.5"),
+        ([[0, np.nan, 1]], ValueError, r"finite values, got NaN or infinity \(first in example 0\)"),
+        ([[0, np.inf, 1]], ValueError, "finite values, got NaN"),
+        ([["a", "b", "c"]], TypeError, "integer labels, got dtype"),
         ([0, 3], ValueError, "labels from 0 to 2 .* got labels from 0 to 3"),
         ([-1, 2], ValueError, "labels from 0 to 2 .* got labels from -1 to 2"),
         (np.array([2**63], "u8"), ValueError, "labels from 0 to 2 .*9223372036854775808"),
@@ -60,9 +66,78 @@ def test_invalid_targets(y, error, message):
             softmax_cross_entropy(np.zeros((len(y), 3)), y)
 
 
-def test_scores_must_be_vectors():
-    with pytest.raises(ValueError, match=r"outputs \(classes,\), got \(3, 2, 2\)"):
-        softmax_cross_entropy.targets([0], (3, 2, 2), "float32")
+@pytest.mark.parametrize(
+    ("y", "error", "message"),
+    [
+        (np.zeros((2, 4, 5)), TypeError, "integer labels, got dtype float64; perhaps y.astype"),
+        (np.zeros((2, 1, 4, 5), int), ValueError, r"one label per position, shape \(n, 4, 5\), .*: y\[:, 0"),
+        (np.zeros((2, 4, 5, 3)), ValueError, r"one .* probabilities of classes \(n, 3, 4, 5\), .* np.moveaxis\(y"),
+        (np.zeros((2, 5, 4), int), ValueError, r"one label per position, .* got \(2, 5, 4\)"),
+        (np.zeros(2, int), ValueError, r"one label per position, .* got \(2,\)"),
+        (np.full((2, 4, 5), 3), ValueError, r"labels from 0 to 2 .* from 3 to 3: SoftmaxCrossEntropy\(ignore_index="),
+    ],
+)
+def test_invalid_targets_of_positions(y, error, message):
+    with pytest.raises(error, match=f"^y: expected {message}"):
+        softmax_cross_entropy.targets(y, (3, 4, 5), "float32")
+
+
+def test_targets_of_positions(rng):
+    labels, loss = rng.integers(0, 3, (2, 4, 5)), SoftmaxCrossEntropy(ignore_index=255)
+    for kind in (np.int64, np.uint8):  # are read as they are
+        given = labels.astype(kind)
+        assert loss.targets(given, (3, 4, 5), "float32") is given
+    assert loss.targets(labels.astype(">i2"), (3, 4, 5), "float32").dtype == np.int64
+    labels[0, 0, 0] = 255
+    assert loss.targets(labels, (3, 4, 5), "float32") is labels
+    assert loss.targets(np.full((2, 4, 5), 255), (3, 4, 5), "float32").min() == 255
+    with pytest.raises(ValueError, match=r"labels from 0 to 2 .*, or 255, got labels from 0 to 3"):
+        loss.targets(np.where(labels == 1, 3, labels), (3, 4, 5), "float32")
+    numbers = loss.targets(rng.random((2, 3, 4, 5)), (3, 4, 5), "float32")
+    assert numbers.dtype == np.float32
+    assert loss.targets(numbers, (3, 4, 5), "float32") is numbers
+
+
+def test_one_hot_rows_are_labels(rng):
+    """Bit for bit, also as integers or bools, and of a class that is impossible."""
+    scores, y = rng.normal(0, 5, (33, 7)), rng.integers(0, 7, 33)
+    scores[:, 3][y != 3] = -np.inf
+    expected = softmax_cross_entropy(scores, y)
+    for kind in (float, int, bool, "f4"):
+        for got, same in zip(softmax_cross_entropy(scores, np.eye(7, dtype=kind)[y]), expected, strict=True):
+            np.testing.assert_array_equal(got, same)
+
+
+def test_positions_are_examples_whose_losses_are_averaged(rng):
+    """An example's loss and gradient do not depend on what is ignored in another."""
+    scores, y = rng.normal(0, 5, (6, 7, 4, 5)), rng.integers(0, 7, (6, 4, 5))
+    y[0] = 255
+    y[1, 0] = 255
+    losses, dscores = SoftmaxCrossEntropy(ignore_index=255)(scores, y)
+    for i in range(1, 6):
+        counts = y[i] != 255
+        alone, dalone = softmax_cross_entropy(scores[i][:, counts].T, y[i][counts])
+        np.testing.assert_allclose(losses[i], alone.mean(), rtol=1e-14)
+        np.testing.assert_allclose(dscores[i][:, counts].T, dalone / counts.sum(), rtol=1e-13, atol=1e-18)
+        assert not dscores[i][:, ~counts].any()
+    assert losses[0] == 0 and not dscores[0].any()
+
+
+def test_labels_and_numbers():
+    """What metrics and mixtures of examples take for targets."""
+    loss, y = SoftmaxCrossEntropy(ignore_index=1), np.array([[0, 1], [2, 2]])
+    numbers = loss.numbers(y, (3, 2))
+    np.testing.assert_array_equal(numbers, [[[1, 0], [0, 0], [0, 0]], [[0, 0], [0, 0], [1, 1]]])
+    assert loss.labels(y, (3, 2)) is y
+    np.testing.assert_array_equal(loss.labels(numbers.astype(float), (3, 2)), [[0, 0], [2, 2]])
+
+
+@pytest.mark.parametrize(
+    ("index", "error"), [(1.5, TypeError), (True, TypeError), ("255", TypeError), (2**63, ValueError)]
+)
+def test_invalid_ignore_index(index, error):
+    with pytest.raises(error, match="ignore_index: expected"):
+        SoftmaxCrossEntropy(ignore_index=index)
 
 
 @pytest.mark.parametrize("share", [0.1, 1, 0.5])

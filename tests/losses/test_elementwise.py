@@ -6,7 +6,7 @@ from reference_losses import FUNCTIONS, mean_of
 
 from minidl import Sequential, Trainer, losses
 from minidl.layers import Conv2D, Dense, MaxPool2D, ReLU, Upsample2D
-from minidl.losses import Huber, binary_cross_entropy, mean_squared_error, poisson
+from minidl.losses import BinaryCrossEntropy, Huber, binary_cross_entropy, mean_squared_error, poisson
 from minidl.optimizers import SGD, Adam
 from minidl.training.steps import FusedSteps
 
@@ -212,3 +212,60 @@ def test_a_split_is_stratified_only_for_labels(rng):
     assert seen == [2, 2]
     for loss in ("mean_squared_error", "poisson"):  # as labels, each would be a class of one member
         fitted([Dense(1)], X, np.arange(40), loss, 1, validation_split=0.5)
+
+
+# ---- weights of outputs
+def test_weights_multiply_the_terms_of_outputs(rng):
+    scores, y = rng.normal(size=(20, 3)), rng.integers(0, 2, (20, 3))
+    losses, dscores = BinaryCrossEntropy([1, 4, 0.5], output_weight=[2, 0, 1])(scores, y)
+    each = np.where(y == 1, np.array([1, 4, 0.5]) * np.logaddexp(0, -scores), np.logaddexp(0, scores))
+    np.testing.assert_allclose(losses, (each * [2, 0, 1]).sum(axis=1) / 3, rtol=1e-13)
+    assert not dscores[:, 1].any()
+
+
+def test_one_weight_is_that_of_all_channels(rng):
+    scores, y = rng.normal(size=(20, 3, 2, 2)), rng.integers(0, 2, (20, 3, 2, 2))
+    for one, other in (((2.5,), ([2.5] * 3,)), ((None, 2), (None, np.full(3, 2)))):
+        for got, same in zip(BinaryCrossEntropy(*one)(scores, y), BinaryCrossEntropy(*other)(scores, y), strict=True):
+            np.testing.assert_array_equal(got, same)
+    weighted, plain = BinaryCrossEntropy(1.0, 1.0)(scores, y)[0], BinaryCrossEntropy()(scores, y)[0]
+    np.testing.assert_allclose(weighted, plain, rtol=1e-14)
+
+
+def test_weighted_losses_keep_full_precision_and_are_finite():
+    scores = np.array([[60.0, -60.0], [1e4, -1e4], [-1e4, 1e4]])
+    losses, dscores = BinaryCrossEntropy([2, 1])(scores, np.array([[1, 0]] * 3))
+    np.testing.assert_allclose(losses[:2], [1.5 * np.exp(-60), 0], rtol=1e-14)
+    np.testing.assert_allclose(dscores[0], [-np.exp(-60), np.exp(-60) / 2], rtol=1e-14)
+    assert losses[2] == 1.5e4 and np.isfinite(dscores).all()
+
+
+@pytest.mark.parametrize("name", ["pos_weight", "output_weight"])
+@pytest.mark.parametrize(
+    ("weights", "error"),
+    [
+        (-1, ValueError), (np.nan, ValueError), ([1, np.inf], ValueError), (1e39, ValueError), ([], ValueError),
+        ("1", TypeError), (True, TypeError), ([1, None], TypeError), ([[1, 2]], TypeError),
+        (np.ones((2, 1)), TypeError),
+    ],
+)  # fmt: skip
+def test_invalid_weights(name, weights, error):
+    with pytest.raises(error, match=f"{name}: expected"):
+        BinaryCrossEntropy(**{name: weights})
+
+
+@pytest.mark.parametrize("name", ["pos_weight", "output_weight"])
+def test_another_number_of_weights_than_of_outputs(name):
+    loss = BinaryCrossEntropy(**{name: [1, 2]})
+    with pytest.raises(ValueError, match=rf"{name}: expected a number, or 3 for outputs \(3,\), got 2"):
+        loss(np.zeros((5, 3)), np.zeros((5, 3)))
+    trainer = Trainer(Sequential([Dense(3)], (4,)), loss, SGD(0.1))
+    with pytest.raises(ValueError, match=f"{name}: expected a number, or 3"):
+        trainer.fit(np.zeros((5, 4)), np.zeros((5, 3)))
+
+
+def test_a_report_knows_the_weights(rng):
+    X = rng.normal(size=(200, 4))
+    trainer = Trainer(Sequential([Dense(2)], (4,)), BinaryCrossEntropy([20, 1], [1, 2]), SGD(0.1))
+    trainer.fit(X, X[:, :2] > 1.5, 10, verbose=0)
+    assert trainer.report() == []

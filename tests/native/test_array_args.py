@@ -101,6 +101,10 @@ def label_loss(**arguments):
     loss_batch(SoftmaxCrossEntropyOp((3,)), **arguments)
 
 
+def position_loss(**arguments):
+    loss_batch(SoftmaxCrossEntropyOp((3, 2)), **arguments)
+
+
 def number_loss(**arguments):
     loss_batch(ElementwiseLossOp((3,), "huber"), **arguments)
 
@@ -121,6 +125,10 @@ METHODS = {
                         "bias": given(4), "dw": given(*FILTERS), "db": given(4), "example_ids": np.arange(3)},
         "dx dw db"),
     "runtime.single_op.loss_batch": (label_loss, SCORED | {"targets": given(20, dtype="i8")}, "losses dscores"),
+    "runtime.single_op.loss_batch,positions": (
+        position_loss, SCORED | {"scores": given(20, 3, 2), "dscores": given(20, 3, 2),
+                                 "targets": given(20, 2, dtype="u1")}, "losses dscores"),
+    "runtime.single_op.loss_batch,probabilities": (label_loss, SCORED | {"targets": given(20, 3)}, "losses dscores"),
     "runtime.single_op.loss_batch,numbers": (number_loss, SCORED | {"targets": given(20, 3)}, "losses dscores"),
     "Plan.predict": (predict, predicting(), "y"),
     "Plan.forward": (forward, {k: v for k, v in predicting().items() if k in ("x", "param", "y")}

@@ -53,8 +53,7 @@ def _right_answers(loss: Loss, targets: Array, shape: tuple[int, ...]) -> Double
     """Returns the right answers: probabilities of classes, or the targets themselves."""
     if not isinstance(loss, SoftmaxCrossEntropy):
         return targets.astype(np.float64)
-    one_hot = np.eye(shape[0])[targets]
-    return (1 - loss.label_smoothing) * one_hot + loss.label_smoothing / shape[0]
+    return (1 - loss.label_smoothing) * loss.numbers(targets, shape) + loss.label_smoothing / shape[0]
 
 
 def _scores(loss: Any, numbers: Doubles) -> Doubles:
@@ -62,8 +61,9 @@ def _scores(loss: Any, numbers: Doubles) -> Doubles:
     if isinstance(loss, SoftmaxCrossEntropy):
         return np.log(np.maximum(numbers, TINY))
     if isinstance(loss, BinaryCrossEntropy):
-        clipped = np.clip(numbers, TINY, 1 - TINY)
-        return np.log(clipped / (1 - clipped))
+        clipped, shape = np.clip(numbers, TINY, 1 - TINY), numbers.shape[1:]
+        positive = np.array(loss.by_channel("pos_weight", shape) or 1.0).reshape(-1, *[1] * (len(shape) - 1))
+        return np.log(np.maximum(positive, TINY) * clipped / (1 - clipped))
     if isinstance(loss, Poisson):
         return np.log(np.maximum(numbers, TINY))
     return np.ascontiguousarray(numbers)

@@ -193,3 +193,43 @@ def test_invalid_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         ElementwiseLossOp((3,), *arguments)
     assert ElementwiseLossOp((3,), "huber", 1e39, "float64").dtype == "float64"
+
+
+# ---- weights of channels
+@each_dtype
+def test_weights_of_channels(check, dtype):
+    rng = np.random.default_rng(9)
+    for n in BATCHES:
+        for shape in ((1,), (3,), (17,), (3, 4, 5)):
+            scores, targets = draw("binary_cross_entropy", rng, (n, *shape))
+            positive, weight = rng.uniform(0, 3, (2, shape[0])).astype("f4").astype("f8")
+            columns, size = (-1, *[1] * (len(shape) - 1)), int(np.prod(shape))
+            x, t, pos = scores.astype("f8"), targets.astype("f8"), positive.reshape(columns)
+            share = weight.reshape(columns) / size
+            terms = share * (pos * t * np.logaddexp(0, -x) + (1 - t) * np.logaddexp(0, x))
+            slopes = share * ((1 - t) * sigmoid(x) - pos * t * sigmoid(-x))
+            sizes = share * ((1 - t) * sigmoid(x) + pos * t * sigmoid(-x))
+            op = ElementwiseLossOp(shape, "binary_cross_entropy", 1.0, dtype, positive, weight)
+            losses, dscores = check.output((n,), dtype), check.output(scores.shape, dtype)
+            loss_batch(op, check.input(scores, dtype), check.input(targets, dtype), losses, dscores)
+            mean, tiny = terms.reshape(n, size).sum(axis=1), np.finfo(dtype).tiny
+            what = f"{dtype} {scores.shape}"
+            check.close(losses, mean, ref.rounding(14 + size, dtype) * mean + 10 * tiny, f"losses {what}")
+            check.close(dscores, slopes, ref.rounding(14, dtype) * sizes + 10 * tiny, f"dscores {what}")
+            check.count("weights of channels", dtype)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({"pos_weight": [1, 2]}, "pos_weight: expected 3 numbers, one for each channel of the outputs, got 2"),
+        ({"weight": [1, 2, -1]}, "weight: expected numbers of at least 0 that float32 can hold, got -1.0"),
+        ({"weight": [1, NAN, 1]}, "weight: expected numbers of at least 0"),
+        ({"pos_weight": [1, 1, 1e39]}, "pos_weight: expected numbers of at least 0 that float32 can hold"),
+    ],
+)
+def test_invalid_weights_of_channels_are_refused(weights, message):
+    with pytest.raises(ValueError, match=message):
+        ElementwiseLossOp((3,), "binary_cross_entropy", **weights)
+    with pytest.raises(ValueError, match="pos_weight: expected none for huber"):
+        ElementwiseLossOp((3,), "huber", pos_weight=[1, 1, 1])

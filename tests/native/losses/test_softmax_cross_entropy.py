@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import reference as ref
+import reference_losses
 
 from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
 from minidl_c.runtime.single_op import loss_batch
@@ -178,6 +179,92 @@ def test_threads_and_batch_neighbours_change_no_bit(check, dtype):
 def test_label_smoothing_makes_the_loss_of_an_impossible_class_infinite(check, dtype):
     scores = np.array([[0, -np.inf, 0]], dtype)
     assert forward(check, scores, np.array([0]), 0.1)[0] == np.inf
+
+
+# ---- probabilities and positions ----------------------------------------------------------------
+def draw_positions(rng, n, classes, positions, spread=3.0):
+    """Draws scores, and labels of which some are 255."""
+    scores = (rng.standard_normal((n, classes, *positions)) * spread).astype("f4")
+    labels = rng.integers(0, classes, (n, *positions))
+    return scores, np.where(rng.random(labels.shape) < 0.3, 255, labels)
+
+
+def both(check, scores, targets, smoothing=0.0, ignored=None, **options):
+    losses, dscores = check.output(scores.shape[:1], scores.dtype), check.output(scores.shape, scores.dtype)
+    op = SoftmaxCrossEntropyOp(scores.shape[1:], smoothing, scores.dtype.name, ignored)
+    loss_batch(op, scores, targets, losses, dscores, **options)
+    return losses, dscores
+
+
+def position_bounds(scores, q, counts, dtype):
+    """Returns the allowed errors of (losses, dscores): those of `bounds` for each position, and of their mean."""
+    axes, unit = tuple(range(1, scores.ndim - 1)), ref.rounding(1, dtype)
+    distance, p = scores.max(axis=1, keepdims=True).astype("f8") - scores, ref.softmax(scores)
+    share, classes = q.sum(axis=1, keepdims=True), scores.shape[1]
+    total = np.sum(p * (distance + 4), axis=1, keepdims=True) + classes
+    terms = (share * (total + (5 + classes) * np.log(classes + 1)))[:, 0] + (4 + classes) * (q * distance).sum(axis=1)
+    slopes = share * p * (distance + 10 + total + classes) + 6 * q
+    number = np.maximum(counts.astype(int).sum(axis=axes, keepdims=True), 1)
+    mean = (np.where(counts, terms, 0) / number).sum(axis=axes) * (1 + np.prod(scores.shape[2:]))
+    return unit * mean, unit * slopes / number[:, None] + classes * np.finfo(dtype).tiny
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("positions", [(), (1,), (5,), (4, 7), (33,)])
+def test_positions_and_probabilities_agree_with_the_reference(check, positions, dtype):
+    rng = np.random.default_rng(6)
+    for n in (0, 1, 15, 16, 17, 33):
+        for classes in (1, 2, 5, 17):
+            scores, labels = draw_positions(rng, n, classes, positions)
+            smoothing, counts = float(rng.choice(SMOOTHING)), labels != 255
+            one_hot = np.moveaxis(np.eye(classes)[np.where(counts, labels, 0)], -1, 1)
+            soft = rng.random(scores.shape, "f4") * rng.choice([0, 1, 2], (n, 1, *positions))
+            x, weights = check.input(scores, dtype), rng.random(n).astype(dtype)
+            for targets, t, used, ignored in (
+                (labels, one_hot, counts, 255),
+                (labels.astype("u1"), one_hot, counts, 255),
+                (soft.astype(dtype), soft, None, None),
+            ):
+                q = (1 - smoothing) * t + smoothing / classes
+                exact = reference_losses.softmax_cross_entropy(scores, q, used)
+                allowed = position_bounds(scores, q, np.ones_like(counts) if used is None else used, dtype)
+                got = both(check, x, check.input(targets, targets.dtype), smoothing, ignored)
+                what = f"{dtype} {targets.dtype} n={n} {scores.shape} smoothing={smoothing}"
+                check.close(got[0], exact[0], allowed[0], f"losses {what}")
+                check.close(got[1], exact[1], allowed[1], f"dscores {what}")
+                weighted = both(check, x, targets, smoothing, ignored, weights=weights)[1]
+                column = weights.reshape(-1, *[1] * (scores.ndim - 1))
+                check.same_bits(weighted, column * got[1], f"weighted dscores {what}")
+                check.count("softmax_cross_entropy of positions", dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_threads_and_batch_neighbours_change_no_bit_of_positions(check, dtype):
+    scores, labels = draw_positions(np.random.default_rng(7), 150, 5, (3, 4))
+    scores, soft = scores.astype(dtype), np.abs(scores).astype(dtype)
+    for targets, ignored in ((labels, 255), (labels.astype("u1"), 255), (soft, None)):
+        whole = both(check, scores, targets, 0.1, ignored)
+        for threads in (2, 3, 8):
+            for got, same in zip(both(check, scores, targets, 0.1, ignored, num_threads=threads), whole, strict=True):
+                check.same_bits(got, same, f"{threads} threads")
+        for i in range(20):
+            for got, same in zip(both(check, scores[i : i + 1], targets[i : i + 1], 0.1, ignored), whole, strict=True):
+                check.same_bits(got, same[i : i + 1], f"row {i}")
+
+
+@pytest.mark.parametrize("kind", ["i8", "u1"])
+def test_labels_of_positions_outside_the_classes_are_refused(check, kind):
+    scores, _ = draw_positions(np.random.default_rng(8), 17, 3, (4,))
+    labels = np.zeros((17, 4), kind)
+    labels[5, 2] = 255
+    both(check, scores, labels, ignored=255)
+    for ignored, also in ((None, ""), (7, " or 7")):
+        with pytest.raises(ValueError, match=f"targets: expected numbers from 0 to 2{also}, got 255 at position 22"):
+            both(check, scores, labels, ignored=ignored)
+    with pytest.raises(ValueError, match="targets: expected 17 rows of 4"):
+        both(check, scores, labels[:, :2].copy())
+    with pytest.raises(TypeError, match="targets: expected float32, got float64"):
+        both(check, scores, np.zeros((17, 3, 4)))
 
 
 # ---- what is refused -----------------------------------------------------------------------------

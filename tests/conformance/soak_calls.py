@@ -69,7 +69,6 @@ IMAGES = {
     "BatchNorm2D": lambda rng: nn.BatchNorm2D(),
     "GroupNorm": lambda rng: nn.GroupNorm(few(rng, 4)),
     "Pad2D": lambda rng: nn.Pad2D((1, 0), 0.5),
-    "Upsample2D": lambda rng: nn.Upsample2D(2),
     "ColorJitter": lambda rng: nn.ColorJitter(0.2, 0.3),
     "Cutout": lambda rng: nn.Cutout(few(rng, 4), rate=0.5),
     "Upsample2D": lambda rng: nn.Upsample2D(2, str(rng.choice(["nearest", "bilinear"]))),

@@ -10,7 +10,8 @@ from minidl.layers.dense import Dense
 from minidl.layers.depthwise_conv2d import DepthwiseConv2D
 from minidl.layers.dropout import Dropout
 from minidl.layers.flatten import Flatten, Reshape
-from minidl.layers.groupnorm import GroupNorm, LayerNorm
+from minidl.layers.groupnorm import GroupNorm
+from minidl.layers.layernorm import LayerNorm, RMSNorm
 from minidl.layers.maxpool2d import GlobalMaxPool2D, MaxPool2D
 from minidl.layers.normalize import Normalize
 from minidl.layers.pad2d import Pad2D
@@ -19,6 +20,7 @@ from minidl.layers.prelu import PReLU
 from minidl.layers.relu import ReLU
 from minidl.layers.rescale import Rescale
 from minidl.layers.residual import Residual
+from minidl.layers.scale import Scale
 from minidl.layers.softmax import Softmax
 from minidl.layers.upsample2d import Upsample2D
 
@@ -46,6 +48,7 @@ __all__ = [
     "PReLU",
     "Pad2D",
     "Parallel",
+    "RMSNorm",
     "RandomCrop",
     "RandomFlip",
     "RandomShift",
@@ -53,6 +56,7 @@ __all__ = [
     "Rescale",
     "Reshape",
     "Residual",
+    "Scale",
     "SiLU",
     "Sigmoid",
     "Softmax",

@@ -72,6 +72,6 @@ class RMSNorm(Layer):
 
 def _weight_shape(axis: str | None, in_shape: Shape) -> Shape:
     """Returns the shape of the weights of a norm over `axis`; raises ValueError for an unknown one."""
-    if axis is not None and axis != "channels":
+    if axis is not None and not (isinstance(axis, str) and axis == "channels"):
         raise ValueError(f"axis: expected None or 'channels', got {axis!r}")
     return in_shape if axis is None else in_shape[:1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,6 +26,7 @@ class NodeWriter:
 
     def __init__(self, nodes: list[Node], path: str, layer: Layer) -> None:
         self._nodes, self._layer, self._doc = nodes, layer, title(layer)
+        self._counts: Counter[str] = Counter()  # nodes of each operator
         self.path, self.dtype = path, layer.dtype
         self.in_shape, self.out_shape = layer.in_shape, layer.out_shape
         self.arguments: Mapping[str, Any] = layer.config()
@@ -34,8 +36,12 @@ class NodeWriter:
         return self.arguments[name]
 
     def add_node(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """Adds a node; returns the name of its output. Raises ValueError for a float that ONNX cannot hold."""
-        name = f"{self.path}.{op}"
+        """Adds a node; returns the name of its output. Raises ValueError for a float that ONNX cannot hold.
+
+        The first node of an operator is named after it, the next ones have a number: "Transpose", "Transpose_2".
+        """
+        self._counts[op] += 1
+        name = f"{self.path}.{op}" if self._counts[op] == 1 else f"{self.path}.{op}_{self._counts[op]}"
         for key, value in attributes.items():
             if isinstance(value, float) and not math.isclose(round_to_float32(value), value, rel_tol=1e-6):
                 raise ValueError(
@@ -47,6 +53,13 @@ class NodeWriter:
     def param_name(self, name: str) -> str:
         """Returns the name of a parameter or buffer in the graph; "" if the layer does not have it."""
         return f"{self.path}.{name}" if name in self._layer.params or name in self._layer.buffers else ""
+
+    def column(self, name: str) -> str:
+        """Returns the name of a parameter (channels,) as (channels, 1, ...), which broadcasts along the channels of x."""
+        param, axes = self.param_name(name), len(self.in_shape) - 1
+        if not axes:
+            return param
+        return self.add_node("Unsqueeze", param, self.add_int_constant(f"{name}_axes", range(1, axes + 1)))
 
     def add_constant(self, name: str, value: Any, dtype: str | None = None) -> str:
         """Adds a constant; returns its name. dtype: None: the model's."""

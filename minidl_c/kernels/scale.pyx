@@ -158,8 +158,11 @@ cdef class ScaleOp(Op):
 
     def __cinit__(self, in_shape, bint use_bias=False, dtype="float32"):
         cdef scale_dims *d = &self.d
-        init_op(self, tuple(in_shape), tuple(in_shape), dtype)
-        d.channels, d.use_bias = self.in_shape[0], use_bias
+        in_shape = tuple(in_shape)
+        if not in_shape:
+            raise ValueError("scale: expected channels first, got no axis at all")
+        init_op(self, in_shape, in_shape, dtype)
+        d.channels, d.use_bias = in_shape[0], use_bias
         d.pixels = self.c.in_size // d.channels
         self.c.n_param = self.c.reduce.n_sums = self.c.reduce.n_items = d.channels * (2 if use_bias else 1)
         self.c.splits = self.c.memory.in_place = 1

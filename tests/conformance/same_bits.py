@@ -48,6 +48,8 @@ from minidl.layers import (  # noqa: E402
     ReLU,
     Rescale,
     Residual,
+    RMSNorm,
+    Scale,
     SiLU,
 )
 from minidl.optimizers import SGD  # noqa: E402
@@ -80,6 +82,7 @@ def blocks():
         Rescale(1 / 255, -0.5), RandomCrop(28, padding=2),
         Conv2D(12, 3, stride=2, padding=1, use_bias=False), BatchNorm2D(), ReLU(),
         Residual(*body), SiLU(),
+        Residual(LayerNorm(axis="channels"), Conv2D(12, 1), RMSNorm(axis="channels"), Scale(0.1, use_bias=True)),
         Parallel(*branches),
         ConvTranspose2D(6, 2, 2), MaxPool2D(4),
         Flatten(), LayerNorm(),

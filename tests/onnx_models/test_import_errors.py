@@ -99,6 +99,10 @@ IMAGE_NODES = {
         lambda g: g.append("LayerNormalization", g.normal(8), axis=-1),
         "expected axis=1, the whole example of (3, 8, 8), got 3",
     ),
+    "RMSNormalization": (
+        lambda g: g.append("RMSNormalization", g.normal(8), axis=-1),
+        "expected axis=1, the whole example of (3, 8, 8), got 3",
+    ),
     "Reshape across examples": (
         lambda g: g.append("Reshape", g.integers(1, -1)),
         "node 'Reshape_0' (Reshape): expected a shape that keeps examples of (3, 8, 8) separate, got [1, -1]",
@@ -188,7 +192,6 @@ VECTOR_NODES = {
         lambda g: g.append("Gemm", g.normal(12, 5), g.normal(7, 5)),
         "expected a bias of 5 numbers, got shape (7, 5)",
     ),
-    "factors per feature": (lambda g: g.append("Mul", g.normal(12)), "expected one number for vectors, got 12"),
 }
 
 

@@ -1,10 +1,10 @@
-"""Elementwise layers, and layers that do nothing in inference: Rescale, Normalize, Dropout, augmentation."""
+"""Elementwise layers, and layers that do nothing in inference: Rescale, Normalize, Scale, Dropout, augmentation."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from minidl.layers import DepthwiseConv2D, Dropout, Normalize, RandomFlip, RandomShift, Rescale
+from minidl.layers import Dropout, Normalize, RandomFlip, RandomShift, Rescale, Scale
 from minidl.layers.base import Layer
 from minidl.onnx.node_reader import (
     LayerWithWeights,
@@ -35,6 +35,11 @@ def write_normalize(writer: NodeWriter, x: str) -> str:
     return writer.add_node(
         "Div", writer.add_node("Sub", x, writer.add_constant("mean", mean)), writer.add_constant("std", std)
     )
+
+
+def write_scale(writer: NodeWriter, x: str) -> str:
+    y = writer.add_node("Mul", x, writer.column("weight"))
+    return writer.add_node("Add", y, writer.column("bias")) if writer["use_bias"] else y
 
 
 def write_dropout(writer: NodeWriter, x: str) -> str:
@@ -109,13 +114,11 @@ def read_sub(reader: NodeReader) -> list[LayerWithWeights]:
 
 
 def read_mul(reader: NodeReader) -> list[LayerWithWeights]:
-    """Reads one factor as a Rescale, a factor per channel as a depthwise 1x1 convolution."""
+    """Reads one factor as a Rescale, a factor per channel as a Scale."""
     values = read_operand(reader)
     if values.size == 1:
         return [LayerWithWeights(Rescale(float(values[0])))]
-    if len(reader.shape) != 3:
-        reader.refuse(f"expected one number for vectors, got {values.size}")
-    return [LayerWithWeights(DepthwiseConv2D(1, use_bias=False), {"weight": values.reshape(-1, 1, 1, 1)})]
+    return [LayerWithWeights(Scale(), {"weight": values})]
 
 
 def read_div(reader: NodeReader) -> list[LayerWithWeights]:
@@ -136,6 +139,7 @@ WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     RandomFlip: write_identity,
     RandomShift: write_identity,
     Rescale: write_rescale,
+    Scale: write_scale,
 }
 READ_FUNCTIONS: dict[str, ReadFunction] = {
     "Add": read_add,

@@ -55,7 +55,7 @@ class NodeWriter:
         return f"{self.path}.{name}" if name in self._layer.params or name in self._layer.buffers else ""
 
     def column(self, name: str) -> str:
-        """Returns the name of a parameter (channels,) as (channels, 1, ...), which broadcasts along the channels of x."""
+        """Returns the name of a parameter (channels,) as (channels, 1, ...), which broadcasts along x's channels."""
         param, axes = self.param_name(name), len(self.in_shape) - 1
         if not axes:
             return param

@@ -73,7 +73,8 @@ def prelu(rng):
 
 
 def scale(rng):
-    (n, channels), pixels, dtype, use_bias = sizes(rng), int(rng.integers(1, 20)), draw_dtype(rng), bool(rng.integers(2))
+    (n, channels), pixels, use_bias = sizes(rng), int(rng.integers(1, 20)), bool(rng.integers(2))
+    dtype = draw_dtype(rng)
     kind, (x, dy, w, b) = draw_values(rng, ((n, channels, pixels),) * 2 + ((channels,),) * 2)
 
     def run(a, threads):

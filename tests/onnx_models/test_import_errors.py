@@ -99,10 +99,6 @@ IMAGE_NODES = {
         lambda g: g.append("LayerNormalization", g.normal(8), axis=-1),
         "expected axis=1, the whole example of (3, 8, 8), got 3",
     ),
-    "RMSNormalization": (
-        lambda g: g.append("RMSNormalization", g.normal(8), axis=-1),
-        "expected axis=1, the whole example of (3, 8, 8), got 3",
-    ),
     "Reshape across examples": (
         lambda g: g.append("Reshape", g.integers(1, -1)),
         "node 'Reshape_0' (Reshape): expected a shape that keeps examples of (3, 8, 8) separate, got [1, -1]",

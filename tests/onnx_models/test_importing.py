@@ -235,7 +235,9 @@ def test_factors_per_channel(shape, tmp_path):
 # ---- norms
 
 
-@pytest.mark.parametrize(("shape", "layer"), [((3, 8, 8), "BatchNorm2D"), ((3, 9), "BatchNorm1D"), (VECTOR, "BatchNorm1D")])
+@pytest.mark.parametrize(
+    ("shape", "layer"), [((3, 8, 8), "BatchNorm2D"), ((3, 9), "BatchNorm1D"), (VECTOR, "BatchNorm1D")]
+)
 @pytest.mark.parametrize("opset", [11, 15, 21])
 def test_batch_norm(shape, layer, opset, tmp_path):
     g = Graph(shape, opset)

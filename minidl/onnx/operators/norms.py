@@ -64,7 +64,7 @@ def make_group_norm(reader: NodeReader, groups: int) -> list[LayerWithWeights]:
 
 
 def write_layer_norm(writer: NodeWriter, x: str) -> str:
-    """Writes LayerNormalization; over the channels of an image or signal, between two Transposes: it wants them last."""
+    """Writes LayerNormalization; over the channels of an image or signal, between Transposes: it wants them last."""
     over_channels, rank = writer["axis"] == "channels", len(writer.in_shape)
     affine = affine_inputs(writer, writer.in_shape[:1] if over_channels else writer.in_shape)
     eps = float(writer["eps"])
@@ -97,11 +97,13 @@ def read_channel_layer_norm(reader: NodeReader) -> list[LayerWithWeights]:
 
 
 def write_rms_norm(writer: NodeWriter, x: str) -> str:
-    """Writes the formula, since RMSNormalization is younger than the opset of exported files."""
+    """Writes the formula, since RMSNormalization is younger than the opset of exported files.
+
+    With x * x, because onnxruntime fuses a Pow and what follows, and then ignores an eps in float64.
+    """
     over_channels, rank = writer["axis"] == "channels", len(writer.in_shape)
     axes = writer.add_int_constant("axes", [1] if over_channels else range(1, rank + 1))
-    squares = writer.add_node("Pow", x, writer.add_constant("exponent", 2.0))
-    mean = writer.add_node("ReduceMean", squares, axes, keepdims=1)
+    mean = writer.add_node("ReduceMean", writer.add_node("Mul", x, x), axes, keepdims=1)
     shifted = writer.add_node("Add", mean, writer.add_constant("eps", writer["eps"]))
     y = writer.add_node("Div", x, writer.add_node("Sqrt", shifted))
     if not writer["affine"]:

@@ -29,6 +29,7 @@ from minidl.layers import (
     PReLU,
     ReLU,
     Rescale,
+    Scale,
     Sigmoid,
     SiLU,
     Softmax,
@@ -71,6 +72,8 @@ MOVING = {  # layer, input shape, the array that backward reads besides dy
     "softmax of 32x16x16": (Softmax(), IMAGE, "y"),
     "group norm 8 of 32x16x16": (GroupNorm(8), IMAGE, "x"),
     "layer norm of 32x16x16": (LayerNorm(), IMAGE, "x"),
+    "layer norm over channels of 32x16x16": (LayerNorm(axis="channels"), IMAGE, "x"),
+    "scale of 32x16x16": (Scale(), IMAGE, "x"),
     "rescale of 1x28x28": (Rescale(1 / 255), (1, 28, 28), None),
 }
 

@@ -5,6 +5,7 @@ import numpy as np
 from minidl import Layer, Sequential
 from minidl.layers import (
     ELU,
+    GELU,
     AvgPool2D,
     BatchNorm2D,
     ChannelShuffle,
@@ -17,6 +18,7 @@ from minidl.layers import (
     Flatten,
     GlobalAvgPool2D,
     GroupNorm,
+    LayerNorm,
     MaxPool2D,
     Normalize,
     Pad2D,
@@ -26,6 +28,8 @@ from minidl.layers import (
     Rescale,
     Reshape,
     Residual,
+    RMSNorm,
+    Scale,
     Sigmoid,
     Softmax,
     SqueezeExcite,
@@ -98,11 +102,24 @@ def gated():
     return (3, 6, 7), [Conv2D(40, 3), *gates, halves, ChannelShuffle(2), Conv2D(24, 1), product, Flatten(), Dense(5)]
 
 
+def convnext():
+    """Norms over channels, and factors per channel at the end of branches."""
+
+    def block():
+        norm = LayerNorm(eps=1e-6, axis="channels")
+        return Residual(DepthwiseConv2D(3, padding=1), norm, Conv2D(40, 1), GELU(), Conv2D(20, 1), Scale(0.5))
+
+    down = [LayerNorm(axis="channels"), Conv2D(24, 2, stride=2), RMSNorm(axis="channels"), Scale(use_bias=True)]
+    end = [Flatten(), LayerNorm(), Dense(20), RMSNorm(affine=False), Dense(5)]
+    return (3, 8, 8), [Conv2D(20, 1), LayerNorm(axis="channels"), block(), block(), *down, *end]
+
+
 def numpy_between():
     return (3, 6, 6), [Conv2D(18, 3), ReLU(), Doubled(), Conv2D(4, 3), Flatten()]
 
 
 MODELS = (plain, deep, mobile, mixed, in_place_branches, gated, numpy_between)
+MODELS = (plain, deep, mobile, mixed, in_place_branches, convnext, numpy_between)
 
 
 def built(make, dtype, seed=0):

@@ -247,6 +247,33 @@ def groupnorm_backward(dy, x, w, groups, eps):
     return dx.reshape(x.shape) / deviation, (dy * n).sum(axis=(0, 2)), dy.astype(np.float64).sum(axis=(0, 2))
 
 
+def pixels_normalized(x, eps, centered=True):
+    """Returns (normalized, deviation): of x (n, channels, pixels), each pixel over its channels; see `normalized`.
+
+    Without `centered`, the deviation is the root mean square.
+    """
+    x = x.astype(np.float64)
+    if not centered:
+        deviation = np.sqrt((x**2).mean(axis=1, keepdims=True) + eps)
+        return x / deviation, deviation
+    rows = x.swapaxes(1, 2)
+    return tuple(a.reshape(rows.shape).swapaxes(1, 2) for a in normalized(rows.reshape(-1, x.shape[1]), 1, eps))
+
+
+def layernorm_forward(x, w, b, eps, centered=True):
+    """y = w * normalized + b of each pixel; x (n, channels, pixels), w and b (channels,)."""
+    return w[:, None] * pixels_normalized(x, eps, centered)[0] + b[:, None].astype(np.float64)
+
+
+def layernorm_backward(dy, x, w, eps, centered=True):
+    """Returns (dx, dw, db); as groupnorm_backward, with the channels of a pixel as a group."""
+    n, deviation = pixels_normalized(x, eps, centered)
+    g = w[:, None] * dy.astype(np.float64)
+    mean_g, mean_gn = (a.mean(axis=1, keepdims=True) for a in (g, g * n))
+    dx = (g - mean_g * centered - n * mean_gn) / deviation
+    return dx, (dy * n).sum(axis=(0, 2)), dy.astype(np.float64).sum(axis=(0, 2))
+
+
 def batchnorm_statistics(x):
     """Returns mean and unbiased variance of each channel of x (n, channels, pixels)."""
     rows = x.astype(np.float64).swapaxes(0, 1).reshape(x.shape[1], -1)

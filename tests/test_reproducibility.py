@@ -21,12 +21,15 @@ from minidl.layers import (
     Dropout,
     Flatten,
     GroupNorm,
+    LayerNorm,
     MaxPool2D,
     Parallel,
     PReLU,
     ReLU,
     Rescale,
     Residual,
+    RMSNorm,
+    Scale,
     SiLU,
 )
 from minidl.losses import softmax_cross_entropy
@@ -55,6 +58,7 @@ def blocks(dtype, rate=0.2):
     """Layers that normalize, over the batch and otherwise, and branches that fork and join."""
     body = [DepthwiseConv2D(3, padding=1), BatchNorm2D(), GELU(), Conv2D(6, 1, use_bias=False), GroupNorm(3)]
     layers = [Rescale(1 / 255, -0.5), Conv2D(6, 3, stride=2, padding=1, use_bias=False), BatchNorm2D(), ReLU()]
+    layers += [Residual(LayerNorm(axis="channels"), Conv2D(6, 1), RMSNorm(axis="channels"), Scale(0.1, use_bias=True))]
     layers += [Residual(*body), Parallel([Conv2D(5, 1), PReLU()], MaxPool2D(3, 1, padding=1)), Flatten()]
     layers += [Dense(20), BatchNorm1D(), SiLU(), Dropout(rate), Dense(10)]
     return Sequential(layers, input_shape=(1, 12, 12), dtype=dtype)

@@ -15,6 +15,7 @@ from minidl.layers.depthwise_conv2d import DepthwiseConv1D, DepthwiseConv2D
 from minidl.layers.dropout import Dropout, Dropout2D, StochasticDepth
 from minidl.layers.flatten import Flatten, Reshape
 from minidl.layers.groupnorm import GroupNorm, LayerNorm
+from minidl.layers.layernorm import LayerNorm, RMSNorm
 from minidl.layers.maxpool2d import AdaptiveMaxPool2D, GlobalMaxPool1D, GlobalMaxPool2D, MaxPool1D, MaxPool2D
 from minidl.layers.noise import GaussianNoise
 from minidl.layers.normalize import Normalize
@@ -25,6 +26,7 @@ from minidl.layers.prelu import PReLU
 from minidl.layers.relu import ReLU
 from minidl.layers.rescale import Rescale
 from minidl.layers.residual import Residual
+from minidl.layers.scale import Scale
 from minidl.layers.softmax import Softmax
 from minidl.layers.squeeze_excite import SqueezeExcite
 from minidl.layers.upsample2d import Upsample2D
@@ -69,6 +71,7 @@ __all__ = [
     "Pad2D",
     "Parallel",
     "Permute",
+    "RMSNorm",
     "RandomCrop",
     "RandomFlip",
     "RandomRotation",
@@ -78,6 +81,7 @@ __all__ = [
     "Rescale",
     "Reshape",
     "Residual",
+    "Scale",
     "SiLU",
     "Sigmoid",
     "Softmax",

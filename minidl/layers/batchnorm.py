@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from minidl.initializers import ones, zeros
 from minidl.layers.base import Layer
 from minidl.utils.validation import Shape, check_bool, check_image_shape, check_real
@@ -55,12 +57,13 @@ class BatchNorm2D(Layer):
 
 
 class BatchNorm1D(BatchNorm2D):
-    """Batch normalization of each feature of a vector (features,); otherwise as BatchNorm2D."""
+    """Batch normalization of each feature of a vector (features,), or each channel of a signal (c, length).
+
+    Otherwise as BatchNorm2D: the statistics of a signal's channel are over all its steps. Results equal those of
+    torch.nn.BatchNorm1d.
+    """
 
     def build(self, in_shape: Shape) -> Shape:
-        if len(in_shape) != 1:
-            hint = "BatchNorm2D is for images"
-            if len(in_shape) == 2:
-                hint = f"a signal (c, length) takes Reshape(({in_shape[0]}, 1, {in_shape[1]})) and BatchNorm2D"
-            raise ValueError(f"expected (features,), got {in_shape}: {hint}")
-        return self._build(in_shape, in_shape[0], 1)
+        if len(in_shape) not in (1, 2):
+            raise ValueError(f"expected (features,) or (c, length), got {in_shape}: BatchNorm2D is for images")
+        return self._build(in_shape, in_shape[0], math.prod(in_shape[1:]))

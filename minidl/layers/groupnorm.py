@@ -1,8 +1,6 @@
-"""GroupNorm and LayerNorm: normalization to mean 0 and variance 1 within one example, independent of the batch."""
+"""GroupNorm: normalization of groups of channels of one example, independent of the batch."""
 
 from __future__ import annotations
-
-import math
 
 from minidl.initializers import ones, zeros
 from minidl.layers.base import Layer
@@ -42,32 +40,4 @@ class GroupNorm(Layer):
         if self.affine:
             self.weight = self.param("weight", (channels,), ones)
             self.bias = self.param("bias", (channels,), zeros)
-        return in_shape
-
-
-class LayerNorm(Layer):
-    """y = weight * (x - mean) / sqrt(variance + eps) + bias, mean and variance over all elements of one example.
-
-    Any shape, which is unchanged. As GroupNorm(groups=1), except that every element has its own weight and bias: this
-    is PyTorch's LayerNorm over the whole shape of an example.
-
-    eps: above 0.
-    affine: whether to learn a weight and a bias.
-
-    Parameters: weight, one, and bias, zero, both of the shape of an example.
-    Raises TypeError or ValueError in build for an eps that is not above 0.
-
-    Ba, Kiros, Hinton: "Layer Normalization", arXiv:1607.06450.
-    """
-
-    def __init__(self, *, eps: float = 1e-5, affine: bool = True) -> None:
-        self.eps = eps
-        self.affine = affine
-
-    def build(self, in_shape: Shape) -> Shape:
-        eps = check_real("eps", self.eps, self.dtype)
-        self.op = GroupNormOp(in_shape, 1, math.prod(in_shape), eps, check_bool("affine", self.affine), self.dtype)
-        if self.affine:
-            self.weight = self.param("weight", in_shape, ones)
-            self.bias = self.param("bias", in_shape, zeros)
         return in_shape

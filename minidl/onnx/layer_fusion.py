@@ -17,6 +17,7 @@ from minidl.layers import (
     Permute,
     Rescale,
     Reshape,
+    Scale,
 )
 from minidl.layers.base import Layer
 from minidl.onnx.node_reader import LayerWithWeights, broadcast_to_channels
@@ -36,7 +37,7 @@ def fuse_layers(
         case Reshape() | Flatten(), Reshape() | Flatten():
             shape = (math.prod(in_shape),) if isinstance(second.layer, Flatten) else tuple(second.layer.shape)
             return [] if shape == in_shape else [second]
-        case Dense() | Conv2D() | DepthwiseConv2D() | ConvTranspose2D(), _ if not first.layer.use_bias:
+        case Dense() | Conv2D() | DepthwiseConv2D() | ConvTranspose2D() | Scale(), _ if not first.layer.use_bias:
             bias = _as_bias(second.layer, channels, first.weights["weight"].dtype)
             return (
                 None if bias is None else [LayerWithWeights(_enable_bias(first.layer), {**first.weights, "bias": bias})]

@@ -26,6 +26,7 @@ class NodeWriter:
 
     def __init__(self, nodes: list[Node], path: str, layer: Layer) -> None:
         self._nodes, self._layer, self._doc = nodes, layer, title(layer)
+        self._counts: Counter[str] = Counter()  # nodes of each operator
         self.path, self.dtype = path, layer.dtype
         self.in_shape, self.out_shape = layer.in_shape, layer.out_shape
         self.arguments: Mapping[str, Any] = layer.config()
@@ -53,6 +54,13 @@ class NodeWriter:
     def param_name(self, name: str) -> str:
         """Returns the name of a parameter or buffer in the graph; "" if the layer does not have it."""
         return f"{self.path}.{name}" if name in self._layer.params or name in self._layer.buffers else ""
+
+    def column(self, name: str) -> str:
+        """Returns the name of a parameter (channels,) as (channels, 1, ...), which broadcasts along x's channels."""
+        param, axes = self.param_name(name), len(self.in_shape) - 1
+        if not axes:
+            return param
+        return self.add_node("Unsqueeze", param, self.add_int_constant(f"{name}_axes", range(1, axes + 1)))
 
     def add_constant(self, name: str, value: Any, dtype: str | None = None) -> str:
         """Adds a constant; returns its name. dtype: None: the model's."""

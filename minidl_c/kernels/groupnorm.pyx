@@ -2,9 +2,8 @@
 
     y = weight[channel] * (x - mean) / sqrt(variance + eps) + bias[channel]
 
-mean and variance (divided by n, not n - 1) are those of the group. Layer normalization is one group in which every element is a
-channel; instance normalization has one group per channel. (Wu and He, "Group Normalization", arXiv:1803.08494; Ba, Kiros and
-Hinton, "Layer Normalization", arXiv:1607.06450.) A NaN or an infinity makes its own group NaN, in its own example.
+mean and variance (divided by n, not n - 1) are those of the group. Instance normalization has one group per channel. (Wu and He,
+"Group Normalization", arXiv:1803.08494.) A NaN or an infinity makes its own group NaN, in its own example.
 """
 from libc.float cimport DBL_MIN, FLT_MAX, FLT_MIN
 

@@ -6,7 +6,7 @@
 #ifndef REAL
 #ifndef MINIDL_GROUPNORM_TILES_H
 #define MINIDL_GROUPNORM_TILES_H
-#include "minidl_c/simd/lanes.h"
+#include "minidl_c/simd/lane_math.h"
 
 #define CHAINS 4                       /* parallel sums: they hide the latency of an addition */
 #define BLOCK 256                      /* rows, or channels, per partial sum: longer chains lose digits */
@@ -45,13 +45,6 @@ INLINE void FN(sum_deviations)(const REAL *x, ptrdiff_t n, V center, V *sum, V *
     *sum += (s[0] + s[1]) + (s[2] + s[3]);
     *squares += (q[0] + q[1]) + (q[2] + q[3]);
   }
-}
-
-INLINE V FN(inverse_root)(V v) {
-  REAL r[VL] __attribute__((aligned(VECTOR_BYTES)));
-  *(V *)r = v;
-  for (int i = 0; i < VL; i++) r[i] = 1 / (sizeof(REAL) == 4 ? __builtin_sqrtf(r[i]) : (REAL)__builtin_sqrt(r[i]));
-  return *(V *)r;
 }
 
 /* y = weight * normalized x + bias, for channels c0 to c1; weight and bias may be NULL: 1 and 0.

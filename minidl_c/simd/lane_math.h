@@ -111,6 +111,14 @@ INLINE V FN(log1p)(V x) {
   return FN(plus_ln2)(FN(select)(far, C(1), C(0)), FN(log_ratio)(s));
 }
 
+/* 1 / sqrt(x), with two roundings. (The processor's square root, one number at a time: division and root are exactly rounded.) */
+INLINE V FN(inverse_root)(V v) {
+  REAL r[VL] __attribute__((aligned(VECTOR_BYTES)));
+  *(V *)r = v;
+  for (int i = 0; i < VL; i++) r[i] = 1 / (sizeof(REAL) == 4 ? __builtin_sqrtf(r[i]) : (REAL)__builtin_sqrt(r[i]));
+  return *(V *)r;
+}
+
 /* 1 / (1 + exp(-x)) */
 INLINE V FN(sigmoid)(V x) { return 1 / (1 + FN(exp)(-x)); }
 

@@ -53,6 +53,8 @@ from minidl.layers import (  # noqa: E402
     ReLU,
     Rescale,
     Residual,
+    RMSNorm,
+    Scale,
     SiLU,
     StochasticDepth,
 )
@@ -88,6 +90,9 @@ def blocks():
         Conv2D(12, 3, stride=2, padding=1, use_bias=False), BatchNorm2D(), ReLU(),
         Residual(*body, StochasticDepth(0.2)), SiLU(),
         Parallel(*branches), Dropout2D(0.1),
+        Residual(*body), SiLU(),
+        Residual(LayerNorm(axis="channels"), Conv2D(12, 1), RMSNorm(axis="channels"), Scale(0.1, use_bias=True)),
+        Parallel(*branches),
         ConvTranspose2D(6, 2, 2), MaxPool2D(4),
         Flatten(), LayerNorm(),
         Dense(30), BatchNorm1D(), ReLU(), Dropout(0.2),

@@ -7,6 +7,8 @@ from native.kernels.test_batchnorm import bounds as batch_norm_bounds
 from native.kernels.test_batchnorm import geometries as batch_norm_geometries
 from native.kernels.test_groupnorm import bounds as norm_bounds
 from native.kernels.test_groupnorm import geometries as norm_geometries
+from native.kernels.test_layernorm import bounds as layer_norm_bounds
+from native.kernels.test_layernorm import geometries as layer_norm_geometries
 from native.kernels.test_softmax import expected as softmax_expected
 from per_example_checks import check_sums
 from reference_activations import FUNCTIONS as ACTIVATIONS
@@ -16,7 +18,9 @@ from minidl_c.kernels.activations import ActivationOp
 from minidl_c.kernels.batchnorm import BatchNormOp
 from minidl_c.kernels.batchnorm_statistics import BatchStatisticsOp
 from minidl_c.kernels.groupnorm import GroupNormOp
+from minidl_c.kernels.layernorm import LayerNormOp
 from minidl_c.kernels.prelu import PReLUOp
+from minidl_c.kernels.scale import ScaleOp
 from minidl_c.kernels.softmax import SoftmaxOp
 from minidl_c.runtime.plan import Plan
 from minidl_c.runtime.single_op import backward_batch, forward_batch
@@ -68,6 +72,31 @@ def prelu(rng):
     yield Trial(f"{kind} {x.shape} {shared}", dtype, inputs, outputs, run, 2, oracle if kind != "special" else None)
 
 
+def scale(rng):
+    (n, channels), pixels, use_bias = sizes(rng), int(rng.integers(1, 20)), bool(rng.integers(2))
+    dtype = draw_dtype(rng)
+    kind, (x, dy, w, b) = draw_values(rng, ((n, channels, pixels),) * 2 + ((channels,),) * 2)
+
+    def run(a, threads):
+        op = ScaleOp((channels, pixels), use_bias, dtype)
+        params, grads = ((a.w, a.b), (a.dw, a.db)) if use_bias else ((a.w,), (a.dw,))
+        forward_batch(op, a.x, a.y, params, threads)
+        backward_batch(op, a.dy, a.x, a.dx, params, grads, threads)
+        check_sums(op, a.dy, a.x, a.dx, params, grads, threads)
+
+    def oracle():
+        wide, dy_, w_, b_ = (v.astype(dtype).astype("f8") for v in (x, dy, w[:, None], b[:, None] * use_bias))
+        unit = ref.rounding(1, dtype)
+        yield "y", w_ * wide + b_, unit * (np.abs(w_ * wide) + np.abs(b_))
+        yield "dx", w_ * dy_, unit * np.abs(w_ * dy_)
+        for name, terms in (("dw", wide * dy_), ("db", dy_))[: 1 + use_bias]:
+            yield name, terms.sum((0, 2)), ref.rounding(x.size, dtype) * np.abs(terms).sum((0, 2))
+
+    outputs = {"y": x.shape, "dx": x.shape, "dw": w.shape} | ({"db": b.shape} if use_bias else {})
+    inputs = named("x dy w b", (x, dy, w, b), dtype)
+    yield Trial(f"{kind} {x.shape} {use_bias}", dtype, inputs, outputs, run, 2, oracle if kind != "special" else None)
+
+
 def softmax(rng):
     (n, classes), pixels, dtype = sizes(rng), int(rng.integers(1, 20)), draw_dtype(rng)
     kind, (x, dy) = draw_values(rng, ((n, classes, pixels),) * 2)
@@ -115,6 +144,38 @@ def groupnorm_trial(rng, groups, channels, pixels):
     return Trial(about, dtype, inputs, outputs, run, 2, None if kind == "special" else oracle)
 
 
+def layernorm(rng):
+    for geometry in layer_norm_geometries(int(rng.integers(2**32)), 10):
+        yield layernorm_trial(rng, *geometry)
+
+
+def layernorm_trial(rng, channels, pixels):
+    n, dtype, centered, affine = int(rng.integers(0, 41)), draw_dtype(rng), bool(rng.integers(2)), bool(rng.integers(4))
+    kind, (x, dy, w, b) = draw_values(rng, ((n, channels, pixels),) * 2 + ((channels,),) * 2)
+    w, b = w if affine else np.ones_like(w), b if affine and centered else np.zeros_like(b)
+    count = (2 if centered else 1) if affine else 0
+
+    def run(a, threads):
+        op = LayerNormOp((channels, pixels), channels, 0.1, centered, affine, dtype)
+        params, grads = (a.w, a.b)[:count], (a.dw, a.db)[:count]
+        forward_batch(op, a.x, a.y, params, threads)
+        backward_batch(op, a.dy, a.x, a.dx, params, grads, threads)
+        if affine:
+            check_sums(op, a.dy, a.x, a.dx, params, grads, threads)
+        for unused in (a.dw, a.db)[count:]:
+            unused[...] = 0
+
+    def oracle():
+        exact = ref.layernorm_forward(x, w, b, 0.1, centered), *ref.layernorm_backward(dy, x, w, 0.1, centered)
+        bounds = layer_norm_bounds(x, dy, w, b, 0.1, centered, dtype)
+        yield from list(zip(("y", "dx", "dw", "db"), exact, bounds, strict=True))[: 2 + count]
+
+    outputs = {"y": x.shape, "dx": x.shape, "dw": w.shape, "db": b.shape}
+    about = f"{kind} {x.shape} centered={centered} affine={affine}"
+    inputs = named("x dy w b", (x, dy, w, b), dtype)
+    return Trial(about, dtype, inputs, outputs, run, 2, None if kind == "special" else oracle)
+
+
 def batchnorm(rng):
     for geometry in batch_norm_geometries(int(rng.integers(2**32)), 10):
         yield batchnorm_trial(rng, *geometry)
@@ -149,4 +210,4 @@ def batchnorm_trial(rng, channels, pixels):
     return Trial(f"{kind} {x.shape}", dtype, inputs, outputs, run, 3, oracle if judged else None)
 
 
-POINTWISE = (activations, prelu, softmax, groupnorm, batchnorm)
+POINTWISE = (activations, prelu, scale, softmax, groupnorm, layernorm, batchnorm)

@@ -1,8 +1,8 @@
-"""Cases of Dense, ReLU, Rescale and Normalize."""
+"""Cases of Dense, ReLU, Rescale, Normalize and Scale."""
 
 from contract.case import Case, any_shape, functional
 
-from minidl.layers import Dense, Normalize, ReLU, Rescale
+from minidl.layers import Dense, Normalize, ReLU, Rescale, Scale
 
 
 def dense(rng):
@@ -32,4 +32,15 @@ def normalize(rng):
     return Case(layer, shape, lambda x: (x - x.new_tensor(mean.reshape(column))) / x.new_tensor(std.reshape(column)))
 
 
-DRAWS = {"Dense": dense, "Normalize": normalize, "ReLU": relu, "Rescale": rescale}
+def scale(rng):
+    shape, use_bias = any_shape(rng), bool(rng.integers(2))
+    column = (-1,) + (1,) * (len(shape) - 1)
+
+    def torch(x, weight, bias=None):
+        y = x * weight.reshape(column)
+        return y if bias is None else y + bias.reshape(column)
+
+    return Case(Scale(float(rng.standard_normal()), use_bias=use_bias), shape, torch)
+
+
+DRAWS = {"Dense": dense, "Normalize": normalize, "ReLU": relu, "Rescale": rescale, "Scale": scale}

@@ -37,8 +37,8 @@ class Case:
 
 
 def any_shape(rng):
-    """Draws the shape of a vector or an image."""
-    size = int(rng.choice([1, 3]))
+    """Draws the shape of a vector, a signal or an image."""
+    size = int(rng.integers(1, 4))
     return tuple(int(n) for n in rng.integers(1, 8, size))
 
 

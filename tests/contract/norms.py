@@ -2,7 +2,7 @@
 
 from contract.case import Case, any_shape, functional, image
 
-from minidl.layers import BatchNorm1D, BatchNorm2D, GroupNorm, LayerNorm
+from minidl.layers import BatchNorm1D, BatchNorm2D, GroupNorm, LayerNorm, RMSNorm
 
 
 def draw_options(rng):
@@ -25,9 +25,25 @@ def group_norm(rng):
 
 
 def layer_norm(rng):
-    options, shape = draw_options(rng), any_shape(rng)
-    layer = LayerNorm(**options)
-    return Case(layer, shape, lambda x, **params: functional().layer_norm(x, shape, eps=layer.eps, **params))
+    return norm_of_example(rng, LayerNorm, "layer_norm")
+
+
+def rms_norm(rng):
+    return norm_of_example(rng, RMSNorm, "rms_norm")
+
+
+def norm_of_example(rng, cls, function):
+    """Draws a norm over the whole example or its channels, which PyTorch wants as the last axis."""
+    axis, shape = (None, "channels")[rng.integers(2)], any_shape(rng)
+    layer = cls(axis=axis, **draw_options(rng))
+
+    def torch(x, **params):
+        over = shape if axis is None else shape[:1]
+        x = x if axis is None else x.movedim(1, -1)
+        y = getattr(functional(), function)(x, over, eps=layer.eps, **params)
+        return y if axis is None else y.movedim(-1, 1)
+
+    return Case(layer, shape, torch)
 
 
 def batch_norm(rng, cls, shape):
@@ -45,7 +61,8 @@ def batch_norm2d(rng):
 
 
 def batch_norm1d(rng):
-    return batch_norm(rng, BatchNorm1D, (int(rng.integers(1, 40)),))
+    shape = int(rng.integers(1, 40)), int(rng.integers(2, 8))
+    return batch_norm(rng, BatchNorm1D, shape[: rng.integers(1, 3)])
 
 
 DRAWS = {
@@ -53,4 +70,5 @@ DRAWS = {
     "BatchNorm2D": batch_norm2d,
     "GroupNorm": group_norm,
     "LayerNorm": layer_norm,
+    "RMSNorm": rms_norm,
 }

@@ -20,7 +20,7 @@ def normalized(x, eps=1e-5):
 
 
 @pytest.mark.parametrize("n", [2, 15, 16, 17, 33, 300])
-@pytest.mark.parametrize(("layer", "shape"), [(BatchNorm2D, (3, 4, 5)), (BatchNorm1D, (7,))])
+@pytest.mark.parametrize(("layer", "shape"), [(BatchNorm2D, (3, 4, 5)), (BatchNorm1D, (7,)), (BatchNorm1D, (3, 8))])
 def test_statistics_are_those_of_the_whole_batch(layer, shape, n, rng):
     model = Sequential([layer(eps=1e-3)], input_shape=shape, dtype="float64")
     x = rng.standard_normal((n, *shape)) * 3 + 2
@@ -104,6 +104,7 @@ def test_running_statistics_are_saved_and_copied(rng, tmp_path):
         (BatchNorm1D(), (1, 2, 2), "BatchNorm2D is for images"),
         (BatchNorm1D(), (2, 9), r"a signal \(c, length\) takes Reshape\(\(2, 1, 9\)\) and BatchNorm2D"),
         (BatchNorm2D(), (2, 9), r"a signal \(c, length\) .* becomes an image of height 1 by Reshape\(\(2, 1, 9\)\)"),
+        (BatchNorm2D(), (2, 9), r"a signal \(c, length\) becomes an image of height 1 by Reshape\(\(2, 1, 9\)\)"),
     ],
 )
 def test_invalid_arguments(layer, shape, message):

@@ -1,4 +1,4 @@
-"""GroupNorm and LayerNorm: shapes, parameters and arguments; unused lanes; training."""
+"""GroupNorm: shapes, parameters and arguments; training."""
 
 import numpy as np
 import pytest
@@ -20,18 +20,8 @@ def test_group_norm_agrees_with_the_reference(groups, dtype, rng):
     assert {name: param.value.shape for name, param in model.params.items()} == {"0.weight": (6,), "0.bias": (6,)}
 
 
-@pytest.mark.parametrize("shape", [(7,), (3, 2), (2, 3, 4)])
-def test_layer_norm_accepts_any_shape(shape, rng):
-    model = Sequential([LayerNorm()], input_shape=shape, dtype="float64")
-    x = rng.normal(3, 2, (17, *shape))
-    np.testing.assert_allclose(model.predict(x), ref.normalized(x, 1, 1e-5)[0], 1e-9, 1e-12)
-    assert {name: param.value.shape for name, param in model.params.items()} == {"0.weight": shape, "0.bias": shape}
-    assert model.output_shape == shape
-
-
-@pytest.mark.parametrize("layer", [GroupNorm(2, affine=False), LayerNorm(affine=False)], ids=str)
-def test_without_weights(layer, rng):
-    model = Sequential([layer], input_shape=(4, 3, 3))
+def test_without_weights(rng):
+    model = Sequential([GroupNorm(2, affine=False)], input_shape=(4, 3, 3))
     y = model.predict(rng.normal(5, 3, (17, 4, 3, 3)))
     assert model.params == {}
     assert abs(y.mean()) < 1e-6 and abs(y.std() - 1) < 1e-4
@@ -44,27 +34,7 @@ def test_one_group_per_channel_is_an_instance_norm(rng):
     np.testing.assert_allclose(y.std(axis=(2, 3)), 1, atol=1e-4)
 
 
-@pytest.mark.parametrize("layer", [LayerNorm(), GroupNorm(3)], ids=str)
-def test_unused_lanes_cause_no_nan(layer):
-    """They hold the preceding bias, so large that its mean overflows; the six examples themselves are near zero."""
-    large = np.array([3e38, -3e38, 1e38, -2e38, 3e38, 0], "f4")
-    model = Sequential([Dense(6), layer, Dense(2)], input_shape=(2,))
-    model.params["0.weight"].value = np.stack([-large, np.arange(6)], axis=1)
-    model.params["0.bias"].value = large
-    x = np.stack([np.ones(16), np.arange(16)], axis=1)
-    dy = (np.arange(16) < 6)[:, None] * np.ones(2)
-    result = []
-    for n in (6, 16):
-        model.forward(x[:n], training=True)
-        model.backward(dy[:n])
-        result.append({name: param.grad.copy() for name, param in model.params.items()})
-    for name, grad in result[0].items():
-        np.testing.assert_array_equal(grad, result[1][name], name)
-        assert np.isfinite(grad).all()
-    np.testing.assert_array_equal(result[0]["2.bias"], 6)
-
-
-def test_a_net_learns_with_them(rng):
+def test_a_net_learns_with_it(rng):
     layers = [Conv2D(8, 3), GroupNorm(4), ReLU(), Flatten(), Dense(20), LayerNorm(), ReLU(), Dense(2)]
     model = Sequential(layers, input_shape=(1, 6, 6))
     X = rng.normal(0, 1, (200, 1, 6, 6))
@@ -84,10 +54,6 @@ def test_a_net_learns_with_them(rng):
         (GroupNorm(2, eps=0), ValueError, "eps: expected a number above 0"),
         (GroupNorm(2, eps=-1e-5), ValueError, "eps: expected a number above 0, .*got -1e-05"),
         (GroupNorm(2, eps="1e-5"), TypeError, "eps: expected a number, got '1e-5'"),
-        (LayerNorm(eps=0), ValueError, "eps: expected a number above 0"),
-        (LayerNorm(eps=1e-42), ValueError, "eps: expected a number above 0, .*float32, got 1e-42"),
-        (LayerNorm(eps=float("inf")), ValueError, "eps: expected a finite number"),
-        (LayerNorm(eps=None), TypeError, "eps: expected a number, got None"),
     ],
     ids=str,
 )

@@ -35,6 +35,7 @@ from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
 from minidl_c.kernels.dropout import DropoutOp
 from minidl_c.kernels.flatten import FlattenOp
 from minidl_c.kernels.groupnorm import GroupNormOp
+from minidl_c.kernels.layernorm import LayerNormOp
 from minidl_c.kernels.maxpool2d import AdaptiveMaxPool2DOp, MaxPool2DOp
 from minidl_c.kernels.noise import NoiseOp
 from minidl_c.kernels.normalize import NormalizeOp
@@ -44,6 +45,7 @@ from minidl_c.kernels.prelu import PReLUOp
 from minidl_c.kernels.product import MultiplyOp
 from minidl_c.kernels.relu import ReLUOp
 from minidl_c.kernels.rescale import RescaleOp
+from minidl_c.kernels.scale import ScaleOp
 from minidl_c.kernels.softmax import SoftmaxOp
 from minidl_c.kernels.upsample2d import BilinearUpsample2DOp, Upsample2DOp
 from minidl_c.losses.elementwise_losses import ElementwiseLossOp
@@ -159,8 +161,10 @@ def calling_init_again_changes_nothing():
         (PermuteOp((4, 2), (1, 0)), ((4000, 3, 3), (2, 1, 0))),
         (ChannelShuffleOp((4, 2), 2), ((4000, 3), 4)),
         (GroupNormOp((4,), 2, 4), ((4000,), 1, 4000)),
+        (LayerNormOp((4, 2), 4), ((4000, 200), 4000)),
         (ActivationOp((4,), "elu", 1.0), ((4000,), "gelu")),
         (PReLUOp((4, 2)), ((4000, 2), True)),
+        (ScaleOp((4, 2)), ((4000, 2), True)),
         (SoftmaxOp((4, 2)), ((4000, 2),)),
         (AvgPool2DOp((1, 4, 4), (2, 2), (2, 2)), ((9, 90, 90), (2, 2), (2, 2))),
         (AdaptiveAvgPool2DOp((1, 4, 4), (3, 2)), ((9, 90, 90), (7, 8))),
@@ -300,6 +304,8 @@ def sizes_that_overflow():
         lambda: SoftmaxCrossEntropyOp((2,), 0.0, "float32", 2**63),
         lambda: SoftmaxCrossEntropyOp(()), lambda: SoftmaxCrossEntropyOp(None),
         lambda: GroupNormOp((2**20,), most, most), lambda: GroupNormOp((2**21, 2**21), 1, 2**42),
+        lambda: LayerNormOp((2**20,), most), lambda: LayerNormOp((2**21, 2**21), 2**42), lambda: LayerNormOp((), 0),
+        lambda: ScaleOp((most, 2)), lambda: ScaleOp(()), lambda: ScaleOp((2, 0), True), lambda: ScaleOp(None),
         lambda: FlattenOp((2.0, 2)), lambda: ReLUOp((-1, -1)), lambda: ReLUOp((0,)), lambda: ReLUOp("ab"),
         lambda: ActivationOp((2**21, 2**21), "tanh"), lambda: PReLUOp((most, 2)), lambda: PReLUOp(()),
         lambda: SoftmaxOp(()), lambda: SoftmaxOp((0, 2)), lambda: PReLUOp((2, 0), True),

@@ -131,6 +131,13 @@ def layer_norm(eps):
     return expected
 
 
+def rms_norm(eps):
+    def expected(x, w):
+        return w * x / np.sqrt((x**2).mean(tuple(range(1, x.ndim)), keepdims=True) + eps)
+
+    return expected
+
+
 STATISTICS = (normal(4), normal(4, 1)[:, 0], normal(1, 4)[0], 1e-5 * positive(4))
 AFFINE, SMALL = (normal(4), normal(4, 1)[:, 0]), 3e-3
 NORMS = {
@@ -150,6 +157,10 @@ NORMS = {
     ),
     "LayerNormalization epsilon": Case(
         "LayerNormalization", layer_norm(0.1), (normal(*IMAGE),), {"axis": 1, "epsilon": 0.1}
+    ),
+    "RMSNormalization": Case("RMSNormalization", rms_norm(1e-5), (normal(6),), shape=VECTOR, scale=SMALL, opset=23),
+    "RMSNormalization epsilon": Case(
+        "RMSNormalization", rms_norm(0.1), (normal(*IMAGE),), {"axis": 1, "epsilon": 0.1}, opset=23
     ),
 }
 
@@ -275,6 +286,7 @@ ARITHMETIC = {
         "Gemm", gemm, (normal(6, 6), normal(6)), {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 0}, shape=VECTOR
     ),
     "MatMul": Case("MatMul", gemm, (normal(6, 6),), shape=VECTOR),
+    "Mul of features": Case("Mul", np.multiply, (normal(6),), shape=VECTOR),
 } | {
     f"{op} {what}, x is input {x_index}": Case(op, expected, (array,), x_index=x_index)
     for op, expected, positions in (
@@ -359,6 +371,10 @@ UNSUPPORTED = {
     "Softmax before 13": (Case("Softmax", None, opset=11), "before opset 13 Softmax sums over the whole example"),
     "LayerNormalization": (
         Case("LayerNormalization", None, (normal(7),)),
+        "the whole example of (4, 6, 7), got 3",
+    ),
+    "RMSNormalization": (
+        Case("RMSNormalization", None, (normal(7),), opset=23),
         "the whole example of (4, 6, 7), got 3",
     ),
     "Swish alpha": (Case("Swish", None, attributes={"alpha": 2.0}, opset=24), "expected alpha=1.0, got 2.0"),

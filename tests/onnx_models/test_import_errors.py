@@ -196,7 +196,6 @@ VECTOR_NODES = {
         lambda g: g.append("Gemm", g.normal(12, 5), g.normal(7, 5)),
         "expected a bias of 5 numbers, got shape (7, 5)",
     ),
-    "factors per feature": (lambda g: g.append("Mul", g.normal(12)), "expected one number for vectors, got 12"),
 }
 
 

@@ -5,6 +5,9 @@ import pytest
 from onnx_models.graphs import Graph, check, run_both
 
 from minidl.onnx import import_model
+from minidl.onnx.graph import ANY_BATCH, Node
+from minidl.onnx.node_reader import NodeReader
+from minidl.onnx.operators.norms import read_channel_layer_norm
 
 pytestmark = pytest.mark.oracle("onnx", "onnxruntime")
 
@@ -223,13 +226,24 @@ def test_sub_and_div_per_channel(shape, tmp_path):
 
 def test_factor_and_offset_per_channel(tmp_path):
     g = Graph()
-    check(g.append("Mul", g.normal(3, 1, 1)).append("Add", g.normal(3, 1, 1)), tmp_path, "DepthwiseConv2D")
+    model = check(g.append("Mul", g.normal(3, 1, 1)).append("Add", g.normal(3, 1, 1)), tmp_path, "Scale")
+    assert model.layers[0].use_bias
+
+
+@pytest.mark.parametrize("shape", [(3, 8, 8), (3, 9), VECTOR])
+def test_factors_per_channel(shape, tmp_path):
+    g = Graph(shape)
+    column = (shape[0], *(1,) * (len(shape) - 1))
+    model = check(g.append("Relu").append("Mul", g.normal(*column)), tmp_path, "ReLU", "Scale")
+    assert list(model.params) == ["1.weight"]
 
 
 # ---- norms
 
 
-@pytest.mark.parametrize(("shape", "layer"), [((3, 8, 8), "BatchNorm2D"), (VECTOR, "BatchNorm1D")])
+@pytest.mark.parametrize(
+    ("shape", "layer"), [((3, 8, 8), "BatchNorm2D"), ((3, 9), "BatchNorm1D"), (VECTOR, "BatchNorm1D")]
+)
 @pytest.mark.parametrize("opset", [11, 15, 21])
 def test_batch_norm(shape, layer, opset, tmp_path):
     g = Graph(shape, opset)
@@ -246,6 +260,28 @@ def test_other_norms(tmp_path):
     g.append("LayerNormalization", g.normal(4, 5, 5), g.normal(4, 5, 5), axis=-3).append("Flatten")
     g.append("LayerNormalization", g.normal(100))
     check(g, tmp_path, "GroupNorm", "GroupNorm", "LayerNorm", "Flatten", "LayerNorm", out_shape=(None, 100))
+
+
+@pytest.mark.parametrize("shape", [VECTOR, (4, 5, 5)])
+def test_rms_norm(shape, tmp_path):
+    g = Graph(shape, opset=23)
+    model = check(g.append("RMSNormalization", g.normal(*shape), axis=1, epsilon=1e-3), tmp_path, "RMSNorm")
+    assert model.layers[0].eps == 1e-3 and model.layers[0].axis is None
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_layer_norm_over_channels(has_bias, rng):
+    """The node stands for a LayerNormalization between two Transposes."""
+    weight, bias = rng.standard_normal((2, 6)).astype("f4")
+    constants, inputs = {"w": weight, "b": bias}, ["x", "w", "b"][: 2 + has_bias]
+    node = Node("ChannelLayerNormalization", "n", inputs, ["y"], {"epsilon": 1e-3}, domain="minidl")
+    reader = NodeReader(node, 0, (6, 3, 2), "float32", 21, ANY_BATCH, constants)
+    (found,) = read_channel_layer_norm(reader)
+    reader.check_all_read()
+    assert (found.layer.axis, found.layer.eps) == ("channels", 1e-3)
+    np.testing.assert_array_equal(found.weights["weight"], weight)
+    np.testing.assert_array_equal(found.weights["bias"], bias if has_bias else 0 * bias)
+    assert reader.trainable_constants == inputs[1:]
 
 
 # ---- shapes

@@ -273,6 +273,12 @@ def layer_norm(node):
     return [run([layers.LayerNorm(eps=node("epsilon", 1e-5))], rows, weight=weight, bias=bias).reshape(x.shape)]
 
 
+def rms_norm(node):
+    x, weight = node.inputs
+    rows = examples(x, node("axis", -1))
+    return [run([layers.RMSNorm(eps=node("epsilon", 1e-5))], rows, weight=weight).reshape(x.shape)]
+
+
 def group_norm(node):
     x, weight, bias = node.inputs
     layer = layers.GroupNorm(node("num_groups"), eps=node("epsilon", 1e-5))
@@ -449,6 +455,7 @@ OPS: dict[str, Callable[[Node], Arrays]] = {
     "Momentum": momentum,
     "PRelu": prelu,
     "Pad": pad,
+    "RMSNormalization": rms_norm,
     "Relu": activation(lambda node: [layers.ReLU()]),
     "Reshape": reshape,
     "Resize": upsample,

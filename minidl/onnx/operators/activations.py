@@ -55,10 +55,7 @@ def read_swish(reader: NodeReader) -> list[LayerWithWeights]:
 
 
 def write_prelu(writer: NodeWriter, x: str) -> str:
-    """Writes slopes with trailing axes of size 1, since ONNX broadcasts them over the last axes."""
-    slope, axes = writer.param_name("weight"), len(writer.in_shape) - 1
-    if axes and not writer["shared"]:
-        slope = writer.add_node("Unsqueeze", slope, writer.add_int_constant("axes", range(1, axes + 1)))
+    slope = writer.param_name("weight") if writer["shared"] else writer.column("weight")
     return writer.add_node("PRelu", x, slope)
 
 

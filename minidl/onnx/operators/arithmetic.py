@@ -1,4 +1,4 @@
-"""Elementwise layers, and layers that do nothing in inference: Rescale, Normalize, Dropout, augmentation."""
+"""Elementwise layers, and layers that do nothing in inference: Rescale, Normalize, Scale, Dropout, augmentation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import numpy as np
 from minidl.layers import (
     ColorJitter,
     Cutout,
-    DepthwiseConv2D,
     Dropout,
     Dropout2D,
     GaussianNoise,
@@ -17,6 +16,7 @@ from minidl.layers import (
     RandomShift,
     RandomZoom,
     Rescale,
+    Scale,
     StochasticDepth,
 )
 from minidl.layers.base import Layer
@@ -49,6 +49,11 @@ def write_normalize(writer: NodeWriter, x: str) -> str:
     return writer.add_node(
         "Div", writer.add_node("Sub", x, writer.add_constant("mean", mean)), writer.add_constant("std", std)
     )
+
+
+def write_scale(writer: NodeWriter, x: str) -> str:
+    y = writer.add_node("Mul", x, writer.column("weight"))
+    return writer.add_node("Add", y, writer.column("bias")) if writer["use_bias"] else y
 
 
 def write_dropout(writer: NodeWriter, x: str) -> str:
@@ -123,13 +128,11 @@ def read_sub(reader: NodeReader) -> list[LayerWithWeights]:
 
 
 def read_mul(reader: NodeReader) -> list[LayerWithWeights]:
-    """Reads one factor as a Rescale, a factor per channel as a depthwise 1x1 convolution."""
+    """Reads one factor as a Rescale, a factor per channel as a Scale."""
     values = read_operand(reader)
     if values.size == 1:
         return [LayerWithWeights(Rescale(float(values[0])))]
-    if len(reader.shape) != 3:
-        reader.refuse(f"expected one number for vectors, got {values.size}")
-    return [LayerWithWeights(DepthwiseConv2D(1, use_bias=False), {"weight": values.reshape(-1, 1, 1, 1)})]
+    return [LayerWithWeights(Scale(), {"weight": values})]
 
 
 def read_neg(reader: NodeReader) -> list[LayerWithWeights]:
@@ -161,6 +164,7 @@ WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     RandomZoom: write_identity,
     Rescale: write_rescale,
     StochasticDepth: write_identity,
+    Scale: write_scale,
 }
 READ_FUNCTIONS: dict[str, ReadFunction] = {
     "Add": read_add,

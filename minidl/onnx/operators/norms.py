@@ -1,10 +1,10 @@
-"""Batch, group and layer norms."""
+"""Batch, group, layer and RMS norms."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from minidl.layers import BatchNorm1D, BatchNorm2D, GroupNorm, LayerNorm
+from minidl.layers import BatchNorm1D, BatchNorm2D, GroupNorm, LayerNorm, RMSNorm
 from minidl.layers.base import Layer
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
@@ -28,9 +28,9 @@ def read_batch_norm(reader: NodeReader) -> list[LayerWithWeights]:
     reader.expect_attribute("training_mode", 0)
     if any(reader.node.outputs[1:]):
         reader.refuse("expected one output, got more: that is training mode, with the statistics of the batch")
-    if len(reader.shape) not in (1, 3):
-        reader.refuse(f"expected vectors or images, got {reader.shape}")
-    cls = BatchNorm1D if len(reader.shape) == 1 else BatchNorm2D
+    if len(reader.shape) not in (1, 2, 3):
+        reader.refuse(f"expected vectors, signals or images, got {reader.shape}")
+    cls = BatchNorm2D if len(reader.shape) == 3 else BatchNorm1D
     momentum = round(1 - reader.attribute("momentum", 0.9), 7)  # the digits of a float32
     names = ("weight", "bias", "running_mean", "running_var")
     weights = {name: reader.weight(i, reader.shape[0], trainable=i < 3) for i, name in enumerate(names, 1)}
@@ -64,9 +64,15 @@ def make_group_norm(reader: NodeReader, groups: int) -> list[LayerWithWeights]:
 
 
 def write_layer_norm(writer: NodeWriter, x: str) -> str:
-    return writer.add_node(
-        "LayerNormalization", x, *affine_inputs(writer, writer.in_shape), axis=1, epsilon=float(writer["eps"])
-    )
+    """Writes LayerNormalization; over the channels of an image or signal, between Transposes: it wants them last."""
+    over_channels, rank = writer["axis"] == "channels", len(writer.in_shape)
+    affine = affine_inputs(writer, writer.in_shape[:1] if over_channels else writer.in_shape)
+    eps = float(writer["eps"])
+    if not over_channels or rank == 1:
+        return writer.add_node("LayerNormalization", x, *affine, axis=1, epsilon=eps)
+    x = writer.add_node("Transpose", x, perm=[0, *range(2, rank + 1), 1])
+    y = writer.add_node("LayerNormalization", x, *affine, axis=-1, epsilon=eps)
+    return writer.add_node("Transpose", y, perm=[0, rank, *range(1, rank)])
 
 
 def read_layer_norm(reader: NodeReader) -> list[LayerWithWeights]:
@@ -78,15 +84,52 @@ def read_layer_norm(reader: NodeReader) -> list[LayerWithWeights]:
     return [LayerWithWeights(LayerNorm(eps=reader.attribute("epsilon", 1e-5)), weights)]
 
 
+def read_channel_layer_norm(reader: NodeReader) -> list[LayerWithWeights]:
+    """Reads a ChannelLayerNormalization, minidl's own: inputs x, scale and perhaps bias, attribute epsilon.
+
+    It stands for a LayerNormalization over the last axis between two Transposes, which put the channels there and back.
+    """
+    reader.attribute("stash_type", 1)
+    weights = {"weight": reader.weight(1, reader.shape[0])}
+    has_bias = reader.has_input(2)
+    weights["bias"] = reader.weight(2, reader.shape[0]) if has_bias else np.zeros_like(weights["weight"])
+    return [LayerWithWeights(LayerNorm(eps=reader.attribute("epsilon", 1e-5), axis="channels"), weights)]
+
+
+def write_rms_norm(writer: NodeWriter, x: str) -> str:
+    """Writes the formula, since RMSNormalization is younger than the opset of exported files.
+
+    With x * x, because onnxruntime fuses a Pow and what follows, and then ignores an eps in float64.
+    """
+    over_channels, rank = writer["axis"] == "channels", len(writer.in_shape)
+    axes = writer.add_int_constant("axes", [1] if over_channels else range(1, rank + 1))
+    mean = writer.add_node("ReduceMean", writer.add_node("Mul", x, x), axes, keepdims=1)
+    shifted = writer.add_node("Add", mean, writer.add_constant("eps", writer["eps"]))
+    y = writer.add_node("Div", x, writer.add_node("Sqrt", shifted))
+    if not writer["affine"]:
+        return y
+    return writer.add_node("Mul", y, writer.column("weight") if over_channels else writer.param_name("weight"))
+
+
+def read_rms_norm(reader: NodeReader) -> list[LayerWithWeights]:
+    reader.attribute("stash_type", 1)
+    if (axis := reader.normalize_axis(reader.attribute("axis", -1))) != 1:
+        reader.refuse(f"expected axis=1, the whole example of {reader.shape}, got {axis}")
+    weights = {"weight": reader.weight(1, *reader.shape)}
+    return [LayerWithWeights(RMSNorm(eps=reader.attribute("epsilon", 1e-5)), weights)]
+
+
 WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     BatchNorm1D: write_batch_norm,
     BatchNorm2D: write_batch_norm,
     GroupNorm: write_group_norm,
     LayerNorm: write_layer_norm,
+    RMSNorm: write_rms_norm,
 }
 READ_FUNCTIONS: dict[str, ReadFunction] = {
     "BatchNormalization": read_batch_norm,
     "GroupNormalization": read_group_norm,
     "InstanceNormalization": read_instance_norm,
     "LayerNormalization": read_layer_norm,
+    "RMSNormalization": read_rms_norm,
 }

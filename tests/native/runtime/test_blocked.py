@@ -19,11 +19,13 @@ from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
 from minidl_c.kernels.dense import DenseOp
 from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
 from minidl_c.kernels.dropout import DropoutOp
+from minidl_c.kernels.layernorm import LayerNormOp
 from minidl_c.kernels.maxpool2d import AdaptiveMaxPool2DOp, MaxPool2DOp
 from minidl_c.kernels.normalize import NormalizeOp
 from minidl_c.kernels.pad2d import Pad2DOp
 from minidl_c.kernels.permute import ChannelShuffleOp
 from minidl_c.kernels.relu import ReLUOp
+from minidl_c.kernels.scale import ScaleOp
 from minidl_c.kernels.upsample2d import BilinearUpsample2DOp, Upsample2DOp
 from minidl_c.runtime.plan import Plan
 
@@ -80,6 +82,18 @@ def others(seed):
         yield f"bilinear {shape}", partial(BilinearUpsample2DOp, shape, (9, 5), (1.5, 0.7), False)
 
 
+def norms(seed):
+    rng = np.random.default_rng(seed)
+    shapes = [tuple(int(n) for n in rng.integers(1, (40, 8, 8))) for _ in range(8)]
+    for shape in (*shapes, (768, 3, 2), (1040, 2, 1), (2100, 1, 1), (17,), (2048,), (3, 5, 20), (20, 33)):
+        for centered in (True, False):
+            for affine in (True, False):
+                about = f"layer norm of {shape}, centered={centered}, affine={affine}"
+                yield about, partial(LayerNormOp, shape, shape[0], 1e-3, centered, affine)
+        for use_bias in (True, False):
+            yield f"scale of {shape}, use_bias={use_bias}", partial(ScaleOp, shape, use_bias)
+
+
 def check_rows(predict, x, sizes, threads, about):
     """Checks the first rows of x, in batches of these sizes, against their bits in full tiles."""
     full = predict(x, 1)
@@ -91,7 +105,7 @@ def check_rows(predict, x, sizes, threads, about):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
-    ("ops", "seed"), slow_after(2, [(ops, seed) for seed in range(4) for ops in (convolutions, pools, others)])
+    ("ops", "seed"), slow_after(2, [(ops, seed) for seed in range(4) for ops in (convolutions, pools, others, norms)])
 )
 def test_each_op_has_the_bits_of_a_tile(ops, seed, dtype):
     compared = 0

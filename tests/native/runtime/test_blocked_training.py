@@ -47,12 +47,14 @@ from minidl_c.kernels.dense import DenseOp
 from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
 from minidl_c.kernels.dropout import DropoutOp
 from minidl_c.kernels.flatten import FlattenOp
+from minidl_c.kernels.layernorm import LayerNormOp
 from minidl_c.kernels.maxpool2d import AdaptiveMaxPool2DOp, MaxPool2DOp
 from minidl_c.kernels.normalize import NormalizeOp
 from minidl_c.kernels.pad2d import Pad2DOp
 from minidl_c.kernels.permute import ChannelShuffleOp
 from minidl_c.kernels.relu import ReLUOp
 from minidl_c.kernels.rescale import RescaleOp
+from minidl_c.kernels.scale import ScaleOp
 from minidl_c.kernels.softmax import SoftmaxOp
 from minidl_c.kernels.upsample2d import BilinearUpsample2DOp, Upsample2DOp
 from minidl_c.losses.elementwise_losses import ElementwiseLossOp
@@ -124,6 +126,17 @@ def others(rng, seed):
         yield f"flatten and softmax {shape}", [partial(FlattenOp, shape), partial(SoftmaxOp, (int(np.prod(shape)),))]
 
 
+def norms(rng, seed):
+    shapes = [tuple(int(n) for n in rng.integers(1, (40, 8, 8))) for _ in range(8)]
+    for shape in (*shapes, (768, 3, 2), (1040, 2, 1), (2100, 1, 1), (17,), (2048,), (3, 5, 20)):
+        for centered in (True, False):
+            for affine in (True, False):
+                about = f"layer norm of {shape}, centered={centered}, affine={affine}"
+                yield about, [partial(LayerNormOp, shape, shape[0], 1e-3, centered, affine)]
+        for use_bias in (True, False):
+            yield f"scale of {shape}, use_bias={use_bias}", [partial(ScaleOp, shape, use_bias)]
+
+
 class Step:
     """A training step of ops, without an update: its losses, scores, gradient and state.
 
@@ -156,7 +169,7 @@ class Step:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
-    ("ops", "seed"), slow_after(1, [(ops, seed) for seed in range(4) for ops in (convolutions, pools, others)])
+    ("ops", "seed"), slow_after(1, [(ops, seed) for seed in range(4) for ops in (convolutions, pools, others, norms)])
 )
 def test_each_op_has_the_bits_of_a_tile(ops, seed, dtype):
     compared = 0
@@ -177,7 +190,7 @@ def test_each_op_has_the_bits_of_a_tile(ops, seed, dtype):
 def test_nothing_reads_the_lanes_after_the_last_channel():
     """A step with NaN in all parameters leaves NaN in every lane of the memory, which the next step uses again."""
     rng = np.random.default_rng(0)
-    cases = [*convolutions(rng, 0), *pools(rng, 0), *others(rng, 0)]
+    cases = [*convolutions(rng, 0), *pools(rng, 0), *others(rng, 0), *norms(rng, 0)]
     for about, makers in cases[::3]:
         step = Step(makers, "float32", 0)
         try:

@@ -13,8 +13,10 @@ from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
 from minidl_c.kernels.dense import DenseOp
 from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
 from minidl_c.kernels.groupnorm import GroupNormOp
+from minidl_c.kernels.layernorm import LayerNormOp
 from minidl_c.kernels.prelu import PReLUOp
 from minidl_c.kernels.relu import ReLUOp
+from minidl_c.kernels.scale import ScaleOp
 from minidl_c.runtime.plan import Plan
 from minidl_c.runtime.single_op import backward_batch
 
@@ -37,8 +39,13 @@ def others():
         yield f"dense {inputs} {outputs}", partial(DenseOp, (inputs,), outputs), ((inputs, outputs), (outputs,))
     yield "dense without bias", partial(DenseOp, (9,), 5, use_bias=False), ((9, 5),)
     yield "group norm", partial(GroupNormOp, (6, 4, 3), 2, 6), ((6,), (6,))
+    yield "layer norm", partial(LayerNormOp, (36,), 36), ((36,), (36,))
+    yield "layer norm over channels", partial(LayerNormOp, (6, 4, 5), 6), ((6,), (6,))
+    yield "RMS norm", partial(LayerNormOp, (6, 4, 5), 6, 1e-5, False), ((6,),)
     yield "prelu", partial(PReLUOp, (5, 7)), ((5,),)
     yield "prelu, shared", partial(PReLUOp, (5, 7), True), ((1,),)
+    yield "scale", partial(ScaleOp, (5, 7)), ((5,),)
+    yield "scale, with bias", partial(ScaleOp, (5, 3, 7), True), ((5,), (5,))
 
 
 def drawn(make, shapes, dtype, n, seed):
@@ -74,7 +81,9 @@ def test_a_dense_bias_is_summed_in_the_common_order(n, threads):
     for make, shapes, which in (
         (partial(DenseOp, (3,), 21), ((3, 21), (21,)), 1),
         (partial(GroupNormOp, (6, 4, 3), 2, 6), ((6,), (6,)), 0),
+        (partial(LayerNormOp, (6, 4, 5), 6), ((6,), (6,)), 0),
         (partial(PReLUOp, (5, 7)), ((5,),), 0),
+        (partial(ScaleOp, (5, 7)), ((5,),), 0),
         (partial(Conv2DOp, (2, 5, 5), 3, (3, 3)), ((3, 2, 3, 3), (3,)), 0),
     ):
         op, dy, x, params = drawn(make, shapes, "float32", n, 3)

@@ -17,7 +17,9 @@ from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
 from minidl_c.kernels.dense import DenseOp
 from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
 from minidl_c.kernels.groupnorm import GroupNormOp
+from minidl_c.kernels.layernorm import LayerNormOp
 from minidl_c.kernels.prelu import PReLUOp
+from minidl_c.kernels.scale import ScaleOp
 from minidl_c.runtime.per_example import batch_sum
 from minidl_c.runtime.plan import Plan
 from minidl_c.runtime.single_op import backward_batch
@@ -59,6 +61,11 @@ def prelu(x, dy):
     return ((x * dy).sum(axis=(0, 2)),)
 
 
+def scale(x, dy):
+    """Returns the gradients of factors and offsets."""
+    return (x * dy).sum(axis=(0, 2)), dy.sum(axis=(0, 2))
+
+
 LINEAR = {
     "dense": (partial(DenseOp, (3,), 5), dense, ((3, 5), (5,))),
     "dense, wide": (partial(DenseOp, (33,), 18), dense, ((33, 18), (18,))),
@@ -66,6 +73,7 @@ LINEAR = {
     "depthwise": (partial(DepthwiseConv2DOp, (3, 4, 3), (2, 2)), depthwise, ((3, 1, 2, 2), (3,))),
     "transposed": (partial(ConvTranspose2DOp, (2, 3, 2), 3, (2, 2)), transposed, None),
     "prelu": (partial(PReLUOp, (5, 3)), prelu, ((5,),)),
+    "scale": (partial(ScaleOp, (5, 3), True), scale, ((5,), (5,))),
 }
 
 
@@ -98,15 +106,18 @@ def test_batch_sum_counts_every_example_once(check, dtype, n):
 
 @each_batch
 @each_dtype
-def test_group_norm_sums_every_example_once(check, dtype, n):
-    rng, op = np.random.default_rng(n), GroupNormOp((6, 4), 2, 6, dtype=dtype)
+def test_norms_sum_every_example_once(check, dtype, n):
+    rng = np.random.default_rng(n)
     x, dy = (rng.standard_normal((n, 6, 4)).astype(dtype) for _ in range(2))
-    xhat = ref.normalized(x, 2, 1e-5)[0]
-    grads = [check.output((6,), dtype) for _ in range(2)]
-    backward_batch(op, dy, x, None, [np.ones(6, dtype), np.zeros(6, dtype)], grads)
-    for got, terms in zip(grads, (dy * xhat, dy), strict=True):
-        bound = 40 * np.finfo(dtype).eps * np.abs(terms).sum(axis=(0, 2))
-        check.close(got, terms.sum(axis=(0, 2), dtype="f8"), bound, f"batch {n}")
+    for op, xhat in (
+        (GroupNormOp((6, 4), 2, 6, dtype=dtype), ref.normalized(x, 2, 1e-5)[0]),
+        (LayerNormOp((6, 4), 6, dtype=dtype), ref.pixels_normalized(x, 1e-5)[0]),
+    ):
+        grads = [check.output((6,), dtype) for _ in range(2)]
+        backward_batch(op, dy, x, None, [np.ones(6, dtype), np.zeros(6, dtype)], grads)
+        for got, terms in zip(grads, (dy * xhat, dy), strict=True):
+            bound = 40 * np.finfo(dtype).eps * np.abs(terms).sum(axis=(0, 2))
+            check.close(got, terms.sum(axis=(0, 2), dtype="f8"), bound, f"batch {n}")
 
 
 @each_batch

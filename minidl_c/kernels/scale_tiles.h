@@ -1,0 +1,54 @@
+/* scale_tiles.h: a factor and an offset per channel, for 16 examples at once; or for 16 channels of one example, each with its own. */
+#ifndef REAL
+#ifndef MINIDL_SCALE_TILES_H
+#define MINIDL_SCALE_TILES_H
+#include "minidl_c/simd/lanes.h"
+
+#define CHAINS 4                       /* parallel sums, of every fourth pixel: they hide the latency of an addition */
+
+#define scale_row(x, pixels, weight, bias, live, y) BY_DTYPE(scale_row, y)(x, pixels, weight, bias, live, y)
+#define scale_row_gradient(dy, x, pixels, weight, live, dx, dweight, dbias) \
+  BY_DTYPE(scale_row_gradient, dx)(dy, x, pixels, weight, live, dx, dweight, dbias)
+
+#define TEMPLATE "minidl_c/kernels/scale_tiles.h"
+#include "minidl_c/simd/for_each_dtype.h"
+#endif
+#else
+
+/* The numbers of some lanes: those of `live` channels, or the same for all lanes if live is 0. */
+INLINE V FN(of_channels)(const REAL *numbers, ptrdiff_t live, int lane) {
+  if (!live) return FN(broadcast)(*numbers);
+  if (live - lane >= VL) return *(const FN(unaligned) *)(numbers + lane);
+  return live > lane ? FN(load_part)(numbers + lane, (int)live - lane) : (V){0};
+}
+
+/* y = weight * x + bias of rows [pixels][16]; y may be x, bias NULL.
+ * live: the number of channels in the lanes, each with a weight and a bias; 0: all lanes are of one channel. */
+NOINLINE void FN(scale_row)(const REAL *x, ptrdiff_t pixels, const REAL *weight, const REAL *bias, ptrdiff_t live, REAL *y) {
+  for (int lane = 0; lane < LANES; lane += VL) {
+    const V w = FN(of_channels)(weight, live, lane), b = bias ? FN(of_channels)(bias, live, lane) : (V){0};
+    for (ptrdiff_t i = lane; i < pixels * LANES; i += LANES) *(V *)(y + i) = FN(fma)(*(const V *)(x + i), w, b);
+  }
+}
+
+/* dx = weight * dy; ADD dweight[16] += sum of dy * x, dbias[16] += sum of dy, over the pixels. dx may be dy; dx and dbias may be NULL. */
+NOINLINE void FN(scale_row_gradient)(const REAL *dy, const REAL *x, ptrdiff_t pixels, const REAL *weight, ptrdiff_t live, REAL *dx,
+                                     REAL *dweight, REAL *dbias) {
+  for (int lane = 0; lane < LANES; lane += VL) {
+    const V w = FN(of_channels)(weight, live, lane);
+    V product[CHAINS] = {{0}}, sum[CHAINS] = {{0}};
+    for (ptrdiff_t first = 0; first < pixels; first += CHAINS) {
+      UNROLL for (int k = 0; k < CHAINS; k++) {
+        const ptrdiff_t at = (first + k) * LANES + lane;
+        if (first + k >= pixels) break;
+        V d = *(const V *)(dy + at);
+        product[k] = FN(fma)(d, *(const V *)(x + at), product[k]);
+        sum[k] += d;
+        if (dx) *(V *)(dx + at) = w * d;
+      }
+    }
+    *(FN(unaligned) *)(dweight + lane) += (product[0] + product[1]) + (product[2] + product[3]);
+    if (dbias) *(FN(unaligned) *)(dbias + lane) += (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  }
+}
+#endif

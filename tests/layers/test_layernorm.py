@@ -1,0 +1,115 @@
+"""LayerNorm and RMSNorm: shapes, parameters and arguments; both axes; unused lanes; training."""
+
+import numpy as np
+import pytest
+import reference as ref
+
+from minidl import Sequential, Trainer
+from minidl.layers import Conv2D, Dense, Flatten, GroupNorm, LayerNorm, ReLU, Residual, RMSNorm, Scale
+from minidl.optimizers import SGD
+from minidl.testing import check_layer
+
+SHAPES = [(7,), (3, 2), (2, 3, 4), (40, 5, 4)]
+
+
+def expected(layer, x):
+    """Returns y in float64, for weights of one."""
+    rows = x.reshape(len(x), *((-1, 1) if layer.axis is None else (x.shape[1], -1)))
+    return ref.pixels_normalized(rows, layer.eps, isinstance(layer, LayerNorm))[0].reshape(x.shape)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("axis", [None, "channels"])
+@pytest.mark.parametrize("cls", [LayerNorm, RMSNorm])
+def test_any_shape_is_normalized_over_the_example_or_its_channels(cls, axis, shape, rng):
+    layer = cls(axis=axis)
+    model = Sequential([layer], input_shape=shape, dtype="float64")
+    x = rng.normal(3, 2, (17, *shape))
+    np.testing.assert_allclose(model.predict(x), expected(layer, x), 1e-9, 1e-12)
+    np.testing.assert_array_equal(model.forward(x, training=True), model.predict(x))
+    over = shape if axis is None else shape[:1]
+    names = ("0.weight", "0.bias") if cls is LayerNorm else ("0.weight",)
+    assert {name: param.value.shape for name, param in model.params.items()} == dict.fromkeys(names, over)
+    assert model.output_shape == shape
+
+
+@pytest.mark.parametrize("axis", [None, "channels"])
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("cls", [LayerNorm, RMSNorm])
+def test_gradients(cls, affine, axis):
+    for shape in ((1,), (5,), (3, 4), (17, 3, 3), (1, 2, 2)):
+        check_layer(cls(axis=axis, affine=affine), shape)
+
+
+@pytest.mark.parametrize("cls", [LayerNorm, RMSNorm])
+def test_both_axes_of_a_vector_are_the_same(cls, rng):
+    x = rng.normal(3, 2, (17, 20)).astype("f4")
+    first, second = (Sequential([cls(axis=axis)], input_shape=(20,)).predict(x) for axis in (None, "channels"))
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("layer", [LayerNorm(affine=False), LayerNorm(affine=False, axis="channels")], ids=str)
+def test_without_weights(layer, rng):
+    model = Sequential([layer], input_shape=(40, 3, 3))
+    y = model.predict(rng.normal(5, 3, (17, 40, 3, 3)))
+    axes = 1 if layer.axis else (1, 2, 3)
+    assert model.params == {}
+    assert np.abs(y.mean(axis=axes)).max() < 1e-6 and np.abs(y.std(axis=axes) - 1).max() < 1e-4
+
+
+def test_an_rms_norm_keeps_the_sign_and_scales_to_one(rng):
+    x = rng.normal(5, 3, (17, 40, 3, 3))
+    y = Sequential([RMSNorm(axis="channels")], input_shape=(40, 3, 3)).predict(x)
+    assert (np.sign(y) == np.sign(x)).all() and np.abs((y**2).mean(axis=1) - 1).max() < 1e-4
+
+
+@pytest.mark.parametrize("layer", [LayerNorm(), LayerNorm(axis="channels"), RMSNorm(), GroupNorm(3)], ids=str)
+def test_unused_lanes_cause_no_nan(layer):
+    """They hold the preceding bias, so large that its mean overflows; the six examples themselves are near zero."""
+    large = np.array([3e38, -3e38, 1e38, -2e38, 3e38, 0], "f4")
+    model = Sequential([Dense(6), layer, Dense(2)], input_shape=(2,))
+    model.params["0.weight"].value = np.stack([-large, np.arange(6)], axis=1)
+    model.params["0.bias"].value = large
+    x = np.stack([np.ones(16), np.arange(16)], axis=1)
+    dy = (np.arange(16) < 6)[:, None] * np.ones(2)
+    result = []
+    for n in (6, 16):
+        model.forward(x[:n], training=True)
+        model.backward(dy[:n])
+        result.append({name: param.grad.copy() for name, param in model.params.items()})
+    for name, grad in result[0].items():
+        np.testing.assert_array_equal(grad, result[1][name], name)
+        assert np.isfinite(grad).all()
+    np.testing.assert_array_equal(result[0]["2.bias"], 6)
+
+
+def test_a_net_learns_with_them(rng):
+    block = [LayerNorm(axis="channels"), Conv2D(8, 1), ReLU(), RMSNorm(axis="channels"), Scale(0.1)]
+    layers = [Conv2D(8, 3), Residual(*block), Flatten(), Dense(20), LayerNorm(), ReLU(), Dense(2)]
+    model = Sequential(layers, input_shape=(1, 6, 6))
+    X = rng.normal(0, 1, (200, 1, 6, 6))
+    y = (X.mean(axis=(1, 2, 3)) > 0).astype(int)
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1, momentum=0.9), ["accuracy"])
+    assert trainer.fit(X, y, epochs=15, verbose=0)["accuracy"][-1] > 0.95
+
+
+@pytest.mark.parametrize("cls", [LayerNorm, RMSNorm])
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"eps": 0}, ValueError, "eps: expected a number above 0"),
+        ({"eps": -1e-5}, ValueError, "eps: expected a number above 0, .*got -1e-05"),
+        ({"eps": 1e-42}, ValueError, "eps: expected a number above 0, .*float32, got 1e-42"),
+        ({"eps": float("inf")}, ValueError, "eps: expected a finite number"),
+        ({"eps": None}, TypeError, "eps: expected a number, got None"),
+        ({"eps": "1e-5"}, TypeError, "eps: expected a number, got '1e-5'"),
+        ({"affine": 1}, TypeError, "affine: expected True or False, got 1"),
+        ({"axis": "pixels"}, ValueError, "axis: expected None or 'channels', got 'pixels'"),
+        ({"axis": 1}, ValueError, "axis: expected None or 'channels', got 1"),
+        ({"axis": np.zeros(2)}, ValueError, "axis: expected None or 'channels', got array"),
+    ],
+    ids=str,
+)
+def test_invalid_arguments(cls, arguments, error, message):
+    with pytest.raises(error, match=rf"layer 0, {cls.__name__}.*{message}"):
+        Sequential([cls(**arguments)], input_shape=(6, 4, 4))

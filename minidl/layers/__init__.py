@@ -14,7 +14,7 @@ from minidl.layers.dense import Dense
 from minidl.layers.depthwise_conv2d import DepthwiseConv1D, DepthwiseConv2D
 from minidl.layers.dropout import Dropout, Dropout2D, StochasticDepth
 from minidl.layers.flatten import Flatten, Reshape
-from minidl.layers.groupnorm import GroupNorm, LayerNorm
+from minidl.layers.groupnorm import GroupNorm
 from minidl.layers.layernorm import LayerNorm, RMSNorm
 from minidl.layers.maxpool2d import AdaptiveMaxPool2D, GlobalMaxPool1D, GlobalMaxPool2D, MaxPool1D, MaxPool2D
 from minidl.layers.noise import GaussianNoise

@@ -14,7 +14,7 @@ import numpy as np
 
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import REWRITTEN, Graph, Node
-from minidl.onnx.rewriting import SPLIT_PART
+from minidl.onnx.rewriting import CHANNEL_NORM, SPLIT_PART
 from minidl.utils.arrays import Array
 
 Axes = tuple[int, ...]  # of a Transpose: for each axis of its output, the axis of its input; batch included
@@ -26,7 +26,6 @@ ELEMENTWISE = {
 }
 ARITHMETIC = {"Add", "Div", "Max", "Min", "Mul", "PRelu", "Sub", "Sum"}
 REDUCTIONS = {"ReduceMax", "ReduceMean", "ReduceSum"}
-CHANNEL_NORM = "LayerNormalization"  # of REWRITTEN: over axis 1
 
 
 def move_transposes(graph: Graph, constants: Constants) -> Graph:

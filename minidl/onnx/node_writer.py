@@ -26,7 +26,6 @@ class NodeWriter:
 
     def __init__(self, nodes: list[Node], path: str, layer: Layer) -> None:
         self._nodes, self._layer, self._doc = nodes, layer, title(layer)
-        self._counts: Counter[str] = Counter()  # nodes of each operator
         self.path, self.dtype = path, layer.dtype
         self.in_shape, self.out_shape = layer.in_shape, layer.out_shape
         self.arguments: Mapping[str, Any] = layer.config()

@@ -13,6 +13,7 @@ from minidl.onnx.graph import REWRITTEN, Graph, Node
 
 # Operators of the domain REWRITTEN
 STRIDED_VIEW = "Gather"  # the elements of an array, flattened with the batch, at the indices of input 1
+CHANNEL_NORM = "LayerNormalization"  # over axis 1
 SPLIT_PART = "Split"  # one output of a Split: part `index` of `count` equal ones, or `start` to `stop`
 
 

@@ -39,7 +39,6 @@ ANYWHERE = {  # layers for any shape, drawn from a random generator
     **{name: (lambda rng, name=name: getattr(nn, name)()) for name in POINTWISE},
     "Dropout": lambda rng: nn.Dropout(0.3),
     "Dropout2D": lambda rng: nn.Dropout2D(0.3),
-    "LayerNorm": lambda rng: nn.LayerNorm(affine=False),
     "LayerNorm": lambda rng: nn.LayerNorm(affine=False, axis=(None, "channels")[rng.integers(2)]),
     "RMSNorm": lambda rng: nn.RMSNorm(axis="channels"),
     "Scale": lambda rng: nn.Scale(0.5, use_bias=rng.random() < 0.5),

@@ -8,6 +8,7 @@ from minidl.layers import BatchNorm1D, BatchNorm2D, GroupNorm, LayerNorm, RMSNor
 from minidl.layers.base import Layer
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
+from minidl.onnx.rewriting import CHANNEL_NORM
 from minidl.utils.validation import Shape
 
 
@@ -85,15 +86,18 @@ def read_layer_norm(reader: NodeReader) -> list[LayerWithWeights]:
 
 
 def read_channel_layer_norm(reader: NodeReader) -> list[LayerWithWeights]:
-    """Reads a ChannelLayerNormalization, minidl's own: inputs x, scale and perhaps bias, attribute epsilon.
+    """Reads a LayerNormalization over the last axis of channels-last images, whose Transposes are gone.
 
-    It stands for a LayerNormalization over the last axis between two Transposes, which put the channels there and back.
+    Without a scale it is one that was written as several nodes.
     """
     reader.attribute("stash_type", 1)
+    eps = reader.attribute("epsilon", 1e-5)
+    if not reader.has_input(1):
+        return [LayerWithWeights(LayerNorm(eps=eps, affine=False, axis="channels"))]
     weights = {"weight": reader.weight(1, reader.shape[0])}
     has_bias = reader.has_input(2)
     weights["bias"] = reader.weight(2, reader.shape[0]) if has_bias else np.zeros_like(weights["weight"])
-    return [LayerWithWeights(LayerNorm(eps=reader.attribute("epsilon", 1e-5), axis="channels"), weights)]
+    return [LayerWithWeights(LayerNorm(eps=eps, axis="channels"), weights)]
 
 
 def write_rms_norm(writer: NodeWriter, x: str) -> str:
@@ -133,3 +137,4 @@ READ_FUNCTIONS: dict[str, ReadFunction] = {
     "LayerNormalization": read_layer_norm,
     "RMSNormalization": read_rms_norm,
 }
+REWRITTEN_READ_FUNCTIONS: dict[str, ReadFunction] = {CHANNEL_NORM: read_channel_layer_norm}

@@ -10,7 +10,7 @@ from typing import Any, overload
 from numpy.typing import ArrayLike
 
 from minidl import losses
-from minidl.engine import channel_order, layer_list
+from minidl.engine import build_warnings, layer_list
 from minidl.engine.flat_parameters import FlatParameters
 from minidl.engine.manual import ManualPass
 from minidl.engine.network import Network
@@ -25,10 +25,13 @@ from minidl.saving.object_codec import checked_custom
 from minidl.utils.arrays import Array
 from minidl.utils.constructors import Validated
 from minidl.utils.data import ArraySource
+from minidl.utils.foreign_words import MODEL
+from minidl.utils.hints import answers, known_arguments
 from minidl.utils.validation import Shape, check_bool, check_count, check_int, check_shape
 from minidl_c.runtime.usage_guard import UsageGuard
 
 
+@answers(MODEL)
 class Sequential:
     """A model that applies its layers in order. Shapes are inferred, so layers only name their output sizes.
 
@@ -67,7 +70,7 @@ class Sequential:
     def build(self, input_shape: Shape) -> None:
         """Infers all shapes, creates all parameters; warns of channels last. Raises as the constructor; or if built."""
         if self.network is None:
-            channel_order.warn(layer_list.named_layers(self.layers), check_shape("input_shape", input_shape))
+            build_warnings.warn(layer_list.named_layers(self.layers), check_shape("input_shape", input_shape))
         self._build(input_shape, None)
 
     def _build(self, input_shape: Shape, state: Mapping[str, Array] | None) -> None:
@@ -137,6 +140,7 @@ class Sequential:
 
     # ---- computing
 
+    @known_arguments
     def predict(self, X: ArrayLike, num_threads: int | None = None) -> Array:
         """Returns the outputs (scores) for X, (n, *output_shape). Each row is independent of the others, bit for bit.
 

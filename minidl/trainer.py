@@ -30,6 +30,7 @@ from minidl.training.report import report
 from minidl.training.report.findings import Findings
 from minidl.training.signals import Signals
 from minidl.utils.arrays import Array
+from minidl.utils.hints import known_arguments
 from minidl.utils.validation import check_bool, check_int
 
 
@@ -61,11 +62,13 @@ class Trainer(BaseTrainer):
     def _fits(self) -> FitRecord:
         return FitRecord()
 
+    @known_arguments
     def fit(
         self,
         X: ArrayLike,
         y: ArrayLike,
         epochs: int = 1,
+        *,
         batch_size: int = 64,
         validation_data: tuple[ArrayLike, ...] | None = None,
         validation_split: float = 0.0,

@@ -1,5 +1,7 @@
 """The layers, one file for each kernel of minidl_c, with the same name."""
 
+import typing
+
 from minidl.layers.activations import ELU, GELU, Hardswish, LeakyReLU, Sigmoid, SiLU, Tanh
 from minidl.layers.augment import RandomCrop, RandomFlip, RandomShift
 from minidl.layers.avgpool2d import AvgPool2D, GlobalAvgPool2D
@@ -21,6 +23,7 @@ from minidl.layers.rescale import Rescale
 from minidl.layers.residual import Residual
 from minidl.layers.softmax import Softmax
 from minidl.layers.upsample2d import Upsample2D
+from minidl.utils import foreign_words, hints
 
 __all__ = [
     "ELU",
@@ -59,3 +62,7 @@ __all__ = [
     "Tanh",
     "Upsample2D",
 ]
+
+
+if not typing.TYPE_CHECKING:  # for which an unknown name is an error of its own
+    __getattr__ = hints.unknown_names(__name__, foreign_words.LAYERS, __all__)

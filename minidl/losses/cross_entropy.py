@@ -45,7 +45,7 @@ class SoftmaxCrossEntropy(NativeLoss):
             raise ValueError(f"softmax_cross_entropy: expected a model with outputs (classes,), got {shape}")
         array = check_array(y, "y")
         if array.ndim == 2 and array.dtype.kind in "biuf":
-            hint = {shape: ": for one-hot rows, y.argmax(axis=1)", (1,): ": y.ravel()"}.get(array.shape[1:], "")
+            hint = {shape: ": for one-hot rows, y.argmax(axis=1)", (1,): ": np.ravel(y)"}.get(array.shape[1:], "")
             raise ValueError(f"y: expected one label per example, shape (n,), got {array.shape}{hint}")
         if array.dtype.kind not in "iu":
             hint = "y.astype(int)" if array.dtype.kind in "bf" else "np.unique(y, return_inverse=True)[1]"

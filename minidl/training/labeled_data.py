@@ -132,7 +132,7 @@ def _targets(loss: Loss, y: Any, n: int, model: Sequential) -> Array:
 
 def _labels(loss: Loss, y: Any) -> Index | None:
     """Returns y as labels of classes, if the loss takes integers for labels; None otherwise."""
-    array = np.asarray(y)
+    array = check_array(y, "y")
     column = array[:, 0] if array.shape[1:] == (1,) else array
     if not getattr(loss, "classes", False) or column.ndim != 1 or column.dtype.kind not in "iub":
         return None

@@ -98,7 +98,7 @@ def answers(words: Words) -> Callable[[C], C]:
             raise AttributeError(f"{type(self).__name__} has no {name!r}{hint(name, words)}")
         return object.__getattribute__(self, name)  # raises Python's error once more, also that of a property
 
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+    def __call__(self: object, *args: object, **kwargs: object) -> NoReturn:
         raise TypeError(f"{type(self).__name__}: expected no call{hint('call', words)}")
 
     def decorate(cls: C) -> C:

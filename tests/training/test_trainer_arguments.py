@@ -160,7 +160,7 @@ def test_common_mistakes(make, message):
     ("y", "message"),
     [
         (np.eye(3)[[0, 1]], "for one-hot rows, y.argmax"),
-        (np.zeros((2, 1), int), "y.ravel()"),
+        (np.zeros((2, 1), int), "np.ravel(y)"),
         (np.zeros((2, 4)), "shape (n,)"),
     ],
 )

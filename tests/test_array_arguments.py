@@ -221,6 +221,10 @@ INSIDE = (
         "checked_attributes",
         "consistency",
         "diagnosis",
+        "array_fit_loop",
+        "batch_feed",
+        "batch_fit_loop",
+        "fit_arguments",
         "fit_loop",
         "fit_record",
         "fit_state",
@@ -252,7 +256,8 @@ INSIDE_TOO = {
     *(f"predictions.Predictions.__init__:{name}" for name in ("labels", "predicted", "probabilities")),
     "flat_parameters.FlatParameters.views:flat", "sequential.Sequential.from_config:state",
     "labeled_data.LabeledData.__init__:examples", "labeled_data.LabeledData.to_validate:given",
-    "metrics.measure:y", "metrics.measure:scores", "lazy.is_lazy:X", "lazy.LazyRows.__init__:array",
+    "metrics.measure:y", "metrics.measure:scores", "lazy.is_lazy:X",
+    "labeled_data.LabeledData.from_tuple:given", "lazy.LazyRows.__init__:array",
 }  # fmt: skip
 ANY_SIZE = (  # no other argument determines the number of rows
     "activations.feature_maps:X",

@@ -278,7 +278,7 @@ def test_an_interrupted_step_does_not_count(monkeypatch):
             return super().backward(dy)
 
     trainer, twin = (make_trainer(Flatten(), Dense(6), layer) for layer in (FailingLayer(), Identity()))
-    monkeypatch.setattr("minidl.training.fit_loop.CHUNK_SECONDS", 60)  # all but the first step in one chunk
+    monkeypatch.setattr("minidl.training.array_fit_loop.CHUNK_SECONDS", 60)  # all but the first step in one chunk
     with pytest.raises(RuntimeError, match="the fortieth"):
         trainer.fit(X, Y, 1, batch_size=1, shuffle=False, verbose=0)
     for row in range(39):

@@ -1,0 +1,91 @@
+"""The arguments of fit, checked against the data and the model: they become a FitLoop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from minidl.callbacks.callback_list import CallbackList
+from minidl.training.array_fit_loop import ArrayFitLoop
+from minidl.training.base_trainer import BaseTrainer
+from minidl.training.batch_feed import BatchFeed, is_batches
+from minidl.training.batch_fit_loop import BatchFitLoop
+from minidl.training.fit_loop import FitLoop
+from minidl.training.fit_state import BatchFitConfig, FitConfig
+from minidl.training.labeled_data import LabeledData
+from minidl.training.progress import Progress
+from minidl.utils.validation import check_bool, check_int
+
+FOR_ARRAYS = {  # arguments that batches have no use for, with their defaults
+    "validation_split": 0.0,
+    "sample_weight": None,
+    "class_weight": None,
+    "batch_size": 64,
+    "gradient_accumulation_steps": 1,
+}
+
+
+def make_loop(
+    trainer: BaseTrainer,
+    X: Any,
+    y: Any,
+    epochs: int,
+    validation_data: Any,
+    steps_per_epoch: int | None,
+    options: Mapping[str, Any],
+    callbacks: CallbackList,
+    progress: Progress,
+) -> FitLoop:
+    """Returns the loop of a fit on arrays X and y, or on the batches X; builds an unbuilt model.
+
+    options: the other arguments of fit by name. Raises TypeError or ValueError as fit.
+    """
+    if y is None and is_batches(X):
+        batches = _batch_config(trainer, X, epochs, validation_data, steps_per_epoch, options)
+        return BatchFitLoop(batches, trainer, callbacks, progress)
+    if steps_per_epoch is not None:
+        raise ValueError(f"steps_per_epoch: expected None with arrays, got {steps_per_epoch}; use batch_size=")
+    if hasattr(X, "__next__"):
+        raise TypeError("y: expected None with an iterator X of batches (X, y)")
+    return ArrayFitLoop(_array_config(trainer, X, y, epochs, validation_data, options), trainer, callbacks, progress)
+
+
+def _array_config(
+    trainer: BaseTrainer, X: Any, y: Any, epochs: int, validation_data: Any, options: Mapping[str, Any]
+) -> FitConfig:
+    batch_size = check_int("batch_size", options["batch_size"])
+    n_micro = check_int("gradient_accumulation_steps", options["gradient_accumulation_steps"])
+    shuffle, split = check_bool("shuffle", options["shuffle"]), options["validation_split"]
+    model, loss = trainer.model, trainer.loss
+    data = LabeledData.from_arrays(model, loss, X, y, options["sample_weight"], options["class_weight"])
+    if not len(data.active_rows):
+        raise ValueError("X: expected at least one example, got none")
+    rows, held_back = data.split(split, trainer.seed)
+    validation = data.to_validate(model, loss, held_back, validation_data)
+    trainer.check_batch(len(rows) % batch_size or batch_size)  # the last one
+    trainer.check_trainable()
+    trainer.check_metrics(data)
+    return FitConfig(data, rows, validation, epochs, batch_size, n_micro, shuffle, float(split))
+
+
+def _batch_config(
+    trainer: BaseTrainer,
+    source: Any,
+    epochs: int,
+    validation_data: Any,
+    steps_per_epoch: int | None,
+    options: Mapping[str, Any],
+) -> BatchFitConfig:
+    for name, default in FOR_ARRAYS.items():
+        given = options[name]
+        if given is not default and not (isinstance(given, (int, float)) and given == default):
+            raise ValueError(f"{name}: expected it to be left out with batches, got {given!r:.50}")
+    check_bool("shuffle", options["shuffle"])
+    if trainer.comm.size > 1:
+        raise ValueError("distributed: expected arrays X and y, got batches, which ranks cannot share")
+    feed = BatchFeed(source, steps_per_epoch, epochs)
+    data = LabeledData.from_tuple(trainer.model, trainer.loss, feed.peek(), "batch 0")
+    validation = data.to_validate(trainer.model, trainer.loss, None, validation_data)
+    trainer.check_trainable()
+    trainer.check_metrics(data)
+    return BatchFitConfig(feed, validation, epochs)

@@ -19,7 +19,7 @@ class Dataset:
 
     def __init__(self, array):
         self._data, self.shape, self.dtype = array, array.shape, array.dtype
-        self.rows_read = self.largest = 0
+        self.rows_read = self.largest = self.by_index = 0
 
     def __len__(self):
         return len(self._data)
@@ -31,6 +31,7 @@ class Dataset:
             assert key.step in (None, 1)
             assert 0 <= key.start < key.stop <= len(self)
         else:
+            self.by_index += 1
             indices = np.asarray(key)
             assert indices.dtype.kind == "i"
             assert indices.ndim == 1
@@ -95,9 +96,10 @@ def test_rows_are_read_when_they_are_needed():
     assert look.before == 0
     assert look.after <= len(data) + 512  # and some examples for `report`
     assert data.largest <= 512
-    data.rows_read = 0
+    data.rows_read = data.by_index = 0
     trainer.model.predict(data)
     assert data.rows_read == len(data)
+    assert data.by_index == 0  # neighbours by slices: files read them fastest
     assert data.largest <= 4096
 
 

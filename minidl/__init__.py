@@ -18,6 +18,8 @@ from minidl.saving.safetensors_file import FileError
 from minidl.sequential import Sequential
 from minidl.trainer import Trainer
 from minidl.utils.config import show_config
+from minidl.utils.foreign_words import PACKAGE as _PACKAGE
+from minidl.utils.hints import unknown_names as _unknown_names
 from minidl_c import __version__
 from minidl_c.runtime.threads import get_num_threads, set_num_threads
 
@@ -45,4 +47,4 @@ def __getattr__(name: str) -> Any:
     """Imports optional modules on first access, which keeps `import minidl` fast."""
     if name in _LAZY_MODULES:
         return _import_module(f"minidl.{name}")
-    raise AttributeError(f"module 'minidl' has no attribute {name!r}")
+    return _unknown_names(__name__, _PACKAGE, __all__)(name)

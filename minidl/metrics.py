@@ -8,6 +8,8 @@ from functools import partial
 import numpy as np
 
 from minidl.utils.arrays import Array, as_array
+from minidl.utils.foreign_words import METRICS
+from minidl.utils.hints import hint
 
 __all__ = ["Metric", "accuracy"]
 
@@ -57,7 +59,8 @@ def get(metrics: Iterable[str | Metric]) -> dict[str, Metric]:
     for metric in metrics:
         if isinstance(metric, str):
             if metric not in NAMES:
-                raise ValueError(f"metrics: expected one of {sorted(NAMES)} or a function, got {metric!r}")
+                meant = hint(metric, METRICS, NAMES)
+                raise ValueError(f"metrics: expected one of {sorted(NAMES)} or a function, got {metric!r}{meant}")
             name, function = metric, NAMES[metric]
         elif callable(metric):
             name, function = getattr(metric, "__name__", type(metric).__name__), metric

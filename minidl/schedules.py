@@ -14,6 +14,7 @@ from typing import Any
 
 from minidl.optimizers.base import check_rate
 from minidl.utils.constructors import constructor_repr, parameters
+from minidl.utils.hints import answer_arguments
 from minidl.utils.validation import check_choice, check_int, check_non_negative, check_positive, check_real
 
 
@@ -24,6 +25,10 @@ class Schedule:
     keeps its value. Invalid are rates below 0, infinite rates, factors and powers that are not above 0, and steps that
     are not integers of at least 0 (total_steps, step_size: at least 1).
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        answer_arguments(cls)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Sets an argument to the value that the constructor would store, given all others."""

@@ -9,7 +9,7 @@ from typing import Any, overload
 
 from numpy.typing import ArrayLike
 
-from minidl.engine import channel_order, layer_list
+from minidl.engine import build_warnings, layer_list
 from minidl.engine.base_model import BaseModel
 from minidl.engine.flat_parameters import FlatParameters
 from minidl.engine.network import Network
@@ -23,9 +23,12 @@ from minidl.saving.atomic import Path
 from minidl.saving.object_codec import checked_custom
 from minidl.utils.arrays import Array
 from minidl.utils.constructors import Validated
+from minidl.utils.foreign_words import MODEL
+from minidl.utils.hints import answers
 from minidl.utils.validation import Shape, check_count, check_int, check_shape
 
 
+@answers(MODEL)
 class Sequential(BaseModel):
     """A model that applies its layers in order. Shapes are inferred, so layers only name their output sizes.
 
@@ -62,7 +65,7 @@ class Sequential(BaseModel):
     def build(self, input_shape: Shape) -> None:
         """Infers all shapes, creates all parameters; warns of channels last. Raises as the constructor; or if built."""
         if self.network is None:
-            channel_order.warn(layer_list.named_layers(self.layers), check_shape("input_shape", input_shape))
+            build_warnings.warn(layer_list.named_layers(self.layers), check_shape("input_shape", input_shape))
         self._build(input_shape, None)
 
     def _build(self, input_shape: Shape, state: Mapping[str, Array] | None) -> None:

@@ -19,19 +19,19 @@ from minidl.training import checked_attributes as checked
 from minidl.training import checkpoint_content
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.consistency import check_call
-from minidl.training.fit_arguments import fit_config
+from minidl.training.fit_arguments import make_loop
 from minidl.training.fit_loop import FitLoop
 from minidl.training.fit_record import FitRecord
 from minidl.training.fit_state import FitState
 from minidl.training.history import History
-from minidl.training.labeled_data import LabeledData
 from minidl.training.per_example import per_example_gradients
 from minidl.training.progress import Progress
 from minidl.training.report import report
 from minidl.training.report.findings import Findings
 from minidl.training.signals import Signals
 from minidl.utils.arrays import Array
-from minidl.utils.validation import check_bool, check_int
+from minidl.utils.hints import known_arguments
+from minidl.utils.validation import check_int
 
 
 class Trainer(BaseTrainer):
@@ -62,11 +62,13 @@ class Trainer(BaseTrainer):
     def _fits(self) -> FitRecord:
         return FitRecord()
 
+    @known_arguments
     def fit(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
+        X: ArrayLike | Iterable[Any],
+        y: ArrayLike | None = None,
         epochs: int = 1,
+        *,
         batch_size: int = 64,
         validation_data: tuple[ArrayLike, ...] | None = None,
         validation_split: float = 0.0,
@@ -77,10 +79,13 @@ class Trainer(BaseTrainer):
         verbose: int | None = None,
         gradient_accumulation_steps: int = 1,
         mixup: float = 0.0,
+        steps_per_epoch: int | None = None,
     ) -> History:
         """Trains `epochs` more epochs and returns the history: epoch, loss, metrics, val_*, lr, images_per_second.
 
         X (n, *input_shape), or 2-D of the same width; y (n, ...), as the loss takes it. Builds an unbuilt model for X.
+        Without y, X gives batches (X, y) or (X, y, sample_weight), each of which is a step: an iterable, which each
+        epoch reads again, or an iterator (see docs/data.md). Arguments about single examples must then be left out.
         batch_size: the number of examples in a step. An epoch sees every example once, the last partial batch included.
         shuffle: whether each epoch draws another order of the examples; it depends on the trainer's seed.
         sample_weight (n,): a weight for each example; those of weight 0 count as absent. class_weight: a dict of
@@ -94,6 +99,7 @@ class Trainer(BaseTrainer):
             the step, and of their targets and weights, lambda ~ Beta(alpha, alpha) (Zhang et al. 2018,
             arXiv:1710.09412). Labels are mixed as one-hot rows. Metrics of training compare the scores of a mixture
             with the label of its larger part. No augmentation comes before it.
+        steps_per_epoch: the number of batches of an epoch, with an X of batches; several epochs of an iterator need it.
         callbacks: objects with hooks, called in this order: see minidl.callbacks.
         verbose: 0 prints nothing, 1 a line for each epoch, 2 also a bar; None: 2 on a terminal, else 1.
 
@@ -104,19 +110,23 @@ class Trainer(BaseTrainer):
         if a loss or gradient becomes NaN or infinite: before that step's update, so the last good weights stay. The
         message names the layer, the tensor and the examples. RuntimeError while another thread uses the model.
         """
+        options = {
+            "batch_size": batch_size,
+            "validation_split": validation_split,
+            "shuffle": shuffle,
+            "sample_weight": sample_weight,
+            "class_weight": class_weight,
+            "gradient_accumulation_steps": gradient_accumulation_steps,
+            "mixup": mixup,
+        }
         was_unbuilt = self.model.network is None
         with self.model.unbuilt_on_error():
             with self.comm.raise_together():
                 is_first = self.comm.rank == 0
-                epochs, batch_size = check_int("epochs", epochs, minimum=0), check_int("batch_size", batch_size)
-                n_micro = check_int("gradient_accumulation_steps", gradient_accumulation_steps)
-                shuffle = check_bool("shuffle", shuffle)
-                callback_list = CallbackList(callbacks, is_first)
+                epochs = check_int("epochs", epochs, minimum=0)
+                hooks = CallbackList(callbacks, is_first)
                 progress = Progress(verbose if is_first else 0, epochs)
-                data = LabeledData.from_arrays(self.model, self.loss, X, y, sample_weight, class_weight)
-                validation = validation_data, validation_split
-                config = fit_config(self, data, validation, epochs, batch_size, n_micro, shuffle, mixup)
-                loop = FitLoop(config, self, callback_list, progress)
+                loop = make_loop(self, X, y, epochs, validation_data, steps_per_epoch, options, hooks, progress)
             self._check_ranks_agree(loop)
         running = self._fits.session(loop, was_unbuilt)
         with self.model.usage.training("fit"), self.comm.abort_on_error(), running, Signals() as signals:

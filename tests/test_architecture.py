@@ -206,7 +206,7 @@ def test_sklearn_and_extras_are_imported_only_inside_functions():
     """`import minidl` must not load them; minidl.estimators, which needs scikit-learn, is imported separately."""
     others = [path for path in SHIPPED if path.parent.name != "estimators"]
     assert lines_matching(r"^(from|import)\s+(sklearn|scipy)\b", others) == []
-    assert lines_matching(r"^(from|import)\s+(google|matplotlib|onnx|tensorboardX)\b", SHIPPED) == []
+    assert lines_matching(r"^(from|import)\s+(google|matplotlib|onnx|PIL|tensorboardX)\b", SHIPPED) == []
 
 
 def test_directives_and_flags_are_only_in_setup_py():

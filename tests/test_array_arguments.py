@@ -253,6 +253,9 @@ INSIDE = (
         "checked_attributes",
         "consistency",
         "diagnosis",
+        "array_fit_loop",
+        "batch_feed",
+        "batch_fit_loop",
         "fit_arguments",
         "fit_loop",
         "fit_record",
@@ -290,6 +293,8 @@ INSIDE_TOO = {
     "labeled_data.weighted_mean:losses", "labeled_data.weighted_mean:weights",
     *(f"{cls}.{name}:targets" for cls in ("native.NativeLoss", "cross_entropy.SoftmaxCrossEntropy")
       for name in ("labels", "numbers")),
+    "lazy.is_lazy:X",
+    "labeled_data.LabeledData.from_tuple:given", "lazy.LazyRows.__init__:array",
 }  # fmt: skip
 ANY_SIZE = (  # no other argument determines the number of rows
     "activations.feature_maps:X", "saliency.saliency:X", "saliency.grad_cam:X",

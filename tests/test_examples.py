@@ -36,12 +36,12 @@ RUN = 'runpy.run_path(sys.argv[0], run_name="__main__")'
 FEW = {"cifar_10": (200, 40), "fashion-mnist": (150, 30)}  # training and test images, instead of thousands
 SMALL = f"""
 from dataclasses import replace
-from minidl import datasets
+from minidl.datasets import openml
 
-for source in (datasets._CIFAR10, datasets._FASHION_MNIST):
+for source in (openml._CIFAR10, openml._FASHION_MNIST):
     n_train, n_test = {FEW}[source.name.lower()]
-    name = "_CIFAR10" if source is datasets._CIFAR10 else "_FASHION_MNIST"
-    setattr(datasets, name, replace(source, n_train=n_train, n_test=n_test))
+    name = "_CIFAR10" if source is openml._CIFAR10 else "_FASHION_MNIST"
+    setattr(openml, name, replace(source, n_train=n_train, n_test=n_test))
 """
 
 

@@ -87,7 +87,7 @@ def train_100_steps(dtype, batch_size, threads=None, make=make_net):
     """Trains on 600 rows for at least 100 steps, in whole epochs with a partial last batch."""
     trainer = make_trainer(dtype, threads, make=make)
     epochs = -(-100 // -(-len(X) // batch_size))
-    history = trainer.fit(X, Y, epochs, batch_size, verbose=0)
+    history = trainer.fit(X, Y, epochs, batch_size=batch_size, verbose=0)
     assert trainer.step >= 100
     return digest(trainer.model, history["loss"], trainer.model.predict(X[:50], threads))
 

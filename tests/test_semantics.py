@@ -56,7 +56,7 @@ def test_weights_of_one_equal_no_weights(loss, dtype):
     result = []
     for weight in (None, np.ones(50), [1] * 50, np.ones(50, bool)):
         trainer = make_trainer(make_net(dtype), loss)
-        result.append(full_state(trainer, trainer.fit(X, Y, 3, 16, sample_weight=weight, verbose=0)))
+        result.append(full_state(trainer, trainer.fit(X, Y, 3, batch_size=16, sample_weight=weight, verbose=0)))
     assert result[0] == result[1] == result[2] == result[3]
 
 
@@ -98,8 +98,8 @@ def test_class_weights_multiply_sample_weights():
         ({1: 0}, None, (Y != 1).astype(float)),
     ):
         one, other = make_trainer(make_net()), make_trainer(make_net())
-        a = one.fit(X, Y, 2, 16, class_weight=class_weight, sample_weight=given, verbose=0)
-        b = other.fit(X, Y, 2, 16, sample_weight=weight, verbose=0)
+        a = one.fit(X, Y, 2, batch_size=16, class_weight=class_weight, sample_weight=given, verbose=0)
+        b = other.fit(X, Y, 2, batch_size=16, sample_weight=weight, verbose=0)
         assert full_state(one, a) == full_state(other, b)
 
 
@@ -108,8 +108,8 @@ def test_an_epochs_loss_weights_its_batches():
     model, weight = make_net("float64"), RNG.uniform(0, 3, 50)
     losses = reference.softmax_cross_entropy_forward(model.predict(X), Y)
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.0))
-    assert trainer.fit(X, Y, 1, 20, verbose=0)["loss"][-1] == pytest.approx(losses.mean(), rel=1e-12)
-    history = trainer.fit(X, Y, 1, 20, sample_weight=weight, verbose=0)
+    assert trainer.fit(X, Y, 1, batch_size=20, verbose=0)["loss"][-1] == pytest.approx(losses.mean(), rel=1e-12)
+    history = trainer.fit(X, Y, 1, batch_size=20, sample_weight=weight, verbose=0)
     expected = (weight * losses).sum() / weight.sum()
     assert history["loss"][-1] == pytest.approx(expected, rel=1e-12)
 
@@ -218,7 +218,7 @@ def test_initial_weights_are_damped_he_uniform_with_zero_bias(name):
 def test_the_last_partial_batch_counts_like_any_other():
     """33 examples in batches of 16: three steps, the last with a single example."""
     one, other = make_trainer(make_net("float64")), make_trainer(make_net("float64"))
-    one.fit(X[:33], Y[:33], 1, 16, shuffle=False, verbose=0)
+    one.fit(X[:33], Y[:33], 1, batch_size=16, shuffle=False, verbose=0)
     for rows in (slice(0, 16), slice(16, 32), slice(32, 33)):
         other.train_batch(X[rows], Y[rows])
     assert one.step == 3

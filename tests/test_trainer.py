@@ -168,7 +168,7 @@ def test_every_epoch_has_each_example_once_in_an_order_of_seed_and_epoch():
     def orders(seed, shuffle=True):
         trainer = make_trainer(seed=seed, first_layers=[RowRecorder()])
         state = np.random.get_state()[1].copy()  # noqa: NPY002
-        trainer.fit(numbered_rows(53), Y, 2, 20, shuffle=shuffle, verbose=0)
+        trainer.fit(numbered_rows(53), Y, 2, batch_size=20, shuffle=shuffle, verbose=0)
         np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
         return trainer.model.layers[0].trained
 

@@ -10,11 +10,13 @@ from typing import Any
 from minidl.callbacks.monitor import Monitor
 from minidl.callbacks.state_checks import check_number, check_state, optional
 from minidl.saving.atomic import Path, check_writable, text
+from minidl.utils.hints import answers
 from minidl.utils.validation import check_int
 
 _FIELDS = re.compile(r"\{(step|epoch)\}")
 
 
+@answers({})
 class Checkpoint:
     """Saves the trainer during training, for `Trainer.resume`.
 

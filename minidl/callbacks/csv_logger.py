@@ -7,8 +7,10 @@ import io
 from collections.abc import Sequence
 
 from minidl.callbacks.history_file import HistoryFile
+from minidl.utils.hints import answers
 
 
+@answers({})
 class CSVLogger(HistoryFile):
     """Keeps the history in a CSV file: a header of names, then one row per epoch, from 0. A missing value is `nan`.
 

@@ -7,9 +7,11 @@ from typing import Any
 from minidl.callbacks.monitor import Monitor
 from minidl.callbacks.state_checks import arrays_like, check_number, check_state, optional
 from minidl.utils.arrays import Array
+from minidl.utils.hints import answers
 from minidl.utils.validation import check_count, check_int, check_non_negative
 
 
+@answers({})
 class EarlyStopping:
     """Stops a fit after epochs without improvement, and restores the weights of the best epoch.
 

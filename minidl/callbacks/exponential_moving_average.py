@@ -8,9 +8,11 @@ import numpy as np
 
 from minidl.callbacks.state_checks import arrays_like, check_state, optional
 from minidl.utils.arrays import Array
+from minidl.utils.hints import answers
 from minidl.utils.validation import check_bool, check_fraction, check_int
 
 
+@answers({})
 class ExponentialMovingAverage:
     """Exponential moving average of the weights over a fit, which often predicts better than the last weights:
 

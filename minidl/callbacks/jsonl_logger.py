@@ -7,8 +7,10 @@ import math
 from collections.abc import Sequence
 
 from minidl.callbacks.history_file import HistoryFile
+from minidl.utils.hints import answers
 
 
+@answers({})
 class JSONLLogger(HistoryFile):
     """Keeps the history in a JSON Lines file: one object per epoch, {"epoch": 0, "loss": 0.5, ...}.
 

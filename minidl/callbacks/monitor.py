@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from minidl.utils.foreign_words import MONITORS
+from minidl.utils.hints import hint
 from minidl.utils.validation import check_bool
 
 LOWER_IS_BETTER = {"loss": True, "accuracy": False}
@@ -24,9 +26,10 @@ class Monitor:
         if lower_is_better is None:
             lower_is_better = LOWER_IS_BETTER.get(name.removeprefix("val_"))
         if lower_is_better is None:
-            known = ", ".join(f"{prefix}{known}" for prefix in ("", "val_") for known in LOWER_IS_BETTER)
-            hint = "for your own metric, set lower_is_better=True or False"
-            raise ValueError(f"monitor: expected one of {known}, got {name!r}; {hint}")
+            known = [f"{prefix}{known}" for prefix in ("", "val_") for known in LOWER_IS_BETTER]
+            own = "for your own metric, set lower_is_better=True or False"
+            meant = hint(name, MONITORS, known)
+            raise ValueError(f"monitor: expected one of {', '.join(known)}, got {name!r}{meant}; {own}")
         self.name, self.lower_is_better = name, check_bool("lower_is_better", lower_is_better)
 
     @property
@@ -38,10 +41,9 @@ class Monitor:
         """Raises ValueError unless the fit that begins measures this name."""
         if self.name not in trainer.measures:
             unmeasured = self.name.removeprefix("val_") in trainer.measures
-            hint = (
-                "; it needs validation_data, validation_split, or an estimator's early_stopping" if unmeasured else ""
-            )
-            raise ValueError(f"monitor: expected one of {trainer.measures}, got {self.name!r}{hint}")
+            needs = "; it needs validation_data, validation_split, or an estimator's early_stopping"
+            remedy = needs if unmeasured else hint(self.name, MONITORS, trainer.measures)
+            raise ValueError(f"monitor: expected one of {trainer.measures}, got {self.name!r}{remedy}")
 
     def is_better(self, value: float, than: float | None) -> bool:
         """Returns True if `value` is better than `than`, or is the first one (None); NaN never is."""

@@ -8,11 +8,13 @@ from typing import Any
 
 from minidl.callbacks.monitor import Monitor
 from minidl.callbacks.state_checks import check_number, check_state
+from minidl.utils.hints import answers
 from minidl.utils.validation import check_count, check_fraction, check_int, check_non_negative
 
 MIN_LR_CHANGE = 1e-8  # smaller reductions are skipped, as in PyTorch
 
 
+@answers({})
 class ReduceLROnPlateau:
     """Multiplies the optimizer's learning rate by `factor` after more than `patience` epochs without improvement.
 

@@ -6,11 +6,13 @@ import os
 from typing import Any
 
 from minidl.saving.atomic import Path, text
+from minidl.utils.hints import answers
 from minidl.utils.validation import check_int
 
 FLUSH_SECONDS = 1  # the most that a killed process loses
 
 
+@answers({})
 class TensorBoard:
     """Writes the values of each epoch for `tensorboard --logdir folder`: "epoch/loss", "epoch/val_loss", "epoch/lr" ...
 

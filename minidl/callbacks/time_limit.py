@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from minidl.utils.hints import answers
 from minidl.utils.validation import check_positive
 
 CLOCK_CHECK_SECONDS = 0.05  # the interval at which the clock is read, as that of fit for signals
 
 
+@answers({})
 class TimeLimit:
     """Ends a fit after the step that exceeds a time limit, or after the epoch whose validation exceeds it.
 

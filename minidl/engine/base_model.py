@@ -12,6 +12,7 @@ from minidl.layers.base import Layer
 from minidl.losses import Loss
 from minidl.utils.arrays import Array
 from minidl.utils.data import ArraySource
+from minidl.utils.hints import known_arguments
 from minidl.utils.validation import Shape, check_bool
 from minidl_c.runtime.usage_guard import UsageGuard
 
@@ -46,6 +47,7 @@ class BaseModel:
         self._built()
         return self.layers[-1].out_shape
 
+    @known_arguments
     def predict(self, X: ArrayLike, num_threads: int | None = None) -> Array:
         """Returns the outputs (scores) for X, (n, *output_shape). Each row is independent of the others, bit for bit.
 

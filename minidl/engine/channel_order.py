@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Iterable, Iterator
 
 from minidl import layers as ours
 from minidl.layers.base import Layer
 from minidl.layers.container import Container
+from minidl.utils.hints import warn_caller
 from minidl.utils.validation import Shape
 
 # Layers for which (c, h, w) is an image, and layers that leave open what it is.
@@ -61,10 +60,7 @@ def warn(layers: Iterable[tuple[Layer, str]], shape: Shape) -> None:
     """
     name = first_look(layers) if last(shape) else None
     if name is not None:
-        level, frame = 1, sys._getframe()
-        while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "minidl":
-            level, frame = level + 1, frame.f_back
-        warnings.warn(f"{name}: {advice(shape)}", UserWarning, stacklevel=level)
+        warn_caller(f"{name}: {advice(shape)}")
 
 
 def _looks(layers: Iterable[tuple[Layer, str]]) -> Iterator[tuple[Layer | None, str]]:

@@ -38,7 +38,7 @@ def model_of(given: Any, shape: Shape, outputs: int, seed: int, dtype: str, of_X
         raise ValueError(f"dtype: expected 'auto', 'float32' or 'float64', got {dtype!r}")
     if given is None:
         given = default_layers(shape, outputs)
-    elif callable(given):
+    elif callable(given) and not isinstance(given, Sequential):
         given = _call_with(given, {"input_shape": shape, "outputs": outputs})
     if not isinstance(given, (Sequential, list, tuple)):
         expected = "a Sequential, a list of layers, a function that returns one of them, or None"

@@ -1,5 +1,7 @@
 """The layers, one file for each kernel of minidl_c, with the same name."""
 
+import typing
+
 from minidl.layers.activations import ELU, GELU, Hardswish, LeakyReLU, Sigmoid, SiLU, Tanh
 from minidl.layers.affine import RandomRotation, RandomZoom
 from minidl.layers.augment import RandomCrop, RandomFlip, RandomShift
@@ -30,6 +32,7 @@ from minidl.layers.scale import Scale
 from minidl.layers.softmax import Softmax
 from minidl.layers.squeeze_excite import SqueezeExcite
 from minidl.layers.upsample2d import Upsample2D
+from minidl.utils import foreign_words, hints
 
 __all__ = [
     "ELU",
@@ -90,3 +93,7 @@ __all__ = [
     "Tanh",
     "Upsample2D",
 ]
+
+
+if not typing.TYPE_CHECKING:  # for which an unknown name is an error of its own
+    __getattr__ = hints.unknown_names(__name__, foreign_words.LAYERS, __all__)

@@ -14,6 +14,7 @@ from minidl.initializers import Init, check_initializer
 from minidl.layers.param import Param
 from minidl.utils.arrays import Array, as_array, as_dtype, with_memory_order
 from minidl.utils.constructors import constructor_arguments, parameters
+from minidl.utils.hints import answer_arguments
 from minidl.utils.validation import Shape, check_bool, check_int, check_non_negative
 from minidl_c.op import Op
 
@@ -48,6 +49,10 @@ class Layer:
     _rng: np.random.Generator | None = None
     _step: int = 0
     _part: int = 0
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        answer_arguments(cls)
 
     # ---- for a layer to override
 

@@ -7,6 +7,7 @@ training plan.
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from minidl.losses.cross_entropy import SoftmaxCrossEntropy
 from minidl.losses.elementwise import BinaryCrossEntropy, Huber, MeanAbsoluteError, MeanSquaredError, Poisson
 from minidl.losses.native import NativeLoss
+from minidl.utils import foreign_words, hints
 from minidl.utils.arrays import Array, as_array, as_dtype, as_floats, check_array
 from minidl.utils.validation import Shape
 from minidl_c.kernels.softmax import SoftmaxOp
@@ -50,14 +52,20 @@ NAMES: dict[str, Loss] = {
 }
 
 
+if not typing.TYPE_CHECKING:  # for which an unknown name is an error of its own
+    __getattr__ = hints.unknown_names(__name__, foreign_words.LOSSES, __all__)
+
+
 def get(loss: str | Loss) -> Loss:
     """Returns the loss of that name, or the function itself; raises ValueError or TypeError for anything else."""
     if isinstance(loss, str):
         if loss not in NAMES:
-            raise ValueError(f"loss: expected one of {sorted(NAMES)} or a function, got {loss!r}")
+            meant = hints.hint(loss, foreign_words.LOSSES, NAMES)
+            raise ValueError(f"loss: expected one of {sorted(NAMES)} or a function, got {loss!r}{meant}")
         return NAMES[loss]
-    if not callable(loss) or loss in CLASSES:
-        raise TypeError(f"loss: expected a name, a function or an object such as Huber(2.0), got {loss!r}")
+    foreign = hints.foreign_hint(loss, foreign_words.LOSSES)
+    if not callable(loss) or loss in CLASSES or foreign:
+        raise TypeError(f"loss: expected a name, a function or an object such as Huber(2.0), got {loss!r}{foreign}")
     return loss
 
 

@@ -4,8 +4,15 @@ Each takes `lr`, a number or a function of the step, such as those of minidl/sch
 weight_decay adds weight_decay * w to the gradient of every parameter w, including biases, except in AdamW.
 """
 
+import typing
+
 from minidl.optimizers.adaptive import Adagrad, Adam, AdamW, RMSprop
 from minidl.optimizers.base import Optimizer, Rate
 from minidl.optimizers.sgd import SGD
+from minidl.utils import foreign_words, hints
 
 __all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RMSprop", "Rate"]
+
+
+if not typing.TYPE_CHECKING:  # for which an unknown name is an error of its own
+    __getattr__ = hints.unknown_names(__name__, foreign_words.SCHEDULES, __all__)

@@ -15,12 +15,15 @@ import numpy as np
 from minidl.layers.param import Param
 from minidl.utils.arrays import Array
 from minidl.utils.constructors import constructor_repr
+from minidl.utils.foreign_words import OPTIMIZER
+from minidl.utils.hints import answer_arguments, answers
 from minidl.utils.validation import check_int, check_real
 from minidl_c.optimizers.update import Update
 
 Rate = float | Callable[[int], float]
 
 
+@answers(OPTIMIZER)
 class Optimizer:
     """Base class of minidl's optimizers: a learning rate, and steps outside a Trainer. Subclasses define `update`.
 
@@ -40,6 +43,10 @@ class Optimizer:
     def lr(self, lr: Rate) -> None:
         check_schedule(lr) if callable(lr) else check_rate(lr)
         self._lr = lr
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        answer_arguments(cls)
 
     def __repr__(self) -> str:
         return constructor_repr(self)

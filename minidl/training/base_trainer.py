@@ -30,11 +30,14 @@ from minidl.training.steps import StepBatches, Steps, check_trainable
 from minidl.utils.arrays import Array
 from minidl.utils.constructors import Validated
 from minidl.utils.data import Index
+from minidl.utils.foreign_words import TRAINER
+from minidl.utils.hints import answers, known_arguments
 from minidl.utils.validation import check_bool, check_count, check_counter, check_limit
 
 MAX_TRIED = 256  # examples: metrics of scikit-learn are tried with their scores before the first step
 
 
+@answers(TRAINER)
 class BaseTrainer:
     """A model, a loss and an optimizer, and the state of their training. The arguments are those of Trainer."""
 
@@ -108,6 +111,7 @@ class BaseTrainer:
             self.run(batch)
         return data.mean(batch.losses, data.active_rows)
 
+    @known_arguments
     def evaluate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> dict[str, float]:
         """Returns the weighted mean loss and the metrics of the model as it is now: {"loss": ..., "accuracy": ...}."""
         data = LabeledData.from_arrays(self.model, self.loss, X, y, sample_weight)

@@ -12,6 +12,8 @@ from minidl.losses import Loss
 from minidl.metrics import Metric
 from minidl.sequential import Sequential
 from minidl.training.history import History
+from minidl.utils.foreign_words import OPTIMIZERS
+from minidl.utils.hints import foreign_hint, hint
 from minidl.utils.validation import check_int
 from minidl_c.runtime.threads import check_num_threads
 
@@ -25,8 +27,11 @@ def model_of(name: str, model: Any) -> Sequential:
 
 def optimizer_of(name: str, optimizer: Any) -> Any:
     """Returns an object with a step method; raises TypeError for anything else."""
-    if isinstance(optimizer, type) or not hasattr(optimizer, "step"):
-        raise TypeError(f"{name}: expected an object with step(params, lr), such as SGD(0.1), got {optimizer!r}")
+    is_name = isinstance(optimizer, str)
+    meant = hint(optimizer, OPTIMIZERS) if is_name else foreign_hint(optimizer, OPTIMIZERS)
+    if isinstance(optimizer, type) or not hasattr(optimizer, "step") or meant:
+        got = type(optimizer) if meant and not is_name else optimizer  # the repr of PyTorch's has many lines
+        raise TypeError(f"{name}: expected an object with step(params, lr), such as SGD(0.1), got {got!r}{meant}")
     return optimizer
 
 

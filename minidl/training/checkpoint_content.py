@@ -23,6 +23,7 @@ from minidl.saving.object_codec import decode as decode_object
 from minidl.saving.safetensors_file import FileError
 from minidl.sequential import Sequential
 from minidl.training.base_trainer import BaseTrainer
+from minidl.training.batch_feed import check_batches
 from minidl.training.fit_state import FitState
 from minidl.training.history import History
 from minidl.training.optimizer_state import TensorCodec, check_shared, get_state, set_state
@@ -258,8 +259,9 @@ def _fit_state(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> Fit
     fit, model = FitState(**fields, callbacks=callbacks), trainer.model
     for name in ("step", "epochs_done"):
         check_int(name, getattr(fit, name), minimum=0)
-    for name in ("epochs", "batch_size"):
-        check_int(name, fit.arguments[name], minimum=0)
+    check_int("epochs", fit.arguments["epochs"], minimum=0)
+    if fit.arguments["batch_size"] is not None:
+        check_int("batch_size", fit.arguments["batch_size"], minimum=0)
     if fit.arguments["outputs"] != trainer.outputs:
         raise ValueError(f"fit: expected {trainer.outputs}, got {fit.arguments['outputs']}")
     if fit.arguments["rows_hashed"] is not None:
@@ -275,4 +277,6 @@ def _fit_state(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> Fit
     for array, shape in kept:
         if array is None or array.dtype != model.dtype or array.shape != shape:
             raise ValueError(f"fit: expected {model.dtype} {shape}, got something else")
+    if ("batches" in fit.arguments and fit.in_epoch) or fit.batches is not None:
+        check_batches(fit.batches, len(fit.losses), bool(trainer.metrics))
     return fit

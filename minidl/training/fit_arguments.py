@@ -1,40 +1,105 @@
-"""fit_config: the arguments of a fit, checked against the data and the model."""
+"""The arguments of fit, checked against the data and the model: they become a FitLoop."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from minidl.callbacks.callback_list import CallbackList
+from minidl.training.array_fit_loop import ArrayFitLoop
 from minidl.training.base_trainer import BaseTrainer
-from minidl.training.fit_state import FitConfig
+from minidl.training.batch_feed import BatchFeed, is_batches
+from minidl.training.batch_fit_loop import BatchFitLoop
+from minidl.training.fit_loop import FitLoop
+from minidl.training.fit_state import BatchFitConfig, FitConfig
 from minidl.training.labeled_data import LabeledData
 from minidl.training.mixup import check_mixable
-from minidl.utils.validation import check_non_negative
+from minidl.training.progress import Progress
+from minidl.utils.validation import check_bool, check_int, check_non_negative
 
+FOR_ARRAYS = {  # arguments that batches have no use for, with their defaults
+    "validation_split": 0.0,
+    "sample_weight": None,
+    "class_weight": None,
+    "batch_size": 64,
+    "gradient_accumulation_steps": 1,
+    "mixup": 0.0,
+}
 MAX_ALPHA = 1e6  # of Beta(alpha, alpha), whose standard deviation is 0.0004 then
 
 
-def fit_config(
+def make_loop(
     trainer: BaseTrainer,
-    data: LabeledData,
-    validation: tuple[Any, float],
+    X: Any,
+    y: Any,
     epochs: int,
-    batch_size: int,
-    gradient_accumulation_steps: int,
-    shuffle: bool,
-    mixup: float,
+    validation_data: Any,
+    steps_per_epoch: int | None,
+    options: Mapping[str, Any],
+    callbacks: CallbackList,
+    progress: Progress,
+) -> FitLoop:
+    """Returns the loop of a fit on arrays X and y, or on the batches X; builds an unbuilt model.
+
+    options: the other arguments of fit by name. Raises TypeError or ValueError as fit.
+    """
+    if y is None and is_batches(X):
+        batches = _batch_config(trainer, X, epochs, validation_data, steps_per_epoch, options)
+        return BatchFitLoop(batches, trainer, callbacks, progress)
+    if steps_per_epoch is not None:
+        raise ValueError(f"steps_per_epoch: expected None with arrays, got {steps_per_epoch}; use batch_size=")
+    if hasattr(X, "__next__"):
+        raise TypeError("y: expected None with an iterator X of batches (X, y)")
+    return ArrayFitLoop(_array_config(trainer, X, y, epochs, validation_data, options), trainer, callbacks, progress)
+
+
+def _array_config(
+    trainer: BaseTrainer, X: Any, y: Any, epochs: int, validation_data: Any, options: Mapping[str, Any]
 ) -> FitConfig:
-    """Returns the configuration of a fit; validation: validation_data and validation_split. Raises as Trainer.fit."""
+    batch_size = check_int("batch_size", options["batch_size"])
+    n_micro = check_int("gradient_accumulation_steps", options["gradient_accumulation_steps"])
+    shuffle, split = check_bool("shuffle", options["shuffle"]), options["validation_split"]
+    model, loss = trainer.model, trainer.loss
+    data = LabeledData.from_arrays(model, loss, X, y, options["sample_weight"], options["class_weight"])
     if not len(data.active_rows):
         raise ValueError("X: expected at least one example, got none")
-    given, share = validation
+    alpha = _check_mixup(trainer, options["mixup"], data)
+    rows, held_back = data.split(split, trainer.seed)
+    validation = data.to_validate(model, loss, held_back, validation_data)
+    trainer.check_batch(len(rows) % batch_size or batch_size)  # the last one
+    trainer.check_trainable()
+    trainer.check_metrics(data)
+    return FitConfig(data, rows, validation, epochs, batch_size, n_micro, shuffle, float(split), alpha)
+
+
+def _check_mixup(trainer: BaseTrainer, mixup: Any, data: LabeledData) -> float:
+    """Returns the alpha of mixup; raises TypeError or ValueError if the loss cannot take mixed targets."""
     alpha = check_non_negative("mixup", mixup)
     if alpha > MAX_ALPHA:
         raise ValueError(f"mixup: expected at most {MAX_ALPHA:g}, got {alpha:g}: lambda is 1/2 then")
     if alpha:
         check_mixable(trainer.loss, data.targets, trainer.model.output_shape)
-    rows, held_back = data.split(share, trainer.seed)
-    other = data.to_validate(trainer.model, trainer.loss, held_back, given)
-    trainer.check_batch(len(rows) % batch_size or batch_size)  # the last one
+    return alpha
+
+
+def _batch_config(
+    trainer: BaseTrainer,
+    source: Any,
+    epochs: int,
+    validation_data: Any,
+    steps_per_epoch: int | None,
+    options: Mapping[str, Any],
+) -> BatchFitConfig:
+    for name, default in FOR_ARRAYS.items():
+        given = options[name]
+        if given is not default and not (isinstance(given, (int, float)) and given == default):
+            raise ValueError(f"{name}: expected it to be left out with batches, got {given!r:.50}")
+    check_bool("shuffle", options["shuffle"])
+    if trainer.comm.size > 1:
+        raise ValueError("distributed: expected arrays X and y, got batches, which ranks cannot share")
+    feed = BatchFeed(source, steps_per_epoch, epochs)
+    data = LabeledData.from_tuple(trainer.model, trainer.loss, feed.peek(), "batch 0")
+    validation = data.to_validate(trainer.model, trainer.loss, None, validation_data)
     trainer.check_trainable()
     trainer.check_metrics(data)
-    return FitConfig(data, rows, other, epochs, batch_size, gradient_accumulation_steps, shuffle, float(share), alpha)
+    return BatchFitConfig(feed, validation, epochs)

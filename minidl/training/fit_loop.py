@@ -1,8 +1,9 @@
-"""FitLoop: the epochs of one fit, cut into chunks of steps between which Python looks at signals and callbacks."""
+"""FitLoop: the epochs of one fit, with callbacks, validation and history."""
 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -12,28 +13,12 @@ from minidl.callbacks.callback_list import CallbackList, State
 from minidl.optimizers.base import rate_at
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.consistency import check_epoch, warnings_for
-from minidl.training.fit_state import FitConfig, FitState
-from minidl.training.labeled_data import weighted_mean
-from minidl.training.mixup import mixed, mixed_weights
+from minidl.training.fit_state import Arguments, FitState
 from minidl.training.progress import Progress
 from minidl.training.signals import Signals
 from minidl.utils.arrays import Array
-from minidl.utils.data import Index, epoch_order
 
 ROWS_HASHED = 64  # of the data of a fit that came to its end: all of them would take as long as some of its steps
-CHUNK_SECONDS = 0.05  # how long steps may run in C before Python looks at signals and progress again
-
-
-class ChunkTimer:
-    """Plans the number of steps that take about CHUNK_SECONDS."""
-
-    def __init__(self) -> None:
-        self.steps = 1
-
-    def update(self, steps: int, seconds: float) -> None:
-        """Takes the time of the last chunk; the plan at most doubles: a last, small batch was quick."""
-        fitting = int(CHUNK_SECONDS * steps / max(seconds, 1e-9))
-        self.steps = max(1, min(fitting, 2 * self.steps))
 
 
 class SeenExamples:
@@ -62,10 +47,13 @@ class SeenExamples:
         return np.concatenate(self._scores) if self._scores else None
 
 
-class FitLoop:
-    """Runs the epochs of a fit. What was set up once stands in `config`; all else is where the fit stands."""
+class FitLoop(ABC):
+    """Runs the epochs of a fit. What was set up once stands in `config`; all else is where the fit stands.
 
-    def __init__(self, config: FitConfig, trainer: BaseTrainer, callbacks: CallbackList, progress: Progress) -> None:
+    A subclass runs the steps of an epoch: on arrays (array_fit_loop.py) or on batches (batch_fit_loop.py).
+    """
+
+    def __init__(self, config: Arguments, trainer: BaseTrainer, callbacks: CallbackList, progress: Progress) -> None:
         self.config, self.trainer, self.callbacks, self.progress = config, trainer, callbacks, progress
         self.epochs_done = 0
         self.in_epoch = False
@@ -75,13 +63,25 @@ class FitLoop:
         self._stopping = False  # as all processes know it
         self._restored: list[State] | None = None  # states of callbacks that do not have them yet
         self._arguments: dict[str, Any] | None = None
-        self._timer = ChunkTimer()
-        self._sampled = False  # whether the trainer has samples of it
 
     def _nothing_seen(self) -> SeenExamples:
         model = self.trainer.model
         scores = np.empty((0, *model.output_shape), model.dtype) if self.trainer.metrics else None
         return SeenExamples(np.empty(0, model.dtype), scores)
+
+    # ---- for a subclass
+
+    @abstractmethod
+    def _open_epoch(self) -> None:
+        """Begins an epoch, or the rest of one, and its progress."""
+
+    @abstractmethod
+    def _train(self, check: Callable[[], None]) -> None:
+        """Does the steps of the epoch, unless one is to be the last; calls `check` after some of them."""
+
+    @abstractmethod
+    def _train_logs(self) -> dict[str, float]:
+        """Returns loss and metrics of the epoch so far."""
 
     # ---- where it stands
 
@@ -205,20 +205,14 @@ class FitLoop:
         self.trainer.should_stop = self._stopping = bool(stopping)
 
     def _epoch(self, check: Callable[[], None]) -> None:
-        trainer, data, size = self.trainer, self.config.data, self.config.step_size
-        order = self.config.rows[epoch_order(len(self.config.rows), trainer.seed, trainer.epoch, self.config.shuffle)]
-        if not self._sampled:
-            trainer.kept.keep_epoch(trainer.sample_key, data, order, size)
-            self._sampled = True
-        self.progress.begin_epoch(self.epochs_done + 1, -(-len(order) // size), self.seen.count // size)
+        trainer = self.trainer
+        self._open_epoch()
         before, began = self.seen.count, time.perf_counter()
         check()
-        while self.seen.count < len(order) and not self._stopping:
-            self._chunk(order)
-            check()
+        self._train(check)
         seconds = max(time.perf_counter() - began, 1e-9)
         with trainer.comm.raise_together():
-            logs = self._train_logs(order[: self.seen.count])
+            logs = self._train_logs()
         if self.config.validation is not None:
             values = trainer.evaluate_rows(*self.config.validation, check, trainer.comm)
             logs.update({f"val_{name}": value for name, value in values.items()})
@@ -231,52 +225,6 @@ class FitLoop:
         self._call("on_epoch_end", trainer.epoch - 1, logs)
         self._call("on_save")
         check()
-
-    def _chunk(self, order: Index) -> None:
-        """Does some steps without Python between them; then calls the hooks that want to see the last one."""
-        trainer, config, left = self.trainer, self.config, len(order) - self.seen.count
-        until, planned = self.callbacks.steps_until_next(trainer.step), self._timer.steps
-        if config.mixup:
-            planned = min(planned, config.data.examples.chunk_size // config.step_size)  # they are copied
-        steps = max(1, min(planned, until or planned, left // config.step_size))
-        steps, due = trainer.comm.broadcast([steps, steps == until])  # each rank has a clock and callbacks of its own
-        size = min(config.step_size, left)  # the last partial batch goes alone
-        rows = order[self.seen.count : self.seen.count + steps * size]
-        batch = trainer.batches(config.data, rows, size, config.batch_size, trainer.comm)
-        if config.mixup:
-            batch = mixed(batch, trainer.loss, trainer.model.output_shape, config.mixup, trainer.seed)
-        before, began = trainer.step, time.perf_counter()
-        with trainer.stepping():
-            try:
-                trainer.run(batch)
-            finally:  # also those before one that failed
-                done = (trainer.step - before) * size
-                self.seen.append(batch.losses[:done], None if batch.scores is None else batch.scores[:done])
-        self._timer.update(steps, time.perf_counter() - began)
-        self.progress.advance(steps)
-        if due:
-            loss = self._mean(batch.losses[-size:], rows[-size:])
-            with trainer.comm.raise_together():
-                self.callbacks.step_end(trainer, trainer.step - 1, loss)
-            self._call("on_save")
-
-    def _train_logs(self, rows: Index) -> dict[str, float]:
-        """Returns loss and metrics of the epoch so far."""
-        logs: dict[str, float] = {"epoch": self.trainer.epoch, "loss": float("nan")}
-        if len(rows):
-            logs["loss"] = self._mean(self.seen.losses, rows)
-            if self.trainer.metrics and (scores := self.seen.scores) is not None:
-                logs.update(self.trainer.compute_metrics(self.config.data.targets[rows], scores))
-        return logs
-
-    def _mean(self, losses: Array, rows: Index) -> float:
-        """Returns the loss of the latest steps, which trained on these rows."""
-        config, trainer = self.config, self.trainer
-        weights = None if config.data.weights is None else config.data.weights[rows]
-        if config.mixup and weights is not None:
-            first = trainer.step - -(-len(rows) // config.step_size)
-            weights = mixed_weights(weights, config.step_size, config.mixup, trainer.seed, first)
-        return weighted_mean(losses, weights)
 
 
 def _described(name: str, value: Any, data: str) -> str:

@@ -1,23 +1,52 @@
-"""FitConfig, the arguments of a fit, and FitState, its progress between two steps. FitLoop.resume restores a state."""
+"""The arguments of a fit, on arrays or on batches, and FitState, its progress between two steps."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from minidl.callbacks.callback_list import State
+from minidl.training.batch_feed import BatchFeed
 from minidl.training.labeled_data import LabeledData
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
 
+Validation = tuple[LabeledData, Index] | None
+
+
+class Arguments(Protocol):
+    """What every FitLoop needs of the arguments of a call of fit."""
+
+    @property
+    def epochs(self) -> int:
+        """The number of epochs of this fit."""
+
+    @property
+    def validation(self) -> Validation:
+        """The data to evaluate on after each epoch, and its rows; None: none."""
+
+    @property
+    def gradient_accumulation_steps(self) -> int:
+        """The number of batches of a step."""
+
+    @property
+    def step_size(self) -> int:
+        """The number of examples of a step, or 1 if it varies."""
+
+    def describe(self, outputs: str, rows_hashed: int | None = None) -> dict[str, Any]:
+        """Returns the arguments that decide on the weights: numbers as they are, arrays as hashes.
+
+        outputs: of the trainer's model. rows_hashed: the number of rows of each array that are hashed; None: all.
+        """
+
 
 @dataclass(frozen=True)
 class FitConfig:
-    """The arguments of a call of fit, checked."""
+    """The arguments of a fit on arrays, checked."""
 
     data: LabeledData
     rows: Index  # to train on
-    validation: tuple[LabeledData, Index] | None
+    validation: Validation
     epochs: int
     batch_size: int
     gradient_accumulation_steps: int
@@ -31,10 +60,8 @@ class FitConfig:
         return self.batch_size * self.gradient_accumulation_steps
 
     def describe(self, outputs: str, rows_hashed: int | None = None) -> dict[str, Any]:
-        """Returns the arguments that decide on the weights: numbers as they are, arrays as hashes.
-
-        outputs: of the trainer's model. rows_hashed: the number of rows of each array that are hashed; None: all.
-        """
+        """Returns what Arguments.describe says; validation_data is None if rows of X were held out."""
+        given = None if self.validation is None or self.validation[0] is self.data else self.validation
         return {
             "epochs": self.epochs,
             "batch_size": self.batch_size,
@@ -42,17 +69,41 @@ class FitConfig:
             "shuffle": self.shuffle,
             "validation_split": self.validation_split,
             "mixup": self.mixup,
-            "validation_data": self._validation_data(rows_hashed),
+            "validation_data": _hash_of(given, rows_hashed),
             **self.data.fingerprints(rows_hashed),
             "rows_hashed": rows_hashed,
             "outputs": outputs,
         }
 
-    def _validation_data(self, rows_hashed: int | None) -> str | None:
-        """Returns a hash of validation_data; None without it, also if rows were held out."""
-        if self.validation is None or self.validation[0] is self.data:
-            return None
-        return " ".join(value for value in self.validation[0].fingerprints(rows_hashed).values() if value is not None)
+
+@dataclass(frozen=True)
+class BatchFitConfig:
+    """The arguments of a fit on batches, checked. Each batch is a step."""
+
+    feed: BatchFeed
+    validation: Validation
+    epochs: int
+    gradient_accumulation_steps: int = 1
+    step_size: int = 1
+
+    def describe(self, outputs: str, rows_hashed: int | None = None) -> dict[str, Any]:
+        """Returns what Arguments.describe says, without hashes of batches, which are not known before they are read."""
+        return {
+            "batches": self.feed.kind,
+            "epochs": self.epochs,
+            "steps_per_epoch": self.feed.steps_per_epoch,
+            "batch_size": None,
+            "validation_data": _hash_of(self.validation, rows_hashed),
+            "rows_hashed": rows_hashed,
+            "outputs": outputs,
+        }
+
+
+def _hash_of(validation: Validation, rows_hashed: int | None) -> str | None:
+    """Returns a hash of validation_data; None without it."""
+    if validation is None:
+        return None
+    return " ".join(value for value in validation[0].fingerprints(rows_hashed).values() if value is not None)
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,6 +118,7 @@ class FitState:
     losses: Array  # of the examples that this epoch has seen, in their order
     scores: Array | None  # their outputs, if there are metrics
     callbacks: list[State]  # of those that have a state
+    batches: dict[str, Any] | None = None  # of a fit on batches: what BatchFitLoop knows of those of this epoch
 
     @property
     def is_complete(self) -> bool:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from minidl.utils.foreign_words import HISTORY
+from minidl.utils.hints import answers
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 
+@answers(HISTORY)
 class History(dict[str, list[float]]):
     """A dict of lists with an entry for each epoch: epoch, loss, metrics, val_*, lr, images_per_second.
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from minidl.losses import Loss, check_targets
 from minidl.sequential import Sequential
-from minidl.utils.arrays import Array
+from minidl.utils.arrays import Array, check_array
 from minidl.utils.data import ArraySource, Index, as_numbers, as_weights, class_weights, fingerprint, some_rows
 
 
@@ -55,6 +55,18 @@ class LabeledData:
                 raise ValueError("sample_weight, class_weight: expected at least one example of weight above 0")
         return cls(examples, targets, weights, used, labels)
 
+    @classmethod
+    def from_tuple(cls, model: Sequential, loss: Loss, given: Any, name: str) -> LabeledData:
+        """Returns the data of (X, y) or (X, y, sample_weight); raises as `from_arrays`, beginning with `name`."""
+        if not isinstance(given, (tuple, list)) or len(given) not in (2, 3):
+            kind = type(given).__name__
+            got = f"a {kind} of {len(given)}" if isinstance(given, (tuple, list)) else kind
+            raise TypeError(f"{name}: expected (X, y) or (X, y, sample_weight), got {got}")
+        try:
+            return cls.from_arrays(model, loss, *given)
+        except (TypeError, ValueError) as error:
+            raise (TypeError if isinstance(error, TypeError) else ValueError)(f"{name}: {error}") from error
+
     def split(self, share: float, seed: int) -> tuple[Index, Index | None]:
         """Returns the rows to train on, and those held out (None: none): a random share, stratified for labels."""
         if isinstance(share, bool) or not isinstance(share, (int, float, np.floating, np.integer)):
@@ -82,15 +94,7 @@ class LabeledData:
             return None if held is None else (self, held)
         if held is not None:
             raise ValueError("validation_data and validation_split: expected one of them, got both")
-        if not isinstance(given, (tuple, list)) or len(given) not in (2, 3):
-            name = type(given).__name__
-            got = f"a {name} of {len(given)}" if isinstance(given, (tuple, list)) else name
-            raise TypeError(f"validation_data: expected (X, y) or (X, y, sample_weight), got {got}")
-        try:
-            other = LabeledData.from_arrays(model, loss, *given)
-        except (TypeError, ValueError) as error:
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(f"validation_data: {error}") from error
+        other = LabeledData.from_tuple(model, loss, given, "validation_data")
         return other, other.active_rows
 
     def numbers(self, rows: Index) -> Index:
@@ -128,7 +132,7 @@ def _check_range(weights: NDArray[np.float64], dtype: str) -> None:
 
 def _labels(loss: Loss, y: Any) -> Index | None:
     """Returns y as labels of classes, if the loss takes integers for labels; None otherwise."""
-    array = np.asarray(y)
+    array = check_array(y, "y")
     column = array[:, 0] if array.shape[1:] == (1,) else array
     if not getattr(loss, "classes", False) or column.ndim != 1 or column.dtype.kind not in "iub":
         return None

@@ -21,8 +21,8 @@ class Progress:
         self.verbose, self.epochs = verbose, epochs
         self._bar: Any = None
 
-    def begin_epoch(self, number: int, steps: int, done: int = 0) -> None:
-        """Begins epoch `number` of this fit, counted from 1; steps: their number; done: those that are done already."""
+    def begin_epoch(self, number: int, steps: int | None, done: int = 0) -> None:
+        """Begins epoch `number` of this fit, counted from 1; steps: their number, if known; done: those done."""
         self._number = number
         if self.verbose == 2:
             from tqdm import tqdm  # its import takes a third as long as that of minidl

@@ -1,4 +1,7 @@
-"""Conversion of array arguments: whatever is not an array of real numbers is rejected here."""
+"""Conversion of array arguments: whatever is not an array of real numbers is rejected here.
+
+A tensor of PyTorch on the CPU becomes an array of the same memory, a data frame of numbers one of a common dtype.
+"""
 
 from __future__ import annotations
 
@@ -56,16 +59,37 @@ def check_unmasked(value: Any, name: str) -> None:
 
 
 def check_array(value: Any, name: str) -> Array:
-    """Returns `value` as an array of any dtype; otherwise raises as `as_array`."""
+    """Returns `value` as an array of any dtype; otherwise raises as `as_array`.
+
+    Raises TypeError for a tensor that NumPy cannot read, such as one on another device or of bfloat16.
+    """
     if value is None:
         raise TypeError(f"{name}: expected an array, got None")
     check_unmasked(value, name)
     if hasattr(value, "toarray") and not isinstance(value, np.ndarray):
         raise TypeError(f"{name}: expected a dense array, got {type(value).__name__}: call its toarray()")
+    if hasattr(value, "detach") and hasattr(value, "requires_grad"):  # a tensor of PyTorch
+        value = value.detach()
     try:
-        return np.asarray(value)
+        array = np.asarray(value)
     except ValueError as error:
         raise ValueError(f"{name}: expected rows of one shape: {error}") from error
+    except (TypeError, RuntimeError) as error:
+        kind = getattr(value, "dtype", type(value).__name__)
+        raise TypeError(f"{name}: expected an array that NumPy can read, got {kind}: {error}") from error
+    is_frame = array.dtype.kind == "O" and hasattr(value, "columns") and hasattr(value, "items")
+    return _from_columns(value, name) if is_frame else array
+
+
+def _from_columns(frame: Any, name: str) -> Array:
+    """Returns a data frame with columns of several dtypes as an array; raises TypeError, naming one without numbers."""
+    columns = []
+    for label, column in frame.items():
+        columns.append(np.asarray(column))
+        if columns[-1].dtype.kind not in REAL:
+            dtype = getattr(column, "dtype", columns[-1].dtype)
+            raise TypeError(f"{name}: expected columns of real numbers, got {dtype} in column {label!r}")
+    return np.column_stack(columns)
 
 
 def as_floats(value: Any, name: str) -> Array:

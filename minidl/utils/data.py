@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minidl.utils.arrays import Array, as_array, check_array
+from minidl.utils.lazy import LazyRows, is_lazy
 from minidl.utils.sparse import SparseRows, is_sparse
 from minidl.utils.validation import Shape
 from minidl_c.array_args import all_finite
@@ -32,12 +33,12 @@ class GatheredRows(NamedTuple):
 class ArraySource:
     """Validated X: (n, size) rows that can be read in any order.
 
-    X: real numbers of any dtype, layout and byte order, as an array, a list or a memory map. The shape is (n, *shape),
-    or 2-D of the same width; 2-D may also be a sparse matrix. uint8, float32 and float64 in C order are read without a
-    copy; anything else is converted as it is read.
+    X: real numbers of any dtype, layout and byte order, as an array, a list, a tensor, a data frame, a memory map or a
+    lazy array (see LazyRows). The shape is (n, *shape), or 2-D of the same width; 2-D may also be a sparse matrix.
+    uint8, float32 and float64 in C order are read without a copy; anything else is converted as it is read.
 
-    Raises TypeError unless X holds real numbers, ValueError for another shape, NaN or infinity (in a memory map: when
-    the rows are read).
+    Raises TypeError unless X holds real numbers, ValueError for another shape, NaN or infinity (in a memory map or a
+    lazy array: when the rows are read).
     """
 
     def __init__(self, X: Any, shape: Shape, dtype: str, name: str = "X") -> None:
@@ -51,13 +52,14 @@ class ArraySource:
             )
         self.name, self.dtype, self.size = name, dtype, size
         self._array = array
-        self._is_memmap = _is_memory_map(array)
+        self._is_on_disk = isinstance(array, LazyRows) or _is_memory_map(array)
         self._zero_copy = False
         if isinstance(array, SparseRows):
             self._check(array.stored_values)
+        if isinstance(array, (SparseRows, LazyRows)):
             return
         self._zero_copy = array.dtype in READABLE and array.flags.c_contiguous and array.flags.aligned
-        if not self._is_memmap and array.dtype.kind == "f":
+        if not self._is_on_disk and array.dtype.kind == "f":
             for start in range(0, len(array), CHUNK):
                 self._check(array[start : start + CHUNK], start)
 
@@ -71,9 +73,9 @@ class ArraySource:
 
     def gather(self, rows: Index) -> GatheredRows:
         """Returns these rows in an array (m, size) that kernels can read: all of the data, or a converted copy."""
-        if isinstance(self._array, SparseRows) or not self._zero_copy:
+        if isinstance(self._array, (SparseRows, LazyRows)) or not self._zero_copy:
             return GatheredRows(self.gather_copy(rows), np.arange(len(rows)), True)
-        if self._is_memmap:
+        if self._is_on_disk:
             self._check(self._array[rows])
         return GatheredRows(self._array.reshape(len(self._array), self.size), rows, False)
 
@@ -83,7 +85,7 @@ class ArraySource:
         if not self._zero_copy:
             return self.gather_copy(np.arange(start, stop))
         block = self._array[start:stop].reshape(stop - start, self.size)
-        if self._is_memmap:
+        if self._is_on_disk:
             self._check(block)
         return block
 
@@ -96,15 +98,15 @@ class ArraySource:
     def gather_copy(self, rows: Index) -> Array:
         """Returns these rows as a new array (m, size) of the model's dtype."""
         block = self._array[rows]
-        if self._is_memmap:
+        if self._is_on_disk:
             self._check(block)
         return np.ascontiguousarray(block.reshape(len(rows), self.size), self.dtype)
 
     def fingerprint(self, limit: int | None = None) -> str:
-        """Returns a hash of shape, dtype and values of at most `limit` rows; None: all, or CHUNK of a memory map."""
+        """Returns a hash of shape, dtype and values of at most `limit` rows; None: all, or CHUNK of those on disk."""
         if isinstance(self._array, SparseRows) and limit is None:
             return self._array.fingerprint()
-        return fingerprint(self._array, some_rows(len(self), CHUNK if self._is_memmap and limit is None else limit))
+        return fingerprint(self._array, some_rows(len(self), CHUNK if self._is_on_disk and limit is None else limit))
 
     def _all_finite(self, block: Array) -> bool:
         if self._zero_copy and block.flags.c_contiguous:
@@ -127,7 +129,7 @@ class ArraySource:
                 )
 
 
-def _shape_hint(name: str, array: Array | SparseRows, shape: Shape) -> str:
+def _shape_hint(name: str, array: Array | SparseRows | LazyRows, shape: Shape) -> str:
     """Returns the remedy for a common mistake in the shape, or an empty string."""
     if array.shape == shape:
         return f": for a single example, {name}[np.newaxis]"
@@ -138,10 +140,12 @@ def _shape_hint(name: str, array: Array | SparseRows, shape: Shape) -> str:
     return ""
 
 
-def as_numbers(X: Any, name: str) -> Array | SparseRows:
+def as_numbers(X: Any, name: str) -> Array | SparseRows | LazyRows:
     """Returns X as an array of real numbers with at least two axes, without a copy if possible."""
     if is_sparse(X):
         return SparseRows(X, name)
+    if is_lazy(X):
+        return LazyRows(X, name)
     array = as_array(X, name)
     if array.ndim < 2:
         raise ValueError(
@@ -156,7 +160,7 @@ def some_rows(n: int, limit: int | None) -> Index:
     return np.arange(n) if limit is None or n <= limit else np.linspace(0, n - 1, limit).astype(np.int64)
 
 
-def fingerprint(array: Array | SparseRows, rows: Index) -> str:
+def fingerprint(array: Array | SparseRows | LazyRows, rows: Index) -> str:
     """Returns the SHA-256 of an array's shape and dtype, and of the values in these rows, independent of the layout."""
     digest = hashlib.sha256(f"{array.shape} {array.dtype.newbyteorder('=')}".encode())
     for start in range(0, len(rows), CHUNK):

@@ -39,7 +39,7 @@ def fitted(monkeypatch, values, **arguments):
     """Fits with these validation values; returns trainer, callback and the weights after each epoch."""
     left, early, seen, trainer = iter(values), EarlyStopping(**arguments), WeightRecorder(), batchnorm_trainer()
     monkeypatch.setattr(Trainer, "evaluate_rows", lambda *args, **options: {"loss": next(left)})
-    trainer.fit(X, Y, len(values), 45, validation_data=(X, Y), callbacks=[seen, early], verbose=0)
+    trainer.fit(X, Y, len(values), batch_size=45, validation_data=(X, Y), callbacks=[seen, early], verbose=0)
     return trainer, early, seen.after_epochs
 
 

@@ -29,7 +29,7 @@ def fitted(monkeypatch, seconds, cost, epochs=100):
     clock.trainer = trainer
     look = limit.on_step_end
     limit.on_step_end = lambda trainer, step, loss: (looks.append(trainer.step), look(trainer, step, loss))
-    trainer.fit(X, Y, epochs, 7, callbacks=[limit], verbose=0)
+    trainer.fit(X, Y, epochs, batch_size=7, callbacks=[limit], verbose=0)
     return trainer, looks
 
 
@@ -81,7 +81,7 @@ def test_validation_time_counts(monkeypatch):
 
     monkeypatch.setattr(Trainer, "evaluate_rows", slow)
     trainer = native_trainer()
-    trainer.fit(X, Y, 9, 7, validation_data=(X, Y), callbacks=[TimeLimit(15.0)], verbose=0)
+    trainer.fit(X, Y, 9, batch_size=7, validation_data=(X, Y), callbacks=[TimeLimit(15.0)], verbose=0)
     assert trainer.epoch == 2 and trainer.step == 26
 
 
@@ -89,7 +89,7 @@ def test_each_fit_has_its_own_budget(monkeypatch):
     clock, limit, trainer = Clock(monkeypatch, lambda step: 0.1), TimeLimit(0.25), native_trainer()
     clock.trainer = trainer
     for steps in (3, 6, 9):
-        trainer.fit(X, Y, 9, 7, callbacks=[limit], verbose=0)
+        trainer.fit(X, Y, 9, batch_size=7, callbacks=[limit], verbose=0)
         assert trainer.step == steps
 
 

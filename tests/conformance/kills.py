@@ -124,7 +124,7 @@ def run(kind, folder, threads, epochs, forget):
     callbacks = [Ready(), Checkpoint(path, every_n_steps=5, max_to_keep=2)]
     callbacks += [Slower(), ExponentialMovingAverage(0.99)] if kind == "python" else [EarlyStopping(patience=epochs)]
     options = {"sample_weight": WEIGHTS, "validation_split": 0.1, "callbacks": callbacks, "verbose": 0}
-    trainer.fit(X, Y, epochs, 24, **options)
+    trainer.fit(X, Y, epochs, batch_size=24, **options)
     print(digest(trainer), flush=True)
 
 

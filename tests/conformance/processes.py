@@ -244,7 +244,7 @@ def train_until_interrupted(kind, path):
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         callbacks = [Ready(), Checkpoint(path)] if path else [Ready()]
         with contextlib.suppress(KeyboardInterrupt):
-            trainer.fit(X, Y, 10**9, BATCH, callbacks=callbacks, verbose=0)
+            trainer.fit(X, Y, 10**9, batch_size=BATCH, callbacks=callbacks, verbose=0)
         if kind == "torn":  # a canary: weights that do not match the step count
             trainer.model.params["1.weight"].value[0] += 1e-3
         print(describe_state(trainer), flush=True)
@@ -261,7 +261,7 @@ def uninterrupted(kind, steps):
     trainer = trainer_of(kind)
     with contextlib.suppress(KeyboardInterrupt):
         if steps:
-            trainer.fit(X, Y, 10**9, BATCH, callbacks=[Stop()], verbose=0)
+            trainer.fit(X, Y, 10**9, batch_size=BATCH, callbacks=[Stop()], verbose=0)
     return describe_state(trainer)
 
 

@@ -79,7 +79,7 @@ def test_numpy_layers_split_the_model_without_changing_a_bit(places, expected, r
     assert scores[0].tobytes() == scores[1].tobytes()
     assert dx[0].tobytes() == dx[1].tobytes()
     for m in (model, plain):
-        Trainer(m, "softmax_cross_entropy", SGD(0.1, 0.9)).fit(X, y, 3, 16, verbose=0)
+        Trainer(m, "softmax_cross_entropy", SGD(0.1, 0.9)).fit(X, y, 3, batch_size=16, verbose=0)
     for ours, theirs in zip(model.params.values(), plain.params.values(), strict=True):
         assert ours.value.tobytes() == theirs.value.tobytes()
         assert ours.grad.tobytes() == theirs.grad.tobytes()
@@ -96,7 +96,7 @@ def test_a_numpy_layer_trains_like_its_native_counterpart(rng):
     ):
         layers = [kind[0](6), ReLU(), kind[1](5), ReLU(), kind[2](3)]
         model = Sequential(layers, input_shape=(4,), dtype="float64")
-        Trainer(model, "softmax_cross_entropy", SGD(0.1, 0.9)).fit(X, y, 5, 16, verbose=0)
+        Trainer(model, "softmax_cross_entropy", SGD(0.1, 0.9)).fit(X, y, 5, batch_size=16, verbose=0)
         states.append(model.state_dict())
     for other in states[1:]:
         for name, value in states[0].items():

@@ -119,7 +119,7 @@ def test_number_of_threads_and_python_change_no_bit(name, dtype):
             for threads, loss in ((1, case.loss), (2, case.loss), (3, case.loss), (1, case.loss.__call__)):
                 trainer = make_trainer(case, dtype, loss, threads)
                 assert type(trainer.steps()) is (FusedSteps if loss is case.loss else SegmentedSteps)
-                history = trainer.fit(X, y, 3, 128, sample_weight=sample_weight, verbose=0)
+                history = trainer.fit(X, y, 3, batch_size=128, sample_weight=sample_weight, verbose=0)
                 result.append(outcome(trainer, history["loss"]))
             assert all(other == result[0] for other in result), f"{case.loss} of {case.shape}, {n} examples"
 
@@ -133,7 +133,7 @@ def test_weights_of_one_change_nothing_and_zeros_remove_rows(name, dtype):
 
     def fitted(X, y, weights):
         trainer = make_trainer(case, dtype)
-        loss = trainer.fit(X, y, 2, 16, sample_weight=weights, verbose=0)["loss"]
+        loss = trainer.fit(X, y, 2, batch_size=16, sample_weight=weights, verbose=0)["loss"]
         return outcome(trainer, loss, trainer.evaluate(X, y, weights))
 
     assert fitted(X, y, None) == fitted(X, y, np.ones(50))

@@ -16,7 +16,7 @@ each_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
 def fitted(layers, X, y, loss, epochs=30, lr=0.01, **options):
     """Fits without Python between steps; returns the history and the trainer."""
     trainer = Trainer(Sequential(layers, X.shape[1:], seed=3), loss, Adam(lr), options.pop("metrics", []))
-    history = trainer.fit(X, y, epochs, 32, verbose=0, **options)
+    history = trainer.fit(X, y, epochs, batch_size=32, verbose=0, **options)
     assert type(trainer.steps()) is FusedSteps
     return history, trainer
 

@@ -47,7 +47,7 @@ def test_trains_inside_the_plan(log_cosh, n, dtype, rng):
         model = Sequential([Dense(8), ReLU(), Dense(1)], (4,), dtype=dtype)
         trainer = Trainer(model, loss, SGD(0.05, momentum=0.9), num_threads=threads)
         assert type(trainer.steps()) is (SegmentedSteps if loss is formula else FusedSteps)
-        history = trainer.fit(X, y, 10, 32, sample_weight=weights, verbose=0)["loss"]
+        history = trainer.fit(X, y, 10, batch_size=32, sample_weight=weights, verbose=0)["loss"]
         result.append((history, [p.value.copy() for p in model.params.values()]))
     for history, params in result[1:-1]:
         assert history == result[0][0]

@@ -169,7 +169,7 @@ def test_files_without_a_newer_argument_load_with_its_default(path):
         ({"layers": [RELU, FLAT, layer("Dense", units=3)]}, "layer 0, ReLU.*got .'bias', 'weight'.|expected no"),
         ({"layers": [CONV, FLAT, layer("Dense", units=10**9)]}, r"'weight': expected shape \(1000000000, 8\)"),
         ({"layers": [CONV, FLAT, layer("Dense", units=10**18)]}, "layer 2, Dense"),
-        ({"layers": [CONV, FLAT, layer("Dense", units=3, more=1)]}, "unexpected keyword argument 'more'"),
+        ({"layers": [CONV, FLAT, layer("Dense", units=3, more=1)]}, "got more="),
         ({"layers": [CONV, FLAT, layer("Dense", units="3")]}, "layer 2, Dense.*units: expected an integer"),
         ({"layers": [CONV, FLAT, layer("Dense", units=RELU)]}, "layer 2, Dense.*units: expected an integer"),
         ({"input_shape": [1, 2**20, 2**20]}, "layer"),

@@ -113,7 +113,12 @@ def test_ctrl_c_in_a_fit_is_raised_after_all_callbacks_have_seen_the_step():
     counts, trainer = StepCounter(), make_trainer()
     with pytest.raises(KeyboardInterrupt):
         trainer.fit(
-            X, Y, 9, 8, verbose=0, callbacks=[CallAfterStep(4, lambda: signal.raise_signal(signal.SIGINT)), counts]
+            X,
+            Y,
+            9,
+            batch_size=8,
+            verbose=0,
+            callbacks=[CallAfterStep(4, lambda: signal.raise_signal(signal.SIGINT)), counts],
         )
     assert counts.steps == trainer.step == 5
 
@@ -122,7 +127,9 @@ def test_ctrl_c_in_a_fit_is_raised_after_all_callbacks_have_seen_the_step():
 def test_sigterm_in_any_hook_saves_and_exits_with_143(tmp_path, hook):
     callback = type("Raises", (), {hook: lambda self, *args: signal.raise_signal(signal.SIGTERM)})()
     with pytest.raises(SystemExit) as left:
-        make_trainer().fit(X, Y, 1, 8, verbose=0, callbacks=[callback, Checkpoint(tmp_path / "c", every_n_steps=1000)])
+        make_trainer().fit(
+            X, Y, 1, batch_size=8, verbose=0, callbacks=[callback, Checkpoint(tmp_path / "c", every_n_steps=1000)]
+        )
     assert left.value.code == 143
     assert Trainer.resume(tmp_path / "c").epoch == (hook in ("on_epoch_end", "on_fit_end"))
 
@@ -183,7 +190,12 @@ def test_sigterm_in_a_fit_calls_on_terminate_between_steps_and_exits_with_143():
     callback, trainer = TerminateRecorder(), make_trainer()
     with pytest.raises(SystemExit) as left:
         trainer.fit(
-            X, Y, 9, 8, verbose=0, callbacks=[callback, CallAfterStep(4, lambda: signal.raise_signal(signal.SIGTERM))]
+            X,
+            Y,
+            9,
+            batch_size=8,
+            verbose=0,
+            callbacks=[callback, CallAfterStep(4, lambda: signal.raise_signal(signal.SIGTERM))],
         )
     assert left.value.code == 143
     assert callback.seen == trainer.step == 5
@@ -191,14 +203,14 @@ def test_sigterm_in_a_fit_calls_on_terminate_between_steps_and_exits_with_143():
 
 def test_sigterm_saves_and_the_fit_can_be_completed(tmp_path):
     uninterrupted = make_trainer()
-    uninterrupted.fit(X, Y, 4, 8, verbose=0)
+    uninterrupted.fit(X, Y, 4, batch_size=8, verbose=0)
     checkpoint = Checkpoint(tmp_path / "c", every_n_steps=1000)
     with pytest.raises(SystemExit):
         terminate = CallAfterStep(4, lambda: signal.raise_signal(signal.SIGTERM))
-        make_trainer().fit(X, Y, 4, 8, verbose=0, callbacks=[checkpoint, terminate])
+        make_trainer().fit(X, Y, 4, batch_size=8, verbose=0, callbacks=[checkpoint, terminate])
     trainer = Trainer.resume(tmp_path / "c")
     assert trainer.step == 5
-    trainer.fit(X, Y, 4, 8, verbose=0, callbacks=[checkpoint])
+    trainer.fit(X, Y, 4, batch_size=8, verbose=0, callbacks=[checkpoint])
     assert trainer.model.predict(X).tobytes() == uninterrupted.model.predict(X).tobytes()
 
 

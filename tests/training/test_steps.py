@@ -63,7 +63,7 @@ def test_a_python_loss_and_a_python_optimizer_change_no_bit(sample_weight, dtype
     ):
         model = make_net(dtype)
         trainer = Trainer(model, loss, optimizer, ["accuracy"])
-        history = trainer.fit(X, Y, 3, 20, sample_weight=sample_weight, verbose=0)
+        history = trainer.fit(X, Y, 3, batch_size=20, sample_weight=sample_weight, verbose=0)
         grads = {name: param.grad.tobytes() for name, param in model.params.items()}
         result.append((weights(model), grads, history["loss"], history["accuracy"]))
     assert result[0] == result[1] == result[2] == result[3]
@@ -85,7 +85,7 @@ def test_a_custom_loss_trains_as_in_numpy(weighted):
     trainer = Trainer(model, squared_error, SGD(0.05, momentum=0.5))
     weight, bias = model.state_dict().values()
     velocity = [np.zeros_like(weight), np.zeros_like(bias)]
-    history = trainer.fit(x, y, 4, 8, shuffle=False, sample_weight=w8 if weighted else None, verbose=0)
+    history = trainer.fit(x, y, 4, batch_size=8, shuffle=False, sample_weight=w8 if weighted else None, verbose=0)
     for epoch in range(4):
         total = 0
         for start in (0, 8, 16, 24):
@@ -122,7 +122,7 @@ def test_a_custom_loss_may_take_images():
 def test_a_custom_optimizer_gets_every_parameter_and_the_rate_of_each_step():
     optimizer = Plain(lambda step: 0.5**step)
     trainer = Trainer(make_net(), "softmax_cross_entropy", optimizer)
-    history = trainer.fit(X, Y, 2, 20, verbose=0)
+    history = trainer.fit(X, Y, 2, batch_size=20, verbose=0)
     names = ["0.bias", "0.weight", "4.bias", "4.weight", "6.bias", "6.weight"]
     assert optimizer.seen == [(names, 0.5**step) for step in range(6)]
     assert history["lr"] == [0.5**2, 0.5**5]
@@ -134,8 +134,8 @@ def test_a_rate_set_between_steps_applies_at_once():
             trainer.optimizer.lr /= 2
 
     one, other = make_net(), make_net()
-    Trainer(one, "softmax_cross_entropy", SGD(0.4)).fit(X, Y, 2, 20, callbacks=[RateHalver()], verbose=0)
-    Trainer(other, "softmax_cross_entropy", SGD(lambda step: 0.4 * 0.5**step)).fit(X, Y, 2, 20, verbose=0)
+    Trainer(one, "softmax_cross_entropy", SGD(0.4)).fit(X, Y, 2, batch_size=20, callbacks=[RateHalver()], verbose=0)
+    Trainer(other, "softmax_cross_entropy", SGD(lambda step: 0.4 * 0.5**step)).fit(X, Y, 2, batch_size=20, verbose=0)
     assert weights(one) == weights(other)
 
 
@@ -225,7 +225,7 @@ def test_an_interrupt_in_a_callback_leaves_complete_steps():
 
     trainer, twin = make_trainer(), make_trainer()
     with pytest.raises(KeyboardInterrupt):
-        trainer.fit(X, Y, 9, 20, shuffle=False, callbacks=[Interrupt()], verbose=0)
+        trainer.fit(X, Y, 9, batch_size=20, shuffle=False, callbacks=[Interrupt()], verbose=0)
     for start in (0, 20, 40, 0, 20):
         twin.train_batch(X[start : start + 20], Y[start : start + 20])
     assert weights(trainer.model) == weights(twin.model) and trainer.step == 5
@@ -246,7 +246,7 @@ def test_ctrl_c_during_chunks_leaves_complete_steps(first_layers):
 
     with pytest.raises(KeyboardInterrupt):
         threading.Thread(target=interrupt).start()
-        trainer.fit(X[:40], Y[:40], 10**6, 8, shuffle=False, verbose=0)
+        trainer.fit(X[:40], Y[:40], 10**6, batch_size=8, shuffle=False, verbose=0)
     assert trainer.step >= 20
     for step in range(trainer.step):
         rows = slice(step % 5 * 8, step % 5 * 8 + 8)
@@ -261,7 +261,7 @@ def test_non_finite_values_leave_the_last_good_weights(first_layers, dtype):
     bad = np.tile(X, (3, 1, 1, 1)).astype(dtype)
     bad[100] = np.finfo(dtype).max  # finite itself; its scores are not
     with pytest.raises(FloatingPointError, match=rf"step 5: layer {first_layers + 1}, Dense: .* example 100 of X"):
-        trainer.fit(bad, np.tile(Y, 3), 1, 20, shuffle=False, verbose=0)
+        trainer.fit(bad, np.tile(Y, 3), 1, batch_size=20, shuffle=False, verbose=0)
     for start in range(0, 100, 20):
         twin.train_batch(bad[start : start + 20], np.tile(Y, 3)[start : start + 20])
     assert weights(trainer.model) == weights(twin.model) and trainer.step == 5
@@ -278,9 +278,9 @@ def test_an_interrupted_step_does_not_count(monkeypatch):
             return super().backward(dy)
 
     trainer, twin = (make_trainer(Flatten(), Dense(6), layer) for layer in (FailingLayer(), Identity()))
-    monkeypatch.setattr("minidl.training.fit_loop.CHUNK_SECONDS", 60)  # all but the first step in one chunk
+    monkeypatch.setattr("minidl.training.array_fit_loop.CHUNK_SECONDS", 60)  # all but the first step in one chunk
     with pytest.raises(RuntimeError, match="the fortieth"):
-        trainer.fit(X, Y, 1, 1, shuffle=False, verbose=0)
+        trainer.fit(X, Y, 1, batch_size=1, shuffle=False, verbose=0)
     for row in range(39):
         twin.train_batch(X[row : row + 1], Y[row : row + 1])
     assert weights(trainer.model) == weights(twin.model)

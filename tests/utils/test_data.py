@@ -159,7 +159,7 @@ def test_nan_in_a_memory_map_is_found_before_its_step(kind, tmp_path):
     mapped = np.memmap(tmp_path / "X", kind, "r", shape=X.shape)
     trainer, twin = make_trainer(), make_trainer()
     with pytest.raises(ValueError, match="X: expected finite values"):
-        trainer.fit(mapped, Y, 3, 8, shuffle=False, verbose=0)
+        trainer.fit(mapped, Y, 3, batch_size=8, shuffle=False, verbose=0)
     assert trainer.step <= 2
     for step in range(trainer.step):
         twin.train_batch(X[step * 8 : step * 8 + 8], Y[step * 8 : step * 8 + 8])
@@ -235,7 +235,7 @@ def test_supported_arrays_give_the_results_of_plain_ones(name, dtype, tmp_path):
         result = [trainer.model.predict(data).tobytes(), trainer.evaluate(data, Y)]
         result.append(trainer.model.forward(data, training=True).tobytes())
         result.append(trainer.model.backward(np.ones((40, 3))).tobytes())
-        history = trainer.fit(data, Y, 2, 16, validation_split=0.2, verbose=0)
+        history = trainer.fit(data, Y, 2, batch_size=16, validation_split=0.2, verbose=0)
         history.pop("images_per_second")
         results.append([*result, history, state(trainer)])
     assert results[0] == results[1]
@@ -249,8 +249,8 @@ def test_supported_arrays_give_the_results_of_plain_ones(name, dtype, tmp_path):
 )
 def test_supported_labels(y):
     one, other = make_trainer(), make_trainer()
-    one.fit(X, Y, 2, 16, verbose=0)
-    other.fit(X, y, 2, 16, verbose=0)
+    one.fit(X, Y, 2, batch_size=16, verbose=0)
+    other.fit(X, y, 2, batch_size=16, verbose=0)
     assert state(one) == state(other)
 
 
@@ -259,7 +259,7 @@ def test_user_arrays_are_not_modified():
     for x in (PIXELS.copy(), X.copy(), X.astype("f8")):
         before, y, weight = x.copy(), Y.copy(), np.ones(40)
         trainer = make_trainer()
-        trainer.fit(x, y, 2, 16, sample_weight=weight, verbose=0)
+        trainer.fit(x, y, 2, batch_size=16, sample_weight=weight, verbose=0)
         trainer.model.forward(x, training=True)
         dy = np.ones((40, 3), "float32")
         trainer.model.backward(dy)

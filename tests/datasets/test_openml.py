@@ -20,10 +20,10 @@ import pytest
 import sklearn.datasets
 
 from minidl import datasets
-from minidl.datasets import Bunch, DatasetUnavailable, load_digits
+from minidl.datasets import Bunch, DatasetUnavailable, load_digits, openml
 
-GREY = datasets._Source("Grey", "load_grey", "Grey_6", (1, 2, 3), n_train=7, n_test=4)
-COLOUR = datasets._Source("Colour", "load_colour", "Colour_24", (3, 2, 4), n_train=5, n_test=3)
+GREY = openml._Source("Grey", "load_grey", "Grey_6", (1, 2, 3), n_train=7, n_test=4)
+COLOUR = openml._Source("Colour", "load_colour", "Colour_24", (3, 2, 4), n_train=5, n_test=3)
 NAMES = ["X_train", "y_train", "X_test", "y_test"]
 MNIST_COPY = (
     Path(os.environ.get("SCIKIT_LEARN_DATA") or "~/scikit_learn_data").expanduser() / "minidl" / "mnist_784.npz"
@@ -137,7 +137,7 @@ def copy_in(home, source=GREY):
 def load_silently(source, home):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return datasets._load(source, home)
+        return openml._load(source, home)
 
 
 def npz(**arrays):
@@ -216,7 +216,7 @@ class TestOpenML:
         n = n_train + 10_000
         X = np.repeat(np.arange(n)[:, None].astype(np.uint8), np.prod(image_shape), axis=1)
         calls = replace_fetch(monkeypatch, data=X, target=(np.arange(n) % 10).astype(str))
-        monkeypatch.setattr(datasets, "_write_copy", lambda *args: None)
+        monkeypatch.setattr(openml, "_write_copy", lambda *args: None)
         bunch = load(data_home=tmp_path)
         assert bunch.X_train.shape == (n_train, *image_shape)
         assert bunch.X_test.shape == (10_000, *image_shape)
@@ -230,24 +230,24 @@ class TestOpenML:
 
     def test_later_loads_import_neither_sklearn_nor_scipy(self, monkeypatch, tmp_path):
         replace_fetch(monkeypatch)
-        datasets._load(GREY, tmp_path)
+        openml._load(GREY, tmp_path)
         program = (
-            "import sys; from minidl import datasets\n"
-            "source = datasets._Source('Grey', 'load_grey', 'Grey_6', (1, 2, 3), 7, 4)\n"
-            "datasets._load(source, sys.argv[1])\n"
+            "import sys; from minidl.datasets import openml\n"
+            "source = openml._Source('Grey', 'load_grey', 'Grey_6', (1, 2, 3), 7, 4)\n"
+            "openml._load(source, sys.argv[1])\n"
             "assert not {'sklearn', 'scipy'} & set(sys.modules)"
         )
-        root = Path(datasets.__file__).parents[1]
+        root = Path(openml.__file__).parents[1]
         subprocess.run([sys.executable, "-c", program, tmp_path], check=True, cwd=root, timeout=300)
 
     def test_data_home(self, monkeypatch, tmp_path):
         calls = replace_fetch(monkeypatch)
         monkeypatch.setenv("HOME", str(tmp_path))
         monkeypatch.setenv("SCIKIT_LEARN_DATA", "~/elsewhere")
-        datasets._load(GREY, None)
-        datasets._load(GREY, str(tmp_path / "given"))
+        openml._load(GREY, None)
+        openml._load(GREY, str(tmp_path / "given"))
         monkeypatch.delenv("SCIKIT_LEARN_DATA")
-        datasets._load(GREY, None)
+        openml._load(GREY, None)
         homes = [tmp_path / name for name in ("elsewhere", "given", "scikit_learn_data")]
         assert [options["data_home"] for _, options in calls] == homes
         assert all(copy_in(home).is_file() for home in homes)
@@ -276,7 +276,7 @@ class TestUnavailable:
 
         monkeypatch.setattr(sklearn.datasets, "fetch_openml", fetch)
         with pytest.raises(DatasetUnavailable, match="timed out"):
-            datasets._load(GREY, tmp_path)
+            openml._load(GREY, tmp_path)
         assert seen[0] is not None
 
     @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ class TestUnavailable:
     def test_a_wrong_source_is_refused_and_not_stored(self, monkeypatch, tmp_path, changes):
         replace_fetch(monkeypatch, **changes)
         with pytest.raises(DatasetUnavailable, match="Grey"):
-            datasets._load(GREY, tmp_path)
+            openml._load(GREY, tmp_path)
         assert not (tmp_path / "minidl").exists()
 
 
@@ -331,13 +331,13 @@ class TestCopy:
         copy_in(tmp_path).parent.mkdir()
         copy_in(tmp_path).write_bytes(content)
         with pytest.warns(UserWarning, match="not a valid copy of Grey"):
-            assert_is(datasets._load(GREY, tmp_path), GREY)
+            assert_is(openml._load(GREY, tmp_path), GREY)
         assert_is(load_silently(GREY, tmp_path), GREY)
 
     def test_damaged_data_is_never_loaded(self, monkeypatch, tmp_path):
         """Flips one bit of any byte, or truncates the file anywhere: the arrays are correct all the same."""
         replace_fetch(monkeypatch)
-        monkeypatch.setattr(datasets, "_write_copy", lambda *args: None)
+        monkeypatch.setattr(openml, "_write_copy", lambda *args: None)
         copy_in(tmp_path).parent.mkdir()
         sound = npz(name=np.array("Grey_6"), X=self.X, y=self.y)
         rebuilt = 0
@@ -347,7 +347,7 @@ class TestCopy:
                 copy_in(tmp_path).write_bytes(content)
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always")
-                    assert_is(datasets._load(GREY, tmp_path), GREY)
+                    assert_is(openml._load(GREY, tmp_path), GREY)
                 rebuilt += bool(caught)
         assert rebuilt > len(sound) / 2
 
@@ -355,13 +355,13 @@ class TestCopy:
         copy_in(tmp_path).parent.mkdir()
         copy_in(tmp_path).write_bytes(b"no archive")
         with pytest.warns(UserWarning), pytest.raises(DatasetUnavailable):
-            datasets._load(GREY, tmp_path)
+            openml._load(GREY, tmp_path)
 
     def test_a_folder_that_cannot_be_made_is_an_error(self, monkeypatch, tmp_path):
         replace_fetch(monkeypatch)
         (tmp_path / "minidl").write_text("in the way")
         with pytest.warns(UserWarning, match="no compact copy could be saved"):
-            assert_is(datasets._load(GREY, tmp_path), GREY)
+            assert_is(openml._load(GREY, tmp_path), GREY)
 
     @pytest.mark.parametrize("call", ["fsync", "replace"])
     @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
@@ -377,10 +377,10 @@ class TestCopy:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if isinstance(error, OSError):
-                assert_is(datasets._load(GREY, tmp_path), GREY)
+                assert_is(openml._load(GREY, tmp_path), GREY)
             else:
                 with pytest.raises(KeyboardInterrupt):
-                    datasets._load(GREY, tmp_path)
+                    openml._load(GREY, tmp_path)
         assert list((tmp_path / "minidl").iterdir()) == [copy_in(tmp_path)]
         assert copy_in(tmp_path).read_bytes() == b"old"
 
@@ -400,7 +400,7 @@ class TestCopy:
         monkeypatch.setattr(sklearn.datasets, "fetch_openml", fetch)
         monkeypatch.setattr(Path, "mkdir", mkdir)
         with pytest.warns(UserWarning, match="no compact copy could be saved"):
-            assert_is(datasets._load(GREY, tmp_path), GREY)
+            assert_is(openml._load(GREY, tmp_path), GREY)
         assert calls == [True, False]
 
 

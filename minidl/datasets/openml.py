@@ -1,11 +1,9 @@
-"""Image data sets as uint8 NCHW arrays, through scikit-learn.
+"""The data sets of OpenML and scikit-learn.
 
 MNIST, Fashion-MNIST and CIFAR-10 are downloaded from OpenML by `sklearn.datasets.fetch_openml`, whose cache is a text
 file that takes almost a minute to parse. The first load therefore writes a compact uint8 copy to `<data_home>/minidl`.
 Later loads read that copy in a fraction of a second, without importing scikit-learn or scipy. The digits of
 `load_digits` are part of scikit-learn.
-
-Pixels are the unscaled integers of the source; use a `Rescale` layer to scale them.
 """
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
-import os
-import secrets
 import socket
 import warnings
 from collections.abc import Iterator
@@ -25,16 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Bunch",
-    "DatasetUnavailable",
-    "load_cifar10",
-    "load_digits",
-    "load_fashion_mnist",
-    "load_mnist",
-]
+from minidl.datasets.cache import Bunch, DataHome, home_of, written
 
-DataHome = str | os.PathLike[str] | None
 Arrays = tuple[NDArray[np.uint8], NDArray[np.int64]]
 
 # The timeout of a server that does not respond; fetch_openml itself has none.
@@ -45,35 +33,6 @@ _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 class DatasetUnavailable(OSError):
     """The data set is neither cached nor reachable; the message lists the remedies."""
-
-
-class Bunch(dict[str, NDArray[Any]]):
-    """The arrays of a data set, by key or by attribute: `data["X_train"] is data.X_train`.
-
-    `X_train` and `X_test` are uint8 of shape (n, channels, height, width), `y_train` and `y_test`
-    int64 labels of shape (n,).
-    """
-
-    X_train: NDArray[np.uint8]
-    y_train: NDArray[np.int64]
-    X_test: NDArray[np.uint8]
-    y_test: NDArray[np.int64]
-
-    def __getattr__(self, name: str) -> NDArray[Any]:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(f"Bunch has no {name!r}, only {', '.join(self)}") from None
-
-    def __setattr__(self, name: str, value: NDArray[Any]) -> None:
-        self[name] = value
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self]
-
-    def __repr__(self) -> str:
-        arrays = (f"{name}: {array.dtype} {array.shape}" for name, array in self.items())
-        return f"Bunch({', '.join(arrays)})"
 
 
 def load_mnist(data_home: DataHome = None) -> Bunch:
@@ -151,9 +110,7 @@ _CIFAR10 = _Source("CIFAR-10", "load_cifar10", "CIFAR_10", (3, 32, 32), 50_000, 
 
 def _load(source: _Source, data_home: DataHome) -> Bunch:
     """Loads `source` from its compact copy, or else from OpenML's cache or server, and saves a copy."""
-    if data_home is None:  # scikit-learn's rule, without importing it
-        data_home = os.environ.get("SCIKIT_LEARN_DATA") or "~/scikit_learn_data"
-    home = Path(data_home).expanduser()
+    home = home_of(data_home)
     copy = home / "minidl" / f"{source.name.lower()}.npz"
     arrays = _read_copy(copy, source)
     if arrays is None:
@@ -192,17 +149,9 @@ def _read_copy(path: Path, source: _Source) -> Arrays | None:
 
 def _write_copy(path: Path, source: _Source, X: NDArray[np.uint8], y: NDArray[np.int64]) -> None:
     """Writes a compact copy atomically: the path always holds the complete old or new one."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with open(temporary, "xb") as file:
-                np.savez(file, name=np.array(source.name), X=X, y=y.astype(np.uint8))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with written(path) as file:
+            np.savez(file, name=np.array(source.name), X=X, y=y.astype(np.uint8))
     except OSError as error:
         warnings.warn(
             f"{source.title} is loaded, but no compact copy could be saved in {path.parent} "

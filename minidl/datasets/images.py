@@ -1,0 +1,235 @@
+"""load_images: a folder of image files, with a sub-folder for each class, as one uint8 array on disk."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minidl.datasets.cache import Bunch, DataHome, home_of, written
+from minidl.utils.validation import check_choice, check_pair
+from minidl_c.runtime.threads import get_num_threads
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+T = TypeVar("T")
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+DEEP = ("I", "F")  # first letters of Pillow's modes with more than 8 bits, which it would clip
+AT_A_TIME = 256  # files that are decoded before their pixels are written
+NAMED = 5  # files in an error
+ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)  # of EXIF: values that swap height and width
+
+
+def load_images(
+    folder: str | os.PathLike[str],
+    size: int | tuple[int, int] | None = None,
+    channels: int = 3,
+    resize: str = "crop",
+    data_home: DataHome = None,
+) -> Bunch:
+    """Loads images from a folder with a sub-folder for each class: `X`, `y`, `class_names` and `file_names`.
+
+    X: a read-only memory map, uint8 (n, channels, height, width). y: int64 (n,), the index of the class in
+        class_names, the sorted names of the sub-folders. file_names: paths inside the folder, in the order of X: by
+        class, then by name. Deeper folders are read, too; hidden files and files of other types are ignored.
+    size: height and width of all images, as an int or a pair; None: the images have one size already.
+    channels: 3 for RGB, 1 for grey. Transparency is dropped, the rotation of cameras (EXIF) is applied.
+    resize: "crop" scales until the shorter side fits, and cuts off the ends of the longer one; "squash" changes the
+        proportions. Both are bilinear, and average over what they shrink.
+    data_home: as in `load_mnist`. The first load decodes all images and writes X to `minidl/images` in this folder;
+        later loads map that file, if arguments, names, sizes and times of all image files are the same. Its pixels are
+        not checked again.
+
+    Raises ImportError without Pillow: pip install "minidl[images]"; OSError if a folder cannot be read or written;
+    ValueError, naming files, if there are no images, if some cannot be decoded, have more than 8 bits a channel, or
+    have several sizes without `size`; TypeError or ValueError for other invalid arguments.
+
+    For a stratified split, use sklearn.model_selection.train_test_split on np.arange(len(y)).
+    """
+    request = _Request(
+        None if size is None else check_pair("size", size),
+        check_choice("channels", channels, 1, 3),
+        check_choice("resize", resize, "crop", "squash"),
+    )
+    if not isinstance(folder, (str, os.PathLike)):
+        raise TypeError(f"folder: expected a str or os.PathLike, got {folder!r}")
+    listing = _Listing.of(Path(folder).expanduser())
+    place = home_of(data_home) / "minidl" / "images"
+    kept = f"{listing.folder.name}-{_digest(listing.folder, request)}-"
+    path = place / f"{kept}{_digest(*listing.facts)}.npy"
+    X = _mapped(path, (len(listing.files), request.channels))
+    if X is None:
+        with written(path) as file:
+            _write(file, listing, request)
+        for older in place.glob(f"{glob.escape(kept)}*.npy"):
+            if older != path:
+                older.unlink(missing_ok=True)
+        X = _mapped(path, (len(listing.files), request.channels))
+        if X is None:
+            raise OSError(f"{path}: expected the file that was just written, got another one")
+    return Bunch(X=X, y=listing.y, class_names=np.array(listing.classes), file_names=np.array(listing.files))
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What to make of each image."""
+
+    size: tuple[int, int] | None  # (height, width)
+    channels: int
+    resize: str
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """The image files of a folder."""
+
+    folder: Path
+    classes: list[str]
+    files: list[str]  # relative to the folder
+    y: NDArray[np.int64]
+    facts: list[tuple[str, int, int]]  # name, size and time of each file
+
+    @classmethod
+    def of(cls, folder: Path) -> _Listing:
+        """Lists a folder; raises OSError if it cannot be read, ValueError for a class without images, or no class."""
+        folder = folder.resolve()
+        with os.scandir(folder) as entries:
+            classes = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+        if not classes:
+            raise ValueError(f"folder: expected a sub-folder for each class, got none in {folder}")
+        found = [list(_images_in(folder, name)) for name in classes]
+        if empty := [name for name, facts in zip(classes, found, strict=True) if not facts]:
+            raise ValueError(f"folder: expected images ({' '.join(SUFFIXES)}) for each class, got none in {empty}")
+        y = np.repeat(np.arange(len(classes)), [len(facts) for facts in found])
+        facts = [fact for one in found for fact in one]
+        return cls(folder, classes, [name for name, _, _ in facts], y.astype(np.int64), facts)
+
+
+def _images_in(folder: Path, name: str) -> Iterator[tuple[str, int, int]]:
+    """Yields path inside the folder, size and time of the images of a class, in the order of their names."""
+    for parent, folders, files in os.walk(folder / name, onerror=_raise):
+        folders[:] = sorted(one for one in folders if not one.startswith("."))
+        for file in sorted(files):
+            if file.lower().endswith(SUFFIXES) and not file.startswith("."):
+                path = Path(parent, file)
+                status = path.stat()
+                yield path.relative_to(folder).as_posix(), status.st_size, status.st_mtime_ns
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _digest(*facts: object) -> str:
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+
+
+def _mapped(path: Path, expected: tuple[int, int]) -> NDArray[np.uint8] | None:
+    """Returns the pixels in a file of (n, channels), without reading them; None if it is missing or has other ones."""
+    with suppress(FileNotFoundError, ValueError, EOFError):
+        X = np.load(path, mmap_mode="r", allow_pickle=False)
+        if X.dtype == np.uint8 and X.ndim == 4 and X.shape[:2] == expected:
+            return X
+    return None
+
+
+# ---- decoding
+
+
+def _write(file: IO[bytes], listing: _Listing, request: _Request) -> None:
+    """Writes the pixels of all files as .npy, some files at a time; raises ValueError for files without valid ones."""
+    _image_module()
+    with ThreadPoolExecutor(get_num_threads()) as pool:
+        size = request.size or _common_size(listing, pool)
+        shape = (len(listing.files), request.channels, *size)
+        np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
+        bad: list[str] = []
+        for name, pixels in _in_order(pool, lambda path: _tried(path, request), listing):
+            if isinstance(pixels, str):
+                bad.append(f"{name!r} ({pixels})")
+            elif not bad:
+                file.write(pixels.tobytes())
+    if bad:
+        more = f" and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
+        raise ValueError(f"{listing.folder}: expected images, got {', '.join(bad[:NAMED])}{more}")
+
+
+def _in_order(pool: ThreadPoolExecutor, read: Callable[[Path], T], listing: _Listing) -> Iterator[tuple[str, T]]:
+    """Yields each file's name and what `read` returns for it; only AT_A_TIME results are in memory."""
+    for start in range(0, len(listing.files), AT_A_TIME):
+        some = listing.files[start : start + AT_A_TIME]
+        yield from zip(some, pool.map(read, [listing.folder / name for name in some]), strict=True)
+
+
+def _common_size(listing: _Listing, pool: ThreadPoolExecutor) -> tuple[int, int]:
+    """Returns the size of all images, from the heads of their files; raises ValueError if there are several."""
+    sizes, first = Counter[tuple[int, int]](), dict[tuple[int, int], str]()
+    for name, size in _in_order(pool, _size_of, listing):
+        if size is not None:  # else the error comes with those of decoding
+            sizes[size] += 1
+            first.setdefault(size, name)
+    if len(sizes) > 1:
+        found = [f"{h}x{w} ({count}, such as {first[h, w]!r})" for (h, w), count in sizes.most_common(NAMED)]
+        more = f" and {len(sizes) - NAMED} more" if len(sizes) > NAMED else ""
+        raise ValueError(f"size: expected a size, as the images have several: {', '.join(found)}{more}")
+    return next(iter(sizes), (1, 1))
+
+
+def _image_module() -> Any:
+    """Returns Pillow's module Image; raises ImportError with the remedy."""
+    try:
+        from PIL import Image, ImageOps  # noqa: F401
+    except ImportError as error:
+        raise ImportError('load_images needs Pillow: pip install "minidl[images]"') from error
+    return Image
+
+
+def _size_of(path: Path) -> tuple[int, int] | None:
+    """Returns the (height, width) of an image as `_pixels` has it; None if it cannot be read."""
+    try:
+        with _image_module().open(path) as image:
+            width, height = image.size
+            turned = image.getexif().get(ORIENTATION) in TURNED
+    except (OSError, ValueError, SyntaxError):  # Pillow raises SyntaxError for some damaged files
+        return None
+    return (width, height) if turned else (height, width)
+
+
+def _tried(path: Path, request: _Request) -> NDArray[np.uint8] | str:
+    """Returns the pixels of an image file, or why there are none."""
+    try:
+        with _image_module().open(path) as image:
+            return _pixels(image, request)
+    except Exception as error:  # of the many decoders, which raise various types for a damaged file
+        return str(error).removesuffix(f" {str(path)!r}") or type(error).__name__
+
+
+def _pixels(image: Image, request: _Request) -> NDArray[np.uint8]:
+    """Returns an image as uint8 (channels, height, width)."""
+    from PIL import Image, ImageOps
+
+    if image.mode.startswith(DEEP):
+        raise ValueError(f"expected 8 bits a channel, got mode {image.mode}")
+    image = ImageOps.exif_transpose(image)
+    if image.mode == "P":
+        image = image.convert("RGBA")  # Pillow warns of transparent palettes otherwise
+    image = image.convert("L" if request.channels == 1 else "RGB")
+    if request.size is not None and image.size != request.size[::-1]:
+        bilinear, (height, width) = Image.Resampling.BILINEAR, request.size
+        if request.resize == "crop":
+            image = ImageOps.fit(image, (width, height), bilinear)
+        else:
+            image = image.resize((width, height), bilinear)
+    pixels = np.asarray(image, np.uint8)
+    return pixels[np.newaxis] if request.channels == 1 else pixels.transpose(2, 0, 1)

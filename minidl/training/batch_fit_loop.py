@@ -1,0 +1,144 @@
+"""BatchFitLoop: epochs on batches that come one after the other, each of them one step."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minidl.callbacks.callback_list import CallbackList
+from minidl.training.base_trainer import BaseTrainer
+from minidl.training.fit_loop import FitLoop
+from minidl.training.fit_state import BatchFitConfig, FitState
+from minidl.training.labeled_data import LabeledData
+from minidl.training.progress import Progress
+from minidl.utils.arrays import Array
+
+ROWS_HASHED = 4  # of each batch, to find whether an interrupted epoch is read again as it was
+
+
+class BatchFitLoop(FitLoop):
+    """Runs the epochs of a fit on batches. With arrays cut into the same batches, in order, the bits are the same.
+
+    Of the running epoch it keeps losses and weights, and with metrics targets and scores. A state has them, the number
+    of batches, and a hash of some rows of each: a fit that completes it reads these batches again, and refuses others.
+    """
+
+    config: BatchFitConfig
+
+    def __init__(
+        self, config: BatchFitConfig, trainer: BaseTrainer, callbacks: CallbackList, progress: Progress
+    ) -> None:
+        super().__init__(config, trainer, callbacks, progress)
+        self._nothing_read()
+
+    def _nothing_read(self) -> None:
+        self._count, self._digest = 0, ""  # of the batches that this epoch has trained on
+        self._targets: list[Array] = []
+        self._weights: list[NDArray[np.float64]] = []
+
+    # ---- the steps of an epoch
+
+    def _open_epoch(self) -> None:
+        if not self.seen.count:
+            self._nothing_read()
+            self.config.feed.open()
+        self.progress.begin_epoch(self.epochs_done + 1, self.config.feed.steps, self._count)
+
+    def _train(self, check: Callable[[], None]) -> None:
+        feed = self.config.feed
+        while not self._stopping and (batch := feed.next()) is not None:
+            self._step(self._read(batch))
+            check()
+        if not self.seen.count and not self._stopping:
+            raise ValueError("X: expected at least one batch in each epoch, got none")
+        feed.close()
+
+    def _read(self, batch: Any) -> LabeledData:
+        """Returns a batch as data; raises TypeError or ValueError, naming it, if it is invalid."""
+        where = f"batch {self._count} of epoch {self.trainer.epoch}"
+        data = LabeledData.from_tuple(self.trainer.model, self.trainer.loss, batch, where)
+        if not len(data.active_rows):
+            raise ValueError(f"{where}: expected at least one example, got none")
+        return data
+
+    def _step(self, data: LabeledData) -> None:
+        """Does the step of a batch; then calls the hooks that want to see it."""
+        trainer, rows = self.trainer, data.active_rows
+        due = self.callbacks.steps_until_next(trainer.step) == 1
+        trainer.check_batch(len(rows))
+        trainer.kept.keep_batch(trainer.sample_key, data)
+        batch = trainer.batches(data, rows, len(rows))
+        batch = dataclasses.replace(batch, example_ids=batch.example_ids + self.seen.count)  # as rows of one X
+        with trainer.stepping():
+            trainer.run(batch)
+            self._remember(data)
+            self.seen.append(batch.losses, batch.scores)
+        self.progress.advance(1)
+        if due:
+            self.callbacks.step_end(trainer, trainer.step - 1, data.mean(batch.losses, rows))
+            self._call("on_save")
+
+    def _remember(self, data: LabeledData) -> None:
+        """Keeps what the end of the epoch, or a state, needs of a batch."""
+        rows = data.active_rows
+        self._count, self._digest = self._count + 1, _digest(self._digest, data)
+        self._weights.append(np.ones(len(rows)) if data.weights is None else data.weights[rows])
+        if self.trainer.metrics:
+            self._targets.append(data.targets[rows])
+
+    def _train_logs(self) -> dict[str, float]:
+        logs: dict[str, float] = {"epoch": self.trainer.epoch, "loss": float("nan")}
+        if self._count:
+            weights = np.concatenate(self._weights)
+            logs["loss"] = math.fsum(weights * self.seen.losses.astype(np.float64)) / math.fsum(weights)
+            if (scores := self.seen.scores) is not None:
+                logs.update(self.trainer.compute_metrics(np.concatenate(self._targets), scores))
+        return logs
+
+    # ---- where it stands
+
+    def state(self) -> FitState:
+        """Returns where the fit stands now."""
+        if not self.in_epoch:
+            return super().state()
+        targets = np.concatenate(self._targets) if self._targets else None
+        weights = np.concatenate([np.empty(0), *self._weights])
+        read = {"count": self._count, "digest": self._digest, "targets": targets, "weights": weights}
+        return dataclasses.replace(super().state(), batches=read)
+
+    def difference(self, state: FitState) -> str | None:
+        """As FitLoop.difference; reads the batches that the interrupted epoch has seen."""
+        if state.arguments.get("batches") == "an iterator" and not state.is_complete:
+            expected = "expected a list or another iterable that begins anew, as in a fit that can be completed"
+            return f"X: {expected}, got an iterator: its batches cannot be read again"
+        difference = super().difference(state)
+        if difference is not None or not state.in_epoch or state.batches is None:
+            return difference
+        feed, digest, count = self.config.feed, "", state.batches["count"]
+        feed.open()
+        while self._count < count and (batch := feed.next()) is not None:
+            digest, self._count = _digest(digest, self._read(batch)), self._count + 1
+        if self._count == count and digest == state.batches["digest"]:
+            return None
+        self._nothing_read()
+        feed.reopen()
+        return f"X: expected the same {count} batches, as in the epoch that was interrupted, got others"
+
+    def resume(self, state: FitState) -> None:
+        """As FitLoop.resume."""
+        super().resume(state)
+        if state.batches is not None:
+            self._digest, self._weights = state.batches["digest"], [state.batches["weights"]]
+            self._targets = [] if state.batches["targets"] is None else [state.batches["targets"]]
+
+
+def _digest(before: str, data: LabeledData) -> str:
+    """Returns the hash of a sequence of batches, from that of all but the last."""
+    return hashlib.sha256(f"{before} {json.dumps(data.fingerprints(ROWS_HASHED))}".encode()).hexdigest()

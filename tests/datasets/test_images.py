@@ -1,0 +1,199 @@
+"""load_images: folders of image files, their order, sizes, modes, cache and refusals."""
+
+import os
+import re
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from minidl import Sequential, Trainer
+from minidl.datasets import load_images
+from minidl.layers import Dense, Flatten, Rescale
+from minidl.optimizers import SGD
+
+RNG = np.random.default_rng(0)
+
+
+def save(path, pixels, **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(path, **options)
+
+
+def pixels_of(height=4, width=6):
+    return RNG.integers(0, 256, (height, width, 3)).astype("uint8")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Five images of 4 x 6 in two classes."""
+    images = {name: pixels_of() for name in ("cat/b.png", "cat/a.PNG", "cat/deep/c.bmp", "dog/1.png", "dog/10.ppm")}
+    for name, pixels in images.items():
+        save(tmp_path / "pets" / name, pixels)
+    return tmp_path / "pets", images
+
+
+def test_order_labels_and_names(folder, tmp_path):
+    where, images = folder
+    (where / "cat" / "notes.txt").write_text("none")
+    (where / "cat" / ".hidden.png").write_text("none")
+    (where / ".git").mkdir()
+    data = load_images(where, data_home=tmp_path)
+    names = ["cat/a.PNG", "cat/b.png", "cat/deep/c.bmp", "dog/1.png", "dog/10.ppm"]
+    assert data.file_names.tolist() == names
+    assert data.class_names.tolist() == ["cat", "dog"]
+    assert data.y.tolist() == [0, 0, 0, 1, 1]
+    assert data.y.dtype == np.int64
+    assert isinstance(data.X, np.memmap)
+    assert data.X.dtype == np.uint8
+    assert not data.X.flags.writeable
+    np.testing.assert_array_equal(data.X, np.stack([images[name].transpose(2, 0, 1) for name in names]))
+
+
+def test_the_memory_map_trains(folder, tmp_path):
+    data = load_images(str(folder[0]), data_home=tmp_path)
+    model = Sequential([Rescale(1 / 255), Flatten(), Dense(2)])
+    history = Trainer(model, "softmax_cross_entropy", SGD(0.1)).fit(data.X, data.y, epochs=30, verbose=0)
+    assert history["loss"][-1] < history["loss"][0]
+
+
+def test_grey(folder, tmp_path):
+    data = load_images(folder[0], channels=1, data_home=tmp_path)
+    expected = Image.fromarray(folder[1]["cat/b.png"]).convert("L")
+    np.testing.assert_array_equal(data.X[1, 0], np.asarray(expected))
+
+
+def test_resizing(tmp_path):
+    wide = np.zeros((8, 16, 3), "uint8")
+    wide[:, 4:12] = 255  # the part that a crop keeps
+    save(tmp_path / "in" / "c" / "wide.png", wide)
+    save(tmp_path / "in" / "c" / "high.png", wide.transpose(1, 0, 2))
+    crop = load_images(tmp_path / "in", size=(4, 4), data_home=tmp_path).X
+    squash = load_images(tmp_path / "in", size=4, resize="squash", data_home=tmp_path).X
+    assert crop.shape == squash.shape == (2, 3, 4, 4)
+    np.testing.assert_array_equal(squash[0], squash[1].transpose(0, 2, 1))  # high.png, wide.png
+    assert (crop[:, :, 1:3, 1:3] == 255).all()
+    assert crop.min() > 200  # bilinear
+    assert squash[1, 0, 0, 0] < 50 < 200 < squash[1, 0, 0, 1]
+    assert load_images(tmp_path / "in", size=(2, 5), data_home=tmp_path).X.shape == (2, 3, 2, 5)
+
+
+def test_a_size_that_fits_changes_nothing(folder, tmp_path):
+    same = load_images(folder[0], size=(4, 6), data_home=tmp_path).X
+    np.testing.assert_array_equal(same, load_images(folder[0], data_home=tmp_path).X)
+
+
+def test_modes_and_rotation(tmp_path):
+    pixels, where = pixels_of(), tmp_path / "in" / "c"
+    rgba = np.concatenate([pixels, np.zeros((4, 6, 1), "uint8")], axis=2)
+    save(where / "alpha.png", rgba)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turned by a camera: the image is 6 x 4 in the file
+    save(where / "turned.png", np.rot90(pixels), exif=exif)
+    save(where / "grey.png", pixels[:, :, 0])
+    Image.fromarray(pixels).quantize(8).save(where / "palette.gif", transparency=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        X = load_images(tmp_path / "in", data_home=tmp_path).X
+    np.testing.assert_array_equal(X[0], pixels.transpose(2, 0, 1))
+    np.testing.assert_array_equal(X[1], np.stack([pixels[:, :, 0]] * 3))
+    assert X[2].shape == (3, 4, 6)
+    np.testing.assert_array_equal(X[3], pixels.transpose(2, 0, 1))
+
+
+def stored(tmp_path):
+    return sorted((tmp_path / "minidl" / "images").iterdir())
+
+
+def test_the_cache_is_used_until_something_changes(folder, tmp_path, monkeypatch):
+    where, _ = folder
+    first = load_images(where, data_home=tmp_path)
+    [path] = stored(tmp_path)
+    made = path.stat().st_mtime_ns
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "PIL", None)  # neither decoded nor imported
+        again = load_images(where, data_home=tmp_path)
+    np.testing.assert_array_equal(first.X, again.X)
+    assert path.stat().st_mtime_ns == made
+    load_images(where, channels=1, data_home=tmp_path)
+    assert len(stored(tmp_path)) == 2
+
+    old = first.X.copy()
+    new = pixels_of()
+    save(where / "dog" / "1.png", new)
+    os.utime(where / "dog" / "1.png", ns=(1, 1))
+    np.testing.assert_array_equal(load_images(where, data_home=tmp_path).X[3], new.transpose(2, 0, 1))
+    assert len(stored(tmp_path)) == 2  # the outdated file is gone, not that of the grey images
+    np.testing.assert_array_equal(first.X, old)  # but its map is not
+    (where / "dog" / "1.png").rename(where / "dog" / "2.png")
+    assert load_images(where, data_home=tmp_path).file_names.tolist()[3:] == ["dog/10.ppm", "dog/2.png"]
+
+
+@pytest.mark.parametrize("damage", ["empty", "short", "text"])
+def test_a_damaged_cache_is_written_again(folder, tmp_path, damage):
+    expected = load_images(folder[0], data_home=tmp_path).X.copy()
+    [path] = stored(tmp_path)
+    content = path.read_bytes()
+    path.unlink()
+    path.write_bytes({"empty": b"", "short": content[:-1], "text": b"no array"}[damage])
+    np.testing.assert_array_equal(load_images(folder[0], data_home=tmp_path).X, expected)
+
+
+def test_folders_of_one_name_do_not_share_a_file(tmp_path):
+    for parent in ("one", "two"):
+        save(tmp_path / parent / "in[1]" / "c" / "a.png", pixels_of())
+    one, two = (load_images(tmp_path / parent / "in[1]", data_home=tmp_path).X for parent in ("one", "two"))
+    assert not np.array_equal(one, two)
+    assert len(stored(tmp_path)) == 2
+
+
+def test_bad_images_are_named_and_nothing_is_kept(folder, tmp_path):
+    where, _ = folder
+    content = (where / "dog" / "1.png").read_bytes()
+    (where / "dog" / "1.png").write_bytes(content[: len(content) // 2])
+    (where / "cat" / "text.jpg").write_text("no image")
+    save(where / "cat" / "deep.png", np.zeros((4, 6), "uint16"))
+    with pytest.raises(ValueError, match="expected images, got") as raised:
+        load_images(where, data_home=tmp_path)
+    for reason in (r"'cat/deep.png' \(expected 8 bits a channel, got mode I;16\)", "'cat/text.jpg'", r"'dog/1.png' \("):
+        assert re.search(reason, str(raised.value))
+    assert stored(tmp_path) == []
+    for number in range(9):
+        (where / "dog" / f"9{number}.png").write_text("no image")
+    with pytest.raises(ValueError, match=r" and 7 more$"):
+        load_images(where, data_home=tmp_path)
+
+
+def test_several_sizes(folder, tmp_path):
+    save(folder[0] / "dog" / "large.png", pixels_of(5, 9))
+    with pytest.raises(
+        ValueError, match=r"several: 4x6 \(5, such as 'cat/a.PNG'\), 5x9 \(1, such as 'dog/large.png'\)$"
+    ):
+        load_images(folder[0], data_home=tmp_path)
+    assert load_images(folder[0], size=4, data_home=tmp_path).X.shape == (6, 3, 4, 4)
+
+
+def test_refusals(folder, tmp_path, monkeypatch):
+    where, _ = folder
+    (tmp_path / "none").mkdir()
+    (tmp_path / "empty" / "cat").mkdir(parents=True)
+    for options, error, message in (
+        ({"size": 0}, ValueError, "size: expected at least 1"),
+        ({"size": "4"}, TypeError, "size: expected an integer"),
+        ({"channels": 4}, ValueError, "channels: expected 1 or 3, got 4"),
+        ({"resize": "pad"}, ValueError, "resize: expected 'crop' or 'squash'"),
+        ({"folder": 3}, TypeError, "folder: expected a str"),
+        ({"folder": tmp_path / "missing"}, FileNotFoundError, "missing"),
+        ({"folder": tmp_path / "none"}, ValueError, "folder: expected a sub-folder for each class, got none in"),
+        ({"folder": tmp_path / "empty"}, ValueError, r"for each class, got none in \['cat'\]"),
+    ):
+        with pytest.raises(error, match=message):
+            load_images(**{"folder": where, "data_home": tmp_path, **options})
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError):
+        load_images(where, data_home=tmp_path / "file")
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(ImportError, match=r'pip install "minidl\[images\]"'):
+        load_images(where, data_home=tmp_path / "other")

@@ -1,0 +1,367 @@
+"""fit on batches: the bits of fit on arrays, every kind of source, what is refused, and what a resume expects."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from minidl import Layer, Sequential, Trainer
+from minidl.callbacks import Checkpoint, EarlyStopping
+from minidl.layers import BatchNorm1D, Dense, Dropout, ReLU
+from minidl.optimizers import Adam
+from minidl.training.batch_feed import check_batches
+
+RANDOM = np.random.default_rng(0)
+X, Y = RANDOM.standard_normal((50, 5)).astype("float32"), RANDOM.integers(0, 3, 50)
+WEIGHTS = RANDOM.random(50) + 0.1
+CUTS = [slice(start, start + 16) for start in range(0, 50, 16)]
+BATCHES = [(X[cut], Y[cut]) for cut in CUTS]
+WEIGHTED = [(X[cut], Y[cut], WEIGHTS[cut]) for cut in CUTS]
+
+
+class Scaled(Layer):
+    """A layer in NumPy."""
+
+    def forward(self, x, training):
+        return 2 * x
+
+    def backward(self, dy):
+        return 2 * dy
+
+
+def make_trainer(*more, input_shape=(5,), metrics=("accuracy",)):
+    layers = [*more, Dense(8), BatchNorm1D(), ReLU(), Dropout(0.3), Dense(3)]
+    return Trainer(Sequential(layers, input_shape), "softmax_cross_entropy", Adam(0.01), list(metrics), num_threads=2)
+
+
+def on_arrays(*more, epochs=3, weights=None, **options):
+    trainer = make_trainer(*more)
+    trainer.fit(X, Y, epochs, batch_size=16, shuffle=False, sample_weight=weights, verbose=0, **options)
+    return trainer
+
+
+def assert_same(one, other):
+    for name, array in one.model.state_dict().items():
+        np.testing.assert_array_equal(array, other.model.state_dict()[name])
+    assert (one.step, one.epoch) == (other.step, other.epoch)
+    for name, values in one.history.items():
+        if name != "images_per_second":
+            np.testing.assert_array_equal(values, other.history[name])
+
+
+class Loader:
+    """As PyTorch's: iterates anew each time, over lists."""
+
+    def __iter__(self):
+        return iter([list(batch) for batch in BATCHES])
+
+    def __len__(self):
+        return len(BATCHES)
+
+
+class Sequence:
+    """As Keras's."""
+
+    ended = 0
+
+    def __len__(self):
+        return len(BATCHES)
+
+    def __getitem__(self, index):
+        return BATCHES[index]
+
+    def on_epoch_end(self):
+        self.ended += 1
+
+
+def forever(batches=BATCHES):
+    while True:
+        yield from batches
+
+
+@pytest.mark.parametrize(
+    "source", [BATCHES, tuple(BATCHES), Loader(), Sequence()], ids=lambda source: type(source).__name__
+)
+def test_the_bits_of_arrays(source):
+    trainer = make_trainer()
+    trainer.fit(source, epochs=3, validation_data=(X, Y), verbose=0)
+    assert_same(trainer, on_arrays(validation_data=(X, Y)))
+    if isinstance(source, Sequence):
+        assert source.ended == 3
+
+
+def test_an_iterator():
+    trainer = make_trainer()
+    trainer.fit(forever(), epochs=3, steps_per_epoch=4, verbose=0)
+    assert_same(trainer, on_arrays())
+    once = make_trainer()
+    once.fit(iter(BATCHES), verbose=0)
+    assert_same(once, on_arrays(epochs=1))
+
+
+@pytest.mark.oracle
+def test_a_loader_of_pytorch():
+    from torch import tensor
+    from torch.utils.data import DataLoader, TensorDataset
+
+    trainer = make_trainer()
+    trainer.fit(DataLoader(TensorDataset(tensor(X), tensor(Y)), batch_size=16), epochs=3, verbose=0)
+    assert_same(trainer, on_arrays())
+
+
+def test_an_iterator_goes_on_where_it_stands():
+    trainer, batches = make_trainer(), forever()
+    trainer.fit(batches, steps_per_epoch=4, verbose=0)
+    trainer.fit(batches, epochs=2, steps_per_epoch=4, verbose=0)
+    assert_same(trainer, on_arrays())
+
+
+def test_layers_in_numpy_and_an_unbuilt_model():
+    trainer = make_trainer(Scaled(), input_shape=None)
+    trainer.fit(BATCHES, epochs=3, verbose=0)
+    assert_same(trainer, on_arrays(Scaled()))
+
+
+def test_weights():
+    trainer = make_trainer()
+    trainer.fit(WEIGHTED, epochs=3, verbose=0)
+    assert_same(trainer, on_arrays(weights=WEIGHTS))
+    zeros = np.concatenate([WEIGHTS, np.zeros(9)])
+    rows = np.concatenate([X, X[:9]])[order := RANDOM.permutation(59)]
+    labels, weights = np.concatenate([Y, Y[:9]])[order], zeros[order]
+    active = np.flatnonzero(weights)
+    ends = [0, *(active[16 * k] for k in (1, 2, 3)), 59]
+    trainer, arrays = make_trainer(), make_trainer()
+    cut = [(rows[a:b], labels[a:b], weights[a:b]) for a, b in pairwise(ends)]
+    trainer.fit(cut, epochs=2, verbose=0)
+    arrays.fit(rows, labels, 2, batch_size=16, shuffle=False, sample_weight=weights, verbose=0)
+    assert_same(trainer, arrays)
+
+
+def test_batches_with_and_without_weights():
+    trainer = make_trainer()
+    history = trainer.fit([BATCHES[0], WEIGHTED[1]], verbose=0)
+    assert math.isfinite(history["loss"][0])
+
+
+def test_steps_per_epoch_of_an_iterable():
+    trainer = make_trainer()
+    trainer.fit(BATCHES, epochs=2, steps_per_epoch=2, verbose=0)
+    assert trainer.step == 4
+    arrays = make_trainer()
+    arrays.fit(X[:32], Y[:32], 2, batch_size=16, shuffle=False, verbose=0)
+    assert_same(trainer, arrays)
+
+
+def test_callbacks_and_progress(capsys):
+    class Steps:
+        every_n_steps = 2
+        seen = ()
+
+        def on_step_end(self, trainer, step, loss):
+            self.seen += ((step, loss),)
+
+    class Stop:
+        def on_step_end(self, trainer, step, loss):
+            trainer.should_stop = step == 5
+
+    one, other = Steps(), Steps()
+    trainer = make_trainer()
+    options = {"epochs": 5, "validation_data": (X, Y)}
+    trainer.fit(BATCHES, callbacks=[one, EarlyStopping(patience=9), Stop()], verbose=1, **options)
+    assert_same(trainer, on_arrays(callbacks=[other, EarlyStopping(patience=9), Stop()], **options))
+    assert one.seen == other.seen
+    assert [step for step, _ in one.seen] == [1, 3, 5]
+    assert capsys.readouterr().out.count("epoch ") == 2
+    for source in (forever(), iter(BATCHES)):
+        make_trainer().fit(source, steps_per_epoch=4, verbose=2)
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        (BATCHES, {"validation_split": 0.1}, "validation_split: expected it to be left out with batches, got 0.1"),
+        (BATCHES, {"class_weight": "balanced"}, "class_weight: expected it to be left out"),
+        (BATCHES, {"sample_weight": WEIGHTS}, "sample_weight: expected it to be left out"),
+        (BATCHES, {"batch_size": 16}, "batch_size: expected it to be left out with batches, got 16"),
+        (BATCHES, {"gradient_accumulation_steps": 2}, "gradient_accumulation_steps: expected it to be left out"),
+        (BATCHES, {"steps_per_epoch": 0}, "steps_per_epoch: expected at least 1"),
+        (BATCHES, {"steps_per_epoch": 9}, "steps_per_epoch: expected 9 batches in each epoch, got an end after 4"),
+        (BATCHES, {"epochs": -1}, "epochs: expected at least 0"),
+        (BATCHES, {"validation_data": X}, "validation_data: expected"),
+        (iter(BATCHES), {"epochs": 2}, "steps_per_epoch: expected a number for 2 epochs, as an iterator is read once"),
+        ([], {}, "X: expected at least one batch, got none"),
+        (iter([]), {}, "X: expected at least one batch, got none"),
+        ([X, Y], {}, "batch 0: expected .* got ndarray"),
+        ([(X,)], {}, r"batch 0: expected \(X, y\) or \(X, y, sample_weight\), got a tuple of 1"),
+        ([(X, Y[:3])], {}, "batch 0: y: expected 50 targets"),
+        ([(X[:1], Y[:1])], {}, "layer 1, BatchNorm1D: .*"),
+        ([BATCHES[0], (X[:, :4], Y)], {}, r"batch 1 of epoch 0: X: expected shape \(n, 5\)"),
+        ([BATCHES[0], (X[:0], Y[:0])], {}, "batch 1 of epoch 0: expected at least one example"),
+        ([BATCHES[0], None], {}, "X: expected batches .* got None"),
+    ],
+)
+def test_refusals(source, options, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        make_trainer().fit(source, verbose=0, **options)
+
+
+def test_arrays_are_no_batches():
+    with pytest.raises(TypeError, match="y: expected an array, got None"):
+        make_trainer().fit(X)
+    with pytest.raises(ValueError, match="steps_per_epoch: expected None with arrays, got 3; use batch_size="):
+        make_trainer().fit(X, Y, steps_per_epoch=3)
+    with pytest.raises(TypeError, match=r"y: expected None with an iterator X of batches \(X, y\)"):
+        make_trainer().fit(iter(BATCHES), Y)
+    for nothing in (None, 3, "batches", {}):
+        with pytest.raises((TypeError, ValueError), match="X: expected"):
+            make_trainer().fit(nothing)
+
+
+def test_an_iterator_that_ends_too_early():
+    trainer = make_trainer()
+    with pytest.raises(ValueError, match="expected 3 batches in each epoch, got an end after 1"):
+        trainer.fit(iter(BATCHES), epochs=2, steps_per_epoch=3, verbose=0)
+    assert trainer.step == 4
+    assert trainer.epoch == 1
+
+
+def test_an_iterable_that_is_empty_the_second_time():
+    class Once:
+        batches = tuple(BATCHES)
+
+        def __iter__(self):
+            batches, self.batches = self.batches, ()
+            return iter(batches)
+
+    with pytest.raises(ValueError, match="X: expected at least one batch in each epoch, got none"):
+        make_trainer().fit(Once(), epochs=2, verbose=0)
+
+
+def test_errors_of_the_source_come_through():
+    def broken():
+        yield BATCHES[0]
+        raise OSError("no such file")
+
+    trainer = make_trainer()
+    with pytest.raises(OSError, match="no such file"):
+        trainer.fit(broken(), verbose=0)
+    assert trainer.step == 1
+
+
+# ---- interrupted fits
+
+
+class Crash:
+    def __init__(self, step):
+        self.step = step
+
+    def on_save(self, trainer):
+        if trainer.step == self.step:
+            raise KeyboardInterrupt
+
+
+def interrupted(step, source, path, **options):
+    trainer = make_trainer()
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(source, callbacks=[Checkpoint(path, every_n_steps=1), Crash(step)], verbose=0, **options)
+    return trainer
+
+
+@pytest.mark.parametrize("step", [1, 3, 4, 6, 7, 8, 9])
+@pytest.mark.parametrize("batches", [BATCHES, WEIGHTED], ids=["plain", "weighted"])
+def test_a_resumed_fit_ends_as_an_uninterrupted_one(step, batches, tmp_path):
+    whole = make_trainer()
+    whole.fit(batches, epochs=3, validation_data=(X, Y), verbose=0)
+    options = {"epochs": 3, "validation_data": (X, Y)}
+    in_process = interrupted(step, batches, tmp_path / "c", **options)
+    resumed = Trainer.resume(tmp_path / "c", num_threads=1)
+    for trainer in (in_process, resumed):
+        trainer.fit(batches, verbose=0, **options)
+        assert_same(trainer, whole)
+
+
+def test_other_batches_are_refused(tmp_path):
+    interrupted(6, BATCHES, tmp_path / "c", epochs=3)
+    for source, options, message in (
+        (
+            BATCHES[::-1],
+            {},
+            "expected the same 2 batches, as in the epoch that was interrupted, got others. Call fit",
+        ),
+        (BATCHES[:1], {}, "X: expected the same 2 batches"),
+        (WEIGHTED, {}, "X: expected the same 2 batches"),
+        (iter(BATCHES), {"steps_per_epoch": 4}, "batches: expected 'an iterable', as in the fit that was interrupted"),
+        (BATCHES, {"steps_per_epoch": 4}, "steps_per_epoch: expected None, as in the fit"),
+        (BATCHES, {"validation_data": (X, Y)}, "validation_data: expected none"),
+    ):
+        trainer = Trainer.resume(tmp_path / "c")
+        with pytest.raises(ValueError, match=message):
+            trainer.fit(source, epochs=3, verbose=0, **options)
+        assert trainer.step == 6
+    with pytest.raises(ValueError, match="batches: expected 'an iterable', as in the fit that was"):
+        Trainer.resume(tmp_path / "c").fit(X, Y, epochs=3, verbose=0)
+
+
+def test_an_iterators_fit_cannot_be_completed(tmp_path, capsys):
+    interrupted(6, forever(), tmp_path / "c", epochs=3, steps_per_epoch=4)
+    trainer = Trainer.resume(tmp_path / "c")
+    with pytest.raises(ValueError, match="got an iterator: its batches cannot be read again"):
+        trainer.fit(forever(), epochs=3, steps_per_epoch=4, verbose=0)
+    trainer.interrupted = None
+    trainer.fit(forever(), epochs=1, steps_per_epoch=4, verbose=0)
+    assert (trainer.step, trainer.epoch) == (10, 2)
+
+    in_process = interrupted(6, source := forever(), tmp_path / "d", epochs=3, steps_per_epoch=4)
+    in_process.fit(source, steps_per_epoch=4, verbose=1)
+    assert "discards the fit that was interrupted at step 6" in capsys.readouterr().out
+
+
+def test_a_loader_that_shuffles_begins_another_fit(capsys, tmp_path):
+    class Shuffled:
+        random = np.random.default_rng(3)
+
+        def __iter__(self):
+            return iter([BATCHES[i] for i in self.random.permutation(4)])
+
+    trainer, source = make_trainer(), Shuffled()
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(source, epochs=2, callbacks=[Checkpoint(tmp_path / "c", every_n_steps=1), Crash(3)], verbose=0)
+    trainer.fit(source, epochs=2, verbose=1)
+    assert "discards the fit" in capsys.readouterr().out
+    assert trainer.step == 11
+
+
+def test_without_metrics_no_targets_are_kept(tmp_path):
+    trainer = make_trainer(metrics=())
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(BATCHES, epochs=2, callbacks=[Checkpoint(tmp_path / "c", 1), Crash(3)], verbose=0)
+    assert trainer.interrupted.batches["targets"] is None
+    Trainer.resume(tmp_path / "c").fit(BATCHES, epochs=2, verbose=0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"count": -1},
+        {"digest": 3},
+        {"weights": np.ones(31)},
+        {"weights": np.zeros(32)},
+        {"weights": np.ones(32, "float32")},
+        {"targets": np.zeros(31, int)},
+        {"targets": None},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_a_state_of_batches_is_checked(change):
+    state = {"count": 2, "digest": "a", "weights": np.ones(32), "targets": np.zeros(32, int)}
+    check_batches(state, 32, True)
+    with pytest.raises(ValueError, match="expected"):
+        check_batches(state | change, 32, True)
+    with pytest.raises(ValueError, match="expected the state of its batches"):
+        check_batches(None, 32, True)

@@ -1,0 +1,208 @@
+"""Words of Keras and PyTorch: each is answered with a word that exists here. docs/errors.md quotes whole messages."""
+
+import copy
+import inspect
+import pickle
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+import minidl
+from minidl import Layer, Sequential, Trainer, callbacks, layers, losses, metrics, optimizers, schedules
+from minidl.engine.build_warnings import warn
+from minidl.layers import BatchNorm2D, Conv2D, Dense, Dropout, Residual
+from minidl.optimizers import SGD
+from minidl.training.history import History
+from minidl.utils import foreign_words
+from minidl.utils.hints import hint, known_arguments, plain
+
+TABLES = {name: table for name, table in vars(foreign_words).items() if name.isupper()}
+KNOWN = {  # the names that a table is consulted for after they were not found
+    "LAYERS": layers.__all__,
+    "CALLBACKS": callbacks.__all__,
+    "LOSSES": losses.NAMES,
+    "METRICS": metrics.NAMES,
+    "MODEL": [name for name in dir(Sequential) if not name.startswith("_")],
+    "TRAINER": [name for name in dir(Trainer) if not name.startswith("_")],
+    "OPTIMIZER": dir(optimizers.Optimizer),
+    "HISTORY": dir(dict),
+    "PACKAGE": minidl.__all__,
+    "OPTIMIZERS": [],
+    "SCHEDULES": optimizers.__all__,
+    "MONITORS": ["loss", "accuracy", "val_loss", "val_accuracy"],
+}
+CLASSES = [
+    getattr(module, name) for module in (layers, optimizers, callbacks) for name in module.__all__ if name[0] != "R"
+]
+CLASSES = [cls for cls in CLASSES if inspect.isclass(cls)] + [Sequential, Trainer]
+
+
+def model():
+    return Sequential([Dense(3)], input_shape=(4,))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_keys_are_plain_and_free(name):
+    assert all(key == plain(key) for key in TABLES[name])
+    if name != "ARGUMENTS":
+        assert not set(TABLES[name]) & {plain(known) for known in KNOWN[name]}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_answers_name_what_exists(name):
+    for answer in TABLES[name].values():
+        for module, found in re.findall(r"minidl\.(\w+)\.(\w+)", answer):
+            assert hasattr(getattr(minidl, module, None) or __import__(f"minidl.{module}").__dict__[module], found)
+        if name == "LAYERS":
+            names = [word for word in re.findall(r"\b([A-Z]\w+)[(.]", answer) if word not in ("Sequential",)]
+            assert all(hasattr(layers, word) for word in names), answer
+        if name in ("LOSSES", "METRICS"):
+            assert re.search(r"use '(\w+)'", answer)[1] in {**losses.NAMES, **metrics.NAMES}
+
+
+def test_arguments_that_exist_are_named():
+    """Each `name=` in an answer about arguments is an argument of something public."""
+    functions = [cls.__init__ for cls in CLASSES + [getattr(layers, name) for name in layers.__all__]]
+    functions += [Trainer.fit, Trainer.evaluate, Sequential.predict, Sequential.forward]
+    functions += [value.__init__ for value in vars(schedules).values() if inspect.isclass(value)]
+    known = {name for function in functions for name in inspect.signature(function).parameters}
+    answered = {name for answer in foreign_words.ARGUMENTS.values() for name in re.findall(r"\b(\w+)=", answer)}
+    assert answered - {"mode"} <= known  # that of Keras, explained
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_every_constructor_answers(cls):
+    if "__init__" in vars(cls) and cls not in (Layer,):
+        required = [
+            1
+            for p in list(inspect.signature(cls).parameters.values())
+            if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
+        ]
+        with pytest.raises(TypeError, match=rf"^{cls.__name__}: expected (no )?argument.*, got wrong_word=$"):
+            cls(*required, wrong_word=1)
+
+
+def test_a_nested_known_word_wins_over_a_typo():
+    assert hint("Conv2d", {}, ["Conv2D"]) == "; did you mean 'Conv2D'?"
+    assert hint("zzz", {}, ["Conv2D"]) == ""
+    assert hint("loss", {}, ["loss"]) == "; did you mean 'loss'?"
+
+
+def test_signatures_stay():
+    assert str(inspect.signature(Dropout)) == "(rate: 'float') -> 'None'"
+    assert list(inspect.signature(Trainer.fit).parameters)[:4] == ["self", "X", "y", "epochs"]
+
+
+def test_functions():
+    @known_arguments
+    def scale(x, factor=1):
+        return x * factor
+
+    assert scale(2, factor=3) == 6
+    with pytest.raises(
+        TypeError, match=r"^scale: expected arguments from x, factor, got facto=; did you mean 'factor'"
+    ):
+        scale(2, facto=3)
+    with pytest.raises(TypeError, match=r"^scale: expected x, factor as positional arguments, got 3$"):
+        scale(2, 3, 4)
+
+    @known_arguments
+    def anything(*args, **kwargs):
+        return len(args) + len(kwargs)
+
+    assert anything(1, 2, activation=3) == 3
+
+
+def test_a_users_layer_answers_and_may_have_foreign_words():
+    class Own(Layer):
+        def __init__(this, units, activation="relu"):
+            this.units, this.activation = units, activation
+
+        def forward(self, x, training):
+            return x
+
+    assert Own(3, activation="tanh").activation == "tanh"
+    with pytest.raises(TypeError, match=r"^Own: expected arguments from units, activation, got strides=; use stride=$"):
+        Own(3, strides=2)
+    assert copy.deepcopy(Own(3)).units == 3
+
+
+def test_missing_attributes_stay_attribute_errors():
+    for thing in (model(), Trainer(model(), "huber", SGD(0.1)), SGD(0.1), History()):
+        assert not hasattr(thing, "zero_grad")
+        assert not hasattr(thing, "compile")
+        with pytest.raises(AttributeError, match=f"'{type(thing).__name__}' object has no attribute 'blah'"):
+            thing.blah  # noqa: B018
+        copy.deepcopy(thing)
+        pickle.loads(pickle.dumps(thing))
+
+
+def test_an_attribute_error_inside_a_property_stays():
+    class Own(Sequential):
+        @property
+        def size(self):
+            return self.layers[0].missing
+
+    with pytest.raises(AttributeError, match="'Dense' object has no attribute 'missing'"):
+        Own([Dense(3)]).size  # noqa: B018
+
+
+def test_modules():
+    for module, name in ((layers, "Linear"), (layers, "Conv2d"), (losses, "MSELoss"), (optimizers, "StepLR")):
+        with pytest.raises(ImportError, match=name):
+            getattr(module, name)
+    for module in (minidl, layers, losses, optimizers, callbacks):
+        for name in ("__wrapped__", "load_tests", "pytest_plugins", "zzz"):
+            assert not hasattr(module, name)
+
+
+def test_objects_of_pytorch_are_refused():
+    foreign = type("MSELoss", (), {"__module__": "torch.nn.modules.loss", "__call__": lambda self, s, y: None})()
+    with pytest.raises(TypeError, match=r"; use 'mean_squared_error'$"):
+        Trainer(model(), foreign, SGD(0.1))
+    adam = type("Adam", (), {"__module__": "torch.optim.adam", "step": lambda self: None})()
+    with pytest.raises(TypeError, match=r"; use Adam\(0.001\) of minidl.optimizers$"):
+        Trainer(model(), "huber", adam)
+    own = type("Adam", (), {"__module__": "mine", "step": lambda self, params, lr: None, "lr": 0.1})()
+    assert Trainer(model(), "huber", own).optimizer is own
+
+
+@pytest.mark.parametrize(
+    ("conv", "shape", "warns"),
+    [
+        (Conv2D(3, 16, 3), (3, 32, 32), True),
+        (Conv2D(1, 6, 5), (1, 28, 28), True),
+        (Conv2D(16, 3, 1), (3, 32, 32), False),
+        (Conv2D(64, 7, 2), (3, 64, 64), False),
+        (Conv2D(96, 16, 16), (3, 64, 64), False),  # patches
+        (Conv2D(3, 5, 3), (3, 64, 64), False),
+        (Conv2D(3, (16, 16), 3), (3, 64, 64), False),
+    ],
+)
+def test_pytorchs_order_of_arguments(conv, shape, warns):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        Sequential([conv], input_shape=shape)
+    assert [str(one.message).partition("; ")[0][:15] for one in caught] == (["layer 0, Conv2D"] if warns else [])
+    assert all(one.filename == __file__ for one in caught)
+
+
+def test_only_the_first_convolution_is_looked_at():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn([(Residual(Dense(3)), "layer 0"), (BatchNorm2D(), "layer 1")], (3, 32, 32))
+        warn([(Conv2D(16, 3), "layer 0"), (Conv2D(3, 16, 3), "layer 1")], (3, 32, 32))
+
+
+def test_fit_has_three_positions():
+    trainer = Trainer(model(), "softmax_cross_entropy", SGD(0.1))
+    X, y = np.zeros((4, 4)), np.zeros(4, int)
+    trainer.fit(X, y, 2, verbose=0)
+    assert trainer.epoch == 2
+    with pytest.raises(
+        TypeError, match="expected X, y, epochs as positional arguments, got 4; the others are batch_size="
+    ):
+        trainer.fit(X, y, 32, 10)
+    assert trainer.epoch == 2

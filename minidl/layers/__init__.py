@@ -1,6 +1,30 @@
 """The layers, one file for each kernel of minidl_c, with the same name."""
 
-from minidl.layers.activations import ELU, GELU, Hardswish, LeakyReLU, Sigmoid, SiLU, Tanh
+from minidl.layers.activations import (
+    CELU,
+    ELU,
+    GELU,
+    SELU,
+    Exp,
+    Hardshrink,
+    HardSigmoid,
+    Hardswish,
+    Hardtanh,
+    LeakyReLU,
+    LogSigmoid,
+    Mish,
+    ReLU6,
+    Sigmoid,
+    SiLU,
+    Softplus,
+    Softshrink,
+    Softsign,
+    SparsePlus,
+    Squareplus,
+    Tanh,
+    Tanhshrink,
+    Threshold,
+)
 from minidl.layers.augment import RandomCrop, RandomFlip, RandomShift
 from minidl.layers.avgpool2d import AvgPool2D, GlobalAvgPool2D
 from minidl.layers.batchnorm import BatchNorm1D, BatchNorm2D
@@ -19,12 +43,14 @@ from minidl.layers.prelu import PReLU
 from minidl.layers.relu import ReLU
 from minidl.layers.rescale import Rescale
 from minidl.layers.residual import Residual
-from minidl.layers.softmax import Softmax
+from minidl.layers.softmax import LogSoftmax, Softmax, Softmin
 from minidl.layers.upsample2d import Upsample2D
 
 __all__ = [
+    "CELU",
     "ELU",
     "GELU",
+    "SELU",
     "AvgPool2D",
     "BatchNorm1D",
     "BatchNorm2D",
@@ -34,14 +60,21 @@ __all__ = [
     "Dense",
     "DepthwiseConv2D",
     "Dropout",
+    "Exp",
     "Flatten",
     "GlobalAvgPool2D",
     "GlobalMaxPool2D",
     "GroupNorm",
+    "HardSigmoid",
+    "Hardshrink",
     "Hardswish",
+    "Hardtanh",
     "LayerNorm",
     "LeakyReLU",
+    "LogSigmoid",
+    "LogSoftmax",
     "MaxPool2D",
+    "Mish",
     "Normalize",
     "PReLU",
     "Pad2D",
@@ -50,12 +83,21 @@ __all__ = [
     "RandomFlip",
     "RandomShift",
     "ReLU",
+    "ReLU6",
     "Rescale",
     "Reshape",
     "Residual",
     "SiLU",
     "Sigmoid",
     "Softmax",
+    "Softmin",
+    "Softplus",
+    "Softshrink",
+    "Softsign",
+    "SparsePlus",
+    "Squareplus",
     "Tanh",
+    "Tanhshrink",
+    "Threshold",
     "Upsample2D",
 ]

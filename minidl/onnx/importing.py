@@ -10,11 +10,12 @@ import numpy as np
 
 from minidl.engine.layer_list import MAX_PIXELS
 from minidl.onnx import model_file
+from minidl.onnx.activation_patterns import ActivationNode, fuse_activations
 from minidl.onnx.branches import Join, Series, parse_graph
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.exporting import COUNTERS_KEY, METADATA_KEY, build_graph
 from minidl.onnx.graph import ANY_BATCH, Graph, Node, UnsupportedNodeError, Value, refuse
-from minidl.onnx.joins import get_branches, make_container, match_activation
+from minidl.onnx.joins import get_branches, make_container
 from minidl.onnx.layer_fusion import fuse_layers
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader
 from minidl.onnx.operators import READ_FUNCTIONS
@@ -36,7 +37,7 @@ def build_model(graph: Graph, input_shape: Shape | None) -> Sequential:
         return Importer(graph, input_shape).run()
     except UnsupportedNodeError as first:
         importer = Importer(graph, input_shape)
-        survey = GraphSurvey(graph, importer.constants, importer.batch, importer.infer_node_shape)
+        survey = GraphSurvey(importer.graph, importer.constants, importer.batch, importer.infer_node_shape)
         raise ValueError(survey.report(first, importer.shape)) from first
 
 
@@ -75,7 +76,8 @@ class Importer:
     """Turns nodes into layers in order, and tracks the shape of each value."""
 
     def __init__(self, graph: Graph, input_shape: Shape | None) -> None:
-        self.graph, self.constants, self.n_pixels = graph, Constants(graph), 0
+        self.constants, self.n_pixels = Constants(graph), 0
+        self.graph = fuse_activations(graph, self.constants)
         if len(graph.inputs) != 1 or len(graph.outputs) != 1:
             declared = [[value.name for value in values] for values in (graph.inputs, graph.outputs)]
             raise ValueError(f"expected a graph of one input and one output, got {declared[0]} and {declared[1]}")
@@ -118,6 +120,8 @@ class Importer:
 
     def import_node(self, node: Node, shape: Shape) -> list[LayerWithWeights]:
         """Returns the layers of a node with one data input; the others are constants."""
+        if isinstance(node, ActivationNode):
+            return [LayerWithWeights(node.layer)]
         if node.domain or node.op not in READ_FUNCTIONS:
             refuse(node, NO_SUCH_LAYER)
         (x,) = (i for i, name in enumerate(node.inputs) if name and name not in self.constants)
@@ -135,9 +139,7 @@ class Importer:
         return shape
 
     def import_join(self, join: Join, shape: Shape) -> list[LayerWithWeights]:
-        """Returns the container for joined branches, or the activation that they are."""
-        if (activation := match_activation(join, self.constants)) is not None:
-            return activation
+        """Returns the container for joined branches."""
         branches = [self.import_series(branch, shape)[0] for branch in get_branches(join, len(shape) + 1)]
         try:
             return [make_container(join.node.op, branches)]

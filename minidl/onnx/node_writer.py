@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,7 +25,7 @@ class NodeWriter:
     """Adds the nodes of one layer to a graph, named after its path: "3.body.0.Conv"."""
 
     def __init__(self, nodes: list[Node], path: str, layer: Layer) -> None:
-        self._nodes, self._layer, self._doc = nodes, layer, title(layer)
+        self._nodes, self._layer, self._doc, self._counts = nodes, layer, title(layer), Counter[str]()
         self.path, self.dtype = path, layer.dtype
         self.in_shape, self.out_shape = layer.in_shape, layer.out_shape
         self.arguments: Mapping[str, Any] = layer.config()
@@ -35,7 +36,8 @@ class NodeWriter:
 
     def add_node(self, op: str, *inputs: str, **attributes: Any) -> str:
         """Adds a node; returns the name of its output. Raises ValueError for a float that ONNX cannot hold."""
-        name = f"{self.path}.{op}"
+        self._counts[op] += 1
+        name = f"{self.path}.{op}" if self._counts[op] == 1 else f"{self.path}.{op}{self._counts[op]}"
         for key, value in attributes.items():
             if isinstance(value, float) and not math.isclose(round_to_float32(value), value, rel_tol=1e-6):
                 raise ValueError(

@@ -85,7 +85,10 @@ def softmax_trial(rng, function):
         both_ways(SoftmaxOp((classes, pixels), dtype, function), a, threads)
 
     def oracle():
-        sign, exact = -1 if function == "softmin" else 1, log_softmax_expected if function == "log_softmax" else softmax_expected
+        sign, exact = (
+            -1 if function == "softmin" else 1,
+            log_softmax_expected if function == "log_softmax" else softmax_expected,
+        )
         y, dx, units, dx_units = exact(sign * x, dy.astype("f8"))
         unit, flushed = ref.rounding(1, dtype), 4 * classes * np.finfo(dtype).tiny
         yield "y", y, unit * units + flushed

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from minidl.layers import (
+    CELU,
     GELU,
     Hardshrink,
     Hardswish,
@@ -28,8 +29,8 @@ from minidl.utils.arrays import Array
 
 ROOT_OPS = {"Add", "Div", "Log", "Mul", "Neg", "Sub", "Where"}  # last nodes of activations
 PARTS = {  # nodes of activations
-    *(*ROOT_OPS, "Abs", "Cast", "Clip", "Erf", "Greater", "HardSigmoid", "Less", "LessOrEqual", "Or", "Pow", "Relu"),
-    *("Sigmoid", "Softplus", "Sqrt", "Tanh"),
+    *(*ROOT_OPS, "Abs", "Cast", "Clip", "Elu", "Erf", "Greater", "HardSigmoid", "Less", "LessOrEqual", "Or", "Pow"),
+    *("Relu", "Sigmoid", "Softplus", "Sqrt", "Tanh"),
 }
 MAX_DEPTH = 10  # nodes from x to the output of an activation
 MAX_VALUES = 24  # values that are tried as x
@@ -71,6 +72,8 @@ def match_activation(expression: Expression) -> Layer | None:
             return GELU("tanh")
         case ("Mul", ("Softplus", ("Mul", "x", float(beta))), a) if beta > 0 and _near(a, 1 / beta):
             return Softplus(beta)
+        case ("Mul", ("Elu", ("Mul", "x", a), 1.0), float(alpha)) if alpha > 0 and _near(a, 1 / alpha):
+            return CELU(alpha)
         case ("Log", ("Sigmoid", "x")) | ("Mul", ("Softplus", ("Mul", "x", -1.0)), -1.0):
             return LogSigmoid()
         case ("Sub", "x", ("Tanh", "x")):
@@ -158,6 +161,8 @@ def _simplify(node: Node, operands: list[Expression]) -> Expression:
     match node.op, operands:
         case "Cast", [operand]:
             return operand if node.attributes.get("to") == BOOL else None
+        case "Elu", [operand]:
+            return "Elu", operand, node.attributes.get("alpha", 1.0)
         case "HardSigmoid", [operand]:
             return "HardSigmoid", operand, node.attributes.get("alpha", 0.2), node.attributes.get("beta", 0.5)
         case "Mul", _:

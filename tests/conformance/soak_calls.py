@@ -34,10 +34,26 @@ class Doubled(Layer):
 
 
 CUSTOM = {"Doubled": Doubled}
-POINTWISE = ("GELU", "Hardswish", "SiLU", "Sigmoid", "Tanh", "Softmax", "ReLU", "ELU", "LeakyReLU", "PReLU")
+POINTWISE = (
+    *("GELU", "Hardswish", "SiLU", "Sigmoid", "Tanh", "Softmax", "ReLU", "ELU", "LeakyReLU", "PReLU", "CELU", "Exp"),
+    *(
+        "HardSigmoid",
+        "Hardshrink",
+        "Hardtanh",
+        "LogSigmoid",
+        "LogSoftmax",
+        "Mish",
+        "ReLU6",
+        "SELU",
+        "Softmin",
+        "Softplus",
+    ),
+    *("Softshrink", "Softsign", "SparsePlus", "Squareplus", "Tanhshrink"),
+)
 ANYWHERE = {  # layers for any shape, drawn from a random generator
     **{name: (lambda rng, name=name: getattr(nn, name)()) for name in POINTWISE},
     "Dropout": lambda rng: nn.Dropout(0.3),
+    "Threshold": lambda rng: nn.Threshold(0.5, 0.25),
     "LayerNorm": lambda rng: nn.LayerNorm(affine=False),
     "Rescale": lambda rng: nn.Rescale(0.5, 0.1),
     "Normalize": lambda rng: nn.Normalize(0.5, 2.0),

@@ -15,7 +15,7 @@ import numpy as np
 from oracles.onnx_ops import OPS, Node, outputs
 
 # Op types with a layer, loss or optimizer, and others that are common in image networks.
-APPLY = {*OPS, "LRN", "LpPool", "Mish", "NegativeLogLikelihoodLoss", "Softplus", "Softsign", "ThresholdedRelu"}
+APPLY = {*OPS, "LRN", "LpPool", "NegativeLogLikelihoodLoss"}
 
 VOLUMES = "three dimensions: minidl has only images"
 DILATED = "pooling with dilation: PyTorch's max-pool has it, Keras's does not"
@@ -25,6 +25,7 @@ RANDOM = "the mask comes from ONNX's random numbers"
 MODE = "Pad2D pads with a constant only"
 SCALE = "Upsample2D takes integer scales only"
 INTERPOLATED = "Upsample2D takes the nearest pixel only"
+CROSSED = "Hardtanh takes a lower bound below the upper one only"
 COORDINATES = "a pixel other than the nearest"
 
 # Reasons by name pattern. A case that passes must not match.
@@ -33,6 +34,7 @@ UNSUPPORTED = {
     "averagepool_3d_*": VOLUMES,
     "AvgPool3d*": VOLUMES,
     "celu_bfloat16": "bfloat16: NumPy has no such dtype",
+    "clip_min_greater_than_max": CROSSED,
     "Conv3d*": VOLUMES,
     "convtranspose_3d": VOLUMES,
     "edge_pad": MODE,
@@ -48,7 +50,6 @@ UNSUPPORTED = {
     "MaxPool1d_stride_padding_dilation": DILATED,
     "MaxPool2d_stride_padding_dilation": DILATED,
     "MaxPool3d*": VOLUMES,
-    "mish": NO_LAYER,
     "nllloss_*": "takes log-probabilities; minidl's cross-entropy takes scores",
     "operator_pad": MODE,
     "reflect_pad": MODE,
@@ -65,10 +66,6 @@ UNSUPPORTED = {
     "resize_upsample_sizes_nearest_floor_align_corners": COORDINATES,
     "resize_upsample_sizes_nearest_not_larger": SCALE,
     "resize_upsample_sizes_nearest_round_prefer_ceil_asymmetric": COORDINATES,
-    "softplus*": NO_LAYER,
-    "Softplus": NO_LAYER,
-    "softsign*": NO_LAYER,
-    "thresholdedrelu*": NO_LAYER,
     "training_dropout": RANDOM,
     "training_dropout_default*": RANDOM,
     "training_dropout_mask": RANDOM,

@@ -62,14 +62,21 @@ def read_leaky_relu(reader: NodeReader) -> list[LayerWithWeights]:
     return [LayerWithWeights(LeakyReLU(reader.attribute("alpha", 0.01)))]
 
 
-def write_with_alpha(op: str) -> WriteFunction:
-    """Returns a function that writes a layer as one operator with its argument alpha."""
-    return lambda writer, x: writer.add_node(op, x, alpha=float(writer["alpha"]))
+def write_elu(writer: NodeWriter, x: str) -> str:
+    return writer.add_node("Elu", x, alpha=float(writer["alpha"]))
 
 
 def read_with_alpha(cls: type[CELU | ELU]) -> ReadFunction:
     """Returns a function that reads an operator as one layer with an argument alpha of 1 by default."""
     return lambda reader: [LayerWithWeights(cls(reader.attribute("alpha", 1.0)))]
+
+
+def write_celu(writer: NodeWriter, x: str) -> str:
+    """Writes a Celu, or in float64, which that does not have, a scaled Elu."""
+    if writer.dtype == "float32":
+        return writer.add_node("Celu", x, alpha=float(writer["alpha"]))
+    alpha = writer.add_constant("alpha", writer["alpha"])
+    return writer.add_node("Mul", writer.add_node("Elu", writer.add_node("Div", x, alpha)), alpha)
 
 
 def read_selu(reader: NodeReader) -> list[LayerWithWeights]:
@@ -99,15 +106,12 @@ def write_relu6(writer: NodeWriter, x: str) -> str:
 def read_clip(reader: NodeReader) -> list[LayerWithWeights]:
     """Reads a Clip; a bound beyond all finite numbers, which some exporters write, is none."""
     given = [reader.float_scalar(i) if reader.has_input(i) else math.inf for i in (1, 2)]
-    match [v if abs(v) < float(np.finfo(reader.dtype).max) else None for v in given]:
-        case None, None:
-            return []
-        case 0.0, None:
-            return [LayerWithWeights(ReLU())]
-        case 0.0, 6.0:
-            return [LayerWithWeights(ReLU6())]
-        case low, high:
-            return [LayerWithWeights(Hardtanh(low, high))]
+    low, high = (v if abs(v) < float(np.finfo(reader.dtype).max) else None for v in given)
+    if low is None and high is None:
+        return []
+    if low == 0 and high in (None, 6):
+        return [LayerWithWeights(ReLU6() if high else ReLU())]
+    return [LayerWithWeights(Hardtanh(low, high))]
 
 
 def write_hard_sigmoid(writer: NodeWriter, x: str) -> str:
@@ -237,8 +241,8 @@ def read_over_channels(cls: type[Layer]) -> ReadFunction:
 
 
 WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
-    CELU: write_with_alpha("Celu"),
-    ELU: write_with_alpha("Elu"),
+    CELU: write_celu,
+    ELU: write_elu,
     Exp: write_as("Exp"),
     GELU: write_gelu,
     HardSigmoid: write_hard_sigmoid,

@@ -1,5 +1,4 @@
-"""softmax, log_softmax and softmin over features and over the channels of each pixel: compared with NumPy; extreme values,
-reproducibility."""
+"""softmax, log_softmax, softmin over features and over the channels of each pixel: NumPy, extremes, reproducibility."""
 
 import numpy as np
 import pytest

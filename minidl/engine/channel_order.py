@@ -22,6 +22,9 @@ LOOKS = (
 PASSES = (
     ours.Rescale, ours.Normalize, ours.Dropout, ours.ReLU, ours.LeakyReLU, ours.ELU, ours.GELU, ours.SiLU,
     ours.Hardswish, ours.Sigmoid, ours.Tanh, ours.StochasticDepth, ours.GaussianNoise,
+    ours.Hardswish, ours.Sigmoid, ours.Tanh, ours.CELU, ours.Exp, ours.HardSigmoid, ours.Hardshrink, ours.Hardtanh,
+    ours.LogSigmoid, ours.Mish, ours.ReLU6, ours.SELU, ours.Softplus, ours.Softshrink, ours.Softsign, ours.SparsePlus,
+    ours.Squareplus, ours.Tanhshrink, ours.Threshold,
 )  # fmt: skip
 CHANNELS = (1, 3, 4)  # grey, RGB, RGBA
 MIN_SIDE = 8  # pixels of the smallest images

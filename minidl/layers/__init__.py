@@ -2,7 +2,31 @@
 
 import typing
 
-from minidl.layers.activations import ELU, GELU, Hardswish, LeakyReLU, Sigmoid, SiLU, Tanh
+from minidl.layers.activations import (
+    CELU,
+    ELU,
+    GELU,
+    SELU,
+    Exp,
+    Hardshrink,
+    HardSigmoid,
+    Hardswish,
+    Hardtanh,
+    LeakyReLU,
+    LogSigmoid,
+    Mish,
+    ReLU6,
+    Sigmoid,
+    SiLU,
+    Softplus,
+    Softshrink,
+    Softsign,
+    SparsePlus,
+    Squareplus,
+    Tanh,
+    Tanhshrink,
+    Threshold,
+)
 from minidl.layers.affine import RandomRotation, RandomZoom
 from minidl.layers.augment import RandomCrop, RandomFlip, RandomShift
 from minidl.layers.avgpool2d import AdaptiveAvgPool2D, AvgPool1D, AvgPool2D, GlobalAvgPool1D, GlobalAvgPool2D
@@ -29,14 +53,16 @@ from minidl.layers.relu import ReLU
 from minidl.layers.rescale import Rescale
 from minidl.layers.residual import Residual
 from minidl.layers.scale import Scale
-from minidl.layers.softmax import Softmax
+from minidl.layers.softmax import LogSoftmax, Softmax, Softmin
 from minidl.layers.squeeze_excite import SqueezeExcite
 from minidl.layers.upsample2d import Upsample2D
 from minidl.utils import foreign_words, hints
 
 __all__ = [
+    "CELU",
     "ELU",
     "GELU",
+    "SELU",
     "AdaptiveAvgPool2D",
     "AdaptiveMaxPool2D",
     "AvgPool1D",
@@ -57,6 +83,7 @@ __all__ = [
     "DepthwiseConv2D",
     "Dropout",
     "Dropout2D",
+    "Exp",
     "Flatten",
     "GaussianNoise",
     "GlobalAvgPool1D",
@@ -64,11 +91,17 @@ __all__ = [
     "GlobalMaxPool1D",
     "GlobalMaxPool2D",
     "GroupNorm",
+    "HardSigmoid",
+    "Hardshrink",
     "Hardswish",
+    "Hardtanh",
     "LayerNorm",
     "LeakyReLU",
+    "LogSigmoid",
+    "LogSoftmax",
     "MaxPool1D",
     "MaxPool2D",
+    "Mish",
     "Normalize",
     "PReLU",
     "Pad2D",
@@ -81,6 +114,7 @@ __all__ = [
     "RandomShift",
     "RandomZoom",
     "ReLU",
+    "ReLU6",
     "Rescale",
     "Reshape",
     "Residual",
@@ -88,9 +122,17 @@ __all__ = [
     "SiLU",
     "Sigmoid",
     "Softmax",
+    "Softmin",
+    "Softplus",
+    "Softshrink",
+    "Softsign",
+    "SparsePlus",
+    "Squareplus",
     "SqueezeExcite",
     "StochasticDepth",
     "Tanh",
+    "Tanhshrink",
+    "Threshold",
     "Upsample2D",
 ]
 

@@ -1,4 +1,4 @@
-"""Softmax: scores to probabilities."""
+"""Softmax: scores to probabilities; its logarithm; Softmin."""
 
 from __future__ import annotations
 
@@ -19,4 +19,28 @@ class Softmax(Layer):
 
     def build(self, in_shape: Shape) -> Shape:
         self.op = SoftmaxOp(in_shape, self.dtype)
+        return in_shape
+
+
+class LogSoftmax(Layer):
+    """y[k] = log(exp(x[k]) / sum over j of exp(x[j])), over the first axis of an example, for any shape.
+
+    Finite for all finite x, unlike the logarithm of `Softmax`; NaN where that is NaN.
+
+    The loss "softmax_cross_entropy" takes scores: it includes a softmax and its logarithm.
+    """
+
+    def build(self, in_shape: Shape) -> Shape:
+        self.op = SoftmaxOp(in_shape, self.dtype, "log_softmax")
+        return in_shape
+
+
+class Softmin(Layer):
+    """y[k] = exp(-x[k]) / sum over j of exp(-x[j]), over the first axis of an example, for any shape.
+
+    It is the `Softmax` of -x.
+    """
+
+    def build(self, in_shape: Shape) -> Shape:
+        self.op = SoftmaxOp(in_shape, self.dtype, "softmin")
         return in_shape

@@ -10,11 +10,12 @@ import numpy as np
 
 from minidl.engine.layer_list import MAX_PIXELS
 from minidl.onnx import model_file
+from minidl.onnx.activation_patterns import ActivationNode, fuse_activations
 from minidl.onnx.branches import Join, Series, parse_graph
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.exporting import COUNTERS_KEY, METADATA_KEY, build_graph
 from minidl.onnx.graph import ANY_BATCH, Graph, Node, UnsupportedNodeError, Value, refuse
-from minidl.onnx.joins import get_branches, make_container, match_activation
+from minidl.onnx.joins import get_branches, make_container
 from minidl.onnx.layer_fusion import fuse_layers, match_channel_shuffle
 from minidl.onnx.layouts import move_transposes
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader
@@ -27,7 +28,7 @@ from minidl.sequential import Sequential
 from minidl.utils.validation import Shape, check_shape
 
 DTYPES = ("float32", "float64")
-REWRITES = (expand_splits, merge_layer_norms, merge_strided_views, move_transposes)
+REWRITES = (expand_splits, merge_layer_norms, merge_strided_views, move_transposes, fuse_activations)
 
 
 def build_model(graph: Graph, input_shape: Shape | None) -> Sequential:
@@ -123,6 +124,8 @@ class Importer:
 
     def import_node(self, node: Node, shape: Shape) -> list[LayerWithWeights]:
         """Returns the layers of a node with one data input; the others are constants."""
+        if isinstance(node, ActivationNode):
+            return [LayerWithWeights(node.layer)]
         if (read := find_read_function(node)) is None:
             refuse(node, NO_SUCH_LAYER)
         (x,) = (i for i, name in enumerate(node.inputs) if name and name not in self.constants)
@@ -140,9 +143,7 @@ class Importer:
         return shape
 
     def import_join(self, join: Join, shape: Shape) -> list[LayerWithWeights]:
-        """Returns the container for joined branches, or the activation that they are."""
-        if (activation := match_activation(join, self.constants)) is not None:
-            return activation
+        """Returns the container for joined branches."""
         branches = [self.import_series(branch, shape)[0] for branch in get_branches(join, len(shape) + 1)]
         try:
             return [make_container(join.node.op, branches)]

@@ -1,11 +1,8 @@
-"""Joins of branches: containers, and activations that ONNX writes as several nodes, such as x * Sigmoid(x)."""
+"""Joins of branches: containers."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-
-from minidl.layers import GELU, Hardswish, Parallel, Rescale, Residual, SiLU
+from minidl.layers import Parallel, Rescale, Residual
 from minidl.layers.base import Layer
 from minidl.layers.container import child_path
 from minidl.layers.join import ADD, CONCAT, MULTIPLY
@@ -15,37 +12,6 @@ from minidl.onnx.node_reader import LayerWithWeights
 from minidl.utils.arrays import Array
 
 SUM_OPS, PRODUCT = ("Add", "Sum"), "Mul"
-
-
-def match_activation(join: Join, constants: Mapping[str, Array]) -> list[LayerWithWeights] | None:
-    """Returns the layers of x * f(x) for f = Sigmoid, HardSigmoid or 1 + Erf(x / sqrt(2)); None for any other join.
-
-    The last one is twice GELU, which exporters write so before opset 20, with a factor of 1/2 after it.
-    """
-    if join.node.op != "Mul" or join.node.domain:
-        return None
-    match sorted(join.branches, key=len):
-        case [[], [Node(op="Sigmoid", domain="")]]:
-            return [LayerWithWeights(SiLU())]
-        case [[], [Node(op="HardSigmoid", domain="", attributes=attributes)]]:
-            slope_matches = math.isclose(attributes.get("alpha", 0.2), 1 / 6, rel_tol=1e-6)
-            return [LayerWithWeights(Hardswish())] if slope_matches and attributes.get("beta", 0.5) == 0.5 else None
-        case [
-            [],
-            [Node(op="Div" | "Mul", domain="") as scale, Node(op="Erf", domain=""), Node(op="Add", domain="") as add],
-        ]:
-            root = _scalar_operand(scale, constants)
-            root = 1 / root if scale.op == "Mul" and root else root
-            matches = math.isclose(root, math.sqrt(2), rel_tol=1e-6) and _scalar_operand(add, constants) == 1
-            x_is_numerator = scale.op == "Mul" or scale.inputs[1] in constants  # not sqrt(2) / x
-            return [LayerWithWeights(GELU()), LayerWithWeights(Rescale(2.0))] if matches and x_is_numerator else None
-    return None
-
-
-def _scalar_operand(node: Node, constants: Mapping[str, Array]) -> float:
-    """Returns the constant operand of a node if it is a single number, else 0."""
-    arrays = [constants[name] for name in node.inputs if name in constants]
-    return float(arrays[0].reshape(())) if len(arrays) == 1 and arrays[0].size == 1 else 0.0
 
 
 def get_branches(join: Join, rank: int) -> list[Series]:

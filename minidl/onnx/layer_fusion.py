@@ -44,8 +44,6 @@ def fuse_layers(
             )
         case Rescale(offset=0.0), Rescale(scale=1.0):
             return [LayerWithWeights(Rescale(first.layer.scale, second.layer.offset))]
-        case Rescale(scale=2.0, offset=0.0), Rescale(scale=0.5, offset=0.0):
-            return []
         case Normalize(), Normalize():
             return _fuse_normalize(first.layer, second.layer)
     return None

@@ -25,7 +25,7 @@ class NodeWriter:
     """Adds the nodes of one layer to a graph, named after its path: "3.body.0.Conv"."""
 
     def __init__(self, nodes: list[Node], path: str, layer: Layer) -> None:
-        self._nodes, self._layer, self._doc = nodes, layer, title(layer)
+        self._nodes, self._layer, self._doc, self._counts = nodes, layer, title(layer), Counter[str]()
         self.path, self.dtype = path, layer.dtype
         self.in_shape, self.out_shape = layer.in_shape, layer.out_shape
         self.arguments: Mapping[str, Any] = layer.config()

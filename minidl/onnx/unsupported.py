@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from minidl.onnx.branches import NOT_COMPUTABLE, Join, Series
+from minidl.onnx.activation_patterns import ActivationNode
+from minidl.onnx.branches import NOT_COMPUTABLE, Join
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import Graph, Node, UnsupportedNodeError
-from minidl.onnx.joins import get_branches, match_activation
+from minidl.onnx.joins import get_branches
 from minidl.onnx.operators import find_read_function
 from minidl.utils.validation import Shape
 
 NO_SUCH_LAYER = "no layer of minidl does that"
 MAX_KINDS = 12  # lines of a report
-MAX_GATE_NODES = 3  # nodes of f in x * f(x) that `match_activation` knows
-ELEMENTWISE_OPS = {"Abs", "Clip", "Erf", "Exp", "HardSigmoid", "LogSoftmax", "Mish", "Neg", "Selu", "Softplus", "Sqrt"}
+ELEMENTWISE_OPS = {"Abs", "Erf", "Log", "Sqrt"}
 
 InferShape = Callable[[Node, Shape], Shape]
 
@@ -30,7 +30,6 @@ class GraphSurvey:
     def __init__(self, graph: Graph, constants: Constants, batch: int, infer_shape: InferShape) -> None:
         self.graph, self.constants, self.batch, self.infer_shape = graph, constants, batch, infer_shape
         self.shapes: dict[str, Shape | None] = {}  # of values computed from the graph's input
-        self.producers: dict[str, Node] = {}  # of these values
         self.unknown: set[str] = set()  # values that depend on neither the input nor constants
         self.errors: dict[int, UnsupportedNodeError] = {}
         self.shapes_missing = False
@@ -77,7 +76,6 @@ class GraphSurvey:
             self.unknown.update(node.outputs)
             return
         for name in node.outputs:
-            self.producers[name] = node
             self._set_shape(name, (shape if name == node.outputs[0] else None) or self._declared_shape(name))
 
     def _set_shape(self, name: str, shape: Shape | None) -> None:
@@ -89,7 +87,7 @@ class GraphSurvey:
         """Returns the output shape of a node, None if unknown; raises UnsupportedNodeError."""
         if len(names) > 1:
             return self._infer_join(node, names)
-        if find_read_function(node) is None:
+        if not isinstance(node, ActivationNode) and find_read_function(node) is None:
             same = node.op in ELEMENTWISE_OPS and not node.domain
             self.errors[id(node)] = UnsupportedNodeError(node, NO_SUCH_LAYER)
             return self.shapes[names[0]] if same else None
@@ -103,13 +101,6 @@ class GraphSurvey:
 
     def _infer_join(self, node: Node, names: list[str]) -> Shape | None:
         """Returns the output shape of a node that joins branches, None if unknown."""
-        if node.op == "Mul" and not node.domain and len(names) == 2:
-            for start, end in (names, names[::-1]):
-                branch = self._find_path(start, end)
-                if branch is not None and match_activation(Join(node, [[], branch]), self.constants) is not None:
-                    for inner in branch:
-                        self.errors.pop(id(inner), None)
-                    return self.shapes[start]
         shapes = [self.shapes[name] for name in names]
         known = [shape for shape in shapes if shape is not None]
         get_branches(Join(node, [[] for _ in names]), len(known[0]) + 1 if known else 0)
@@ -118,19 +109,6 @@ class GraphSurvey:
         if len(known) < len(shapes):
             return None
         return sum(shape[0] for shape in known), *known[0][1:]
-
-    def _find_path(self, start: str, end: str) -> Series | None:
-        """Returns the path from one value to another if it is short and does not branch, else None."""
-        path: Series = []
-        while end != start:
-            node = self.producers.get(end)
-            if node is None or len(path) == MAX_GATE_NODES:
-                return None
-            path.insert(0, node)
-            (end, *others) = [name for name in node.inputs if name in self.shapes]
-            if others:
-                return None
-        return path
 
     def _declared_shape(self, name: str) -> Shape | None:
         """Returns the shape of a value as declared in the file, without the batch."""

@@ -1,40 +1,58 @@
 """Elementwise activation functions without parameters: y = f(x), dx = dy f'(x).
 
-    leaky_relu    x if x > 0 else slope x                     backward from y (from x for a slope below 0)
-    elu           x if x > 0 else alpha (exp(x) - 1)          y: the derivative is y + alpha
+    leaky_relu    x if x > 0 else a x                         backward from y (from x for a slope a below 0)
+    hardtanh      min(max(x, a), b)                           y
+    hard_sigmoid  min(max(a x + b, 0), 1)                     y
+    hardswish     x min(max(x + 3, 0), 6) / 6                 x
+    threshold     x if x > a else b                           y (x for b above a)
+    hardshrink    x if |x| > a else 0                         y
+    softshrink    x - a sign(x) if |x| > a else 0             y
+    sparse_plus   0 for x <= -1, x for x >= 1, else (x + 1)^2 / 4                         x
+    softsign      x / (1 + |x|)                               x: from y, 1 - |y| would cancel
+    squareplus    (x + sqrt(x^2 + a)) / 2                     y: y^2 / (y^2 + a / 4)
+    elu           x if x > 0 else a (exp(x) - 1)              y: the derivative is y + a
+    selu          scale elu(x) with fixed a and scale         y
+    celu          x if x > 0 else a (exp(x / a) - 1)          y: y / a + 1
     gelu          x times the normal distribution's cdf of x  x
     gelu_tanh     x (1 + tanh(u)) / 2, u = sqrt(2 / pi) (x + 0.044715 x^3)                x
     silu          x sigmoid(x)                                x
+    mish          x tanh(log(1 + exp(x)))                     x
+    softplus      log(1 + exp(a x)) / a                       y: 1 - exp(-a y)
+    log_sigmoid   -log(1 + exp(-x))                           y: 1 - exp(y)
     sigmoid       1 / (1 + exp(-x))                           y: y (1 - y)
     tanh          tanh(x)                                     y: 1 - y^2
-    hardswish     x min(max(x + 3, 0), 6) / 6                 x
+    tanhshrink    x - tanh(x)                                 x: tanh(x)^2
+    exp           exp(x)                                      y
 
 Nothing is saved: backward reads y if the derivative follows from it, else x. NaN stays NaN. At infinity every function and
-derivative has its limit; PyTorch has NaN for gelu, silu and hardswish there. (Exception: a slope of 0 times infinity is NaN.)
+derivative has its limit; PyTorch has NaN for gelu, silu, hardswish, mish and softsign there. (Exception: infinity times a slope of
+0, in leaky_relu and hard_sigmoid, is NaN.) At a kink, the derivative is PyTorch's.
 """
 from minidl_c.op cimport LANES, READS_X, READS_Y, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/activations_tiles.h" nogil:
     ctypedef enum activation:
-        LEAKY_RELU
-        ELU
-        GELU
-        GELU_TANH
-        SILU
-        SIGMOID
-        TANH
-        HARDSWISH
+        LEAKY_RELU, HARDTANH, HARD_SIGMOID, HARDSWISH, THRESHOLD, HARDSHRINK, SOFTSHRINK, SPARSE_PLUS, SOFTSIGN, SQUAREPLUS
+        ELU, SELU, CELU, GELU, GELU_TANH, SILU, MISH, SOFTPLUS, LOG_SIGMOID, SIGMOID, TANH, TANHSHRINK, EXP
 
-    void activation_forward(activation f, double argument, const void *x, void *y, Py_ssize_t n)
-    void activation_backward(activation f, double argument, const void *dy, const void *v, void *dx, Py_ssize_t n)
+    void activation_forward(activation f, double a, double b, const void *x, void *y, Py_ssize_t n)
+    void activation_backward(activation f, double a, double b, const void *dy, const void *v, void *dx, Py_ssize_t n)
 
 ctypedef struct activation_dims:
     activation function
-    double argument                     # the slope of a leaky ReLU, the alpha of an ELU
+    double a, b                         # the arguments in the table above
     bint from_x                         # backward reads x, not y
 
-cdef dict FUNCTIONS = {"leaky_relu": LEAKY_RELU, "elu": ELU, "gelu": GELU, "gelu_tanh": GELU_TANH, "silu": SILU,
-                       "sigmoid": SIGMOID, "tanh": TANH, "hardswish": HARDSWISH}
+cdef dict FUNCTIONS = {
+    "leaky_relu": LEAKY_RELU, "hardtanh": HARDTANH, "hard_sigmoid": HARD_SIGMOID, "hardswish": HARDSWISH, "threshold": THRESHOLD,
+    "hardshrink": HARDSHRINK, "softshrink": SOFTSHRINK, "sparse_plus": SPARSE_PLUS, "softsign": SOFTSIGN,
+    "squareplus": SQUAREPLUS, "elu": ELU, "selu": SELU, "celu": CELU, "gelu": GELU, "gelu_tanh": GELU_TANH, "silu": SILU,
+    "mish": MISH, "softplus": SOFTPLUS, "log_sigmoid": LOG_SIGMOID, "sigmoid": SIGMOID, "tanh": TANH, "tanhshrink": TANHSHRINK,
+    "exp": EXP,
+}
+cdef double SMALLEST = 1.17549435e-38   # about the smallest normal float32: no divisor may be flushed to zero
+cdef dict LEAST = {"hardshrink": ("lambd", 0), "softshrink": ("lambd", 0), "squareplus": ("b", SMALLEST), "elu": ("alpha", 0),
+                   "celu": ("alpha", SMALLEST), "softplus": ("beta", SMALLEST)}   # values of a
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -46,7 +64,7 @@ cdef void activation_forward_tile(
     Py_ssize_t i0, Py_ssize_t i1,       # only elements i0 to i1
 ) noexcept nogil:
     cdef Py_ssize_t at = i0 * LANES, n = (i1 - i0) * LANES
-    activation_forward(d.function, <real> d.argument, x + at, y + at, n)
+    activation_forward(d.function, <real> d.a, <real> d.b, x + at, y + at, n)
 
 
 cdef void activation_backward_tile(
@@ -57,7 +75,19 @@ cdef void activation_backward_tile(
     Py_ssize_t i0, Py_ssize_t i1,
 ) noexcept nogil:
     cdef Py_ssize_t at = i0 * LANES, n = (i1 - i0) * LANES
-    activation_backward(d.function, <real> d.argument, dy + at, v + at, dx + at, n)
+    activation_backward(d.function, <real> d.a, <real> d.b, dy + at, v + at, dx + at, n)
+
+
+cdef void clear_lanes(
+    real *y,                            # OUT [size][16]: only the lanes without an example, which have to be finite
+    Py_ssize_t examples,
+    Py_ssize_t i0, Py_ssize_t i1,
+) noexcept nogil:
+    """exp of a bias may be infinite although it is finite for all examples."""
+    cdef Py_ssize_t i, lane
+    for i in range(i0, i1):
+        for lane in range(examples, LANES):
+            y[i * LANES + lane] = 0
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
@@ -71,9 +101,14 @@ cdef void elements(const op *o, const tile *t, Py_ssize_t i0, Py_ssize_t i1) noe
 
 
 cdef void forward(const op *o, const tile *t) noexcept nogil:
+    cdef const activation_dims *d = <const activation_dims *> o.dims
     cdef Py_ssize_t i0 = 0, i1 = 0
     split_range(o.in_size, t.part, t.parts, &i0, &i1)
     elements(o, t, i0, i1)
+    if d.function == EXP and o.real_bytes == 4:
+        clear_lanes(<float *> t.y, t.examples, i0, i1)
+    elif d.function == EXP:
+        clear_lanes(<double *> t.y, t.examples, i0, i1)
 
 
 cdef void backward_elements(const op *o, const tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
@@ -92,24 +127,30 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 
 cdef class ActivationOp(Op):
-    """An activation of any shape, in place where the plan allows it; function: a name in the table above.
+    """An activation of any shape, in place where the plan allows it; function: a name in the table above, a, b: its arguments.
 
-    argument: the slope of leaky_relu, any number; the alpha of elu, at least 0. Raises ValueError for an unknown name or a
-    negative alpha.
+    A bound of hardtanh that is NaN is none. Raises ValueError for an unknown name, for bounds of hardtanh that are not a < b, for a
+    negative a of elu, hardshrink and softshrink, and for an a of celu, softplus and squareplus that is not a positive normal float32.
     """
 
     cdef activation_dims d
 
-    def __cinit__(self, in_shape, str function not None, double argument=0.0, dtype="float32"):
+    def __cinit__(self, in_shape, str function not None, double a=0.0, double b=0.0, dtype="float32"):
         cdef activation_dims *d = &self.d
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         if function not in FUNCTIONS:
             raise ValueError(f"function: expected one of {', '.join(FUNCTIONS)}, got {function!r}")
-        if function == "elu" and not argument >= 0:
-            raise ValueError(f"alpha: expected at least 0, got {argument!r}")
-        d.function, d.argument = FUNCTIONS[function], argument
-        d.from_x = d.function in (GELU, GELU_TANH, SILU, HARDSWISH) or d.function == LEAKY_RELU and argument < 0
-        if d.function not in (LEAKY_RELU, HARDSWISH):
+        name, least = LEAST.get(function, ("", a))
+        if name and not a >= least:
+            raise ValueError(f"{name}: expected at least {least:.9g}, got {a!r}")
+        if function == "hardtanh" and a >= b:
+            raise ValueError(f"min_val: expected a number below max_val, {b!r}, got {a!r}")
+        d.function, d.a, d.b = FUNCTIONS[function], a, b
+        d.from_x = (
+            d.function in (HARDSWISH, SPARSE_PLUS, SOFTSIGN, GELU, GELU_TANH, SILU, MISH, TANHSHRINK)
+            or d.function == LEAKY_RELU and a < 0 or d.function == THRESHOLD and b > a
+        )
+        if d.function >= ELU:
             self.c.work = 20 * self.c.in_size                 # an exponential is about 20 multiply-adds
         self.c.reads = READS_X if d.from_x else READS_Y
         self.c.splits = self.c.memory.in_place = 1

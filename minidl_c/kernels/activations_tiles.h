@@ -1,16 +1,21 @@
-/* activations_tiles.h: activation functions and their derivatives, for a vector of examples. */
+/* activations_tiles.h: activation functions and their derivatives, for a vector of examples. The table is in activations.pyx. */
 #ifndef REAL
 #ifndef MINIDL_ACTIVATIONS_TILES_H
 #define MINIDL_ACTIVATIONS_TILES_H
 #include "minidl_c/simd/lane_math.h"
 
-typedef enum { LEAKY_RELU, ELU, GELU, GELU_TANH, SILU, SIGMOID, TANH, HARDSWISH } activation;
+typedef enum {
+  LEAKY_RELU, HARDTANH, HARD_SIGMOID, HARDSWISH, THRESHOLD, HARDSHRINK, SOFTSHRINK, SPARSE_PLUS, SOFTSIGN, SQUAREPLUS, ELU, SELU,
+  CELU, GELU, GELU_TANH, SILU, MISH, SOFTPLUS, LOG_SIGMOID, SIGMOID, TANH, TANHSHRINK, EXP
+} activation;
 
 #define SQRT_2_OVER_PI 0.79788456080286535588
 #define CUBIC 0.044715
+#define SELU_ALPHA 1.67326324235437728481
+#define SELU_SCALE 1.05070098735548049342
 
-#define activation_forward(f, argument, x, y, n) BY_DTYPE(activation_forward, y)(f, argument, x, y, n)
-#define activation_backward(f, argument, dy, v, dx, n) BY_DTYPE(activation_backward, dx)(f, argument, dy, v, dx, n)
+#define activation_forward(f, a, b, x, y, n) BY_DTYPE(activation_forward, y)(f, a, b, x, y, n)
+#define activation_backward(f, a, b, dy, v, dx, n) BY_DTYPE(activation_backward, dx)(f, a, b, dy, v, dx, n)
 
 #define TEMPLATE "minidl_c/kernels/activations_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
@@ -23,11 +28,71 @@ typedef enum { LEAKY_RELU, ELU, GELU, GELU_TANH, SILU, SIGMOID, TANH, HARDSWISH 
 INLINE V FN(bounded)(V x) { return FN(at_least)(FN(at_most)(x, 750), -750); }
 
 /* Each function of x, then its slope (the factor of dy) from x or from y: see `from_x` in activations.pyx. */
+
+/* ---- of a few pieces */
+
 INLINE V FN(leaky_relu)(V x, V slope) { return FN(select)(x > 0, x, slope * x); }
 INLINE V FN(leaky_relu_slope)(V y, V slope) { return FN(select)(y > 0, C(1), slope); }
 
+/* A bound of NaN is none: no number is below or above it. */
+INLINE V FN(hardtanh)(V x, V low, V high) { return FN(select)(x < low, low, FN(select)(x > high, high, x)); }
+INLINE V FN(hardtanh_slope)(V y, V low, V high) { return FN(select)((y <= low) | (y >= high), C(0), C(1)); }
+
+INLINE V FN(hard_sigmoid)(V x, V alpha, V beta) { return FN(at_least)(FN(at_most)(alpha * x + beta, 1), 0); }
+INLINE V FN(hard_sigmoid_slope)(V y, V alpha) { return FN(select)((y > 0) & (y < 1), alpha, C(0)); }
+
+INLINE V FN(hardswish)(V x) { return FN(select)(x <= -3, C(0), FN(select)(x < 3, x * (x + 3) * C(1. / 6), x)); }
+INLINE V FN(hardswish_slope)(V x) {
+  return FN(select)(x <= -3, C(0), FN(select)(x < 3, FN(fma)(x, C(1. / 3), C(0.5)), C(1)));
+}
+
+INLINE V FN(threshold)(V x, V threshold, V value) { return FN(select)(x <= threshold, value, x); }
+INLINE V FN(threshold_slope)(V x, V threshold) { return FN(select)(x <= threshold, C(0), C(1)); }
+
+INLINE V FN(hardshrink)(V x, V lambd) { return FN(select)(FN(magnitude)(x) <= lambd, C(0), x); }
+INLINE V FN(softshrink)(V x, V lambd) { return FN(select)(FN(magnitude)(x) <= lambd, C(0), x - FN(with_sign)(lambd, x)); }
+INLINE V FN(shrink_slope)(V y) { return FN(select)(y == 0, C(0), C(1)); }
+
+INLINE V FN(sparse_plus_slope)(V x) { return FN(at_least)(FN(at_most)(x * C(0.5) + C(0.5), 1), 0); }
+INLINE V FN(sparse_plus)(V x) {
+  V half = FN(sparse_plus_slope)(x);
+  return FN(select)(x < 1, half * half, x);
+}
+
+/* ---- algebraic */
+
+INLINE V FN(softsign)(V x) {
+  V t = FN(at_most)(FN(magnitude)(x), (REAL)1e30);            /* infinity / infinity would be NaN */
+  return FN(with_sign)(t / (1 + t), x);
+}
+INLINE V FN(softsign_slope)(V x) {
+  V r = 1 / (1 + FN(magnitude)(x));
+  return r * r;
+}
+
+/* (x + r) / 2 with r = sqrt(x^2 + b); for x < 0 it is b / 4 divided by (|x| + r) / 2, without cancellation. r is computed of
+ * the larger and the smaller one of |x| and sqrt(b): x^2 could overflow. */
+INLINE V FN(squareplus)(V x, V b) {
+  V t = FN(magnitude)(x), c = FN(root)(b), larger = FN(select)(t < c, c, t), ratio = FN(select)(t < c, t, c) / larger;
+  V r = larger * FN(root)(FN(fma)(ratio, ratio, C(1))), half = C(0.5) * t + C(0.5) * r;
+  return FN(select)(x < 0, c * C(0.25) * (c / half), half);
+}
+/* y / r = y^2 / (y^2 + b / 4) */
+INLINE V FN(squareplus_slope)(V y, V b) {
+  V ratio = C(0.5) * FN(root)(b) / y;
+  return 1 / FN(fma)(ratio, ratio, C(1));
+}
+
+/* ---- of exponentials */
+
 INLINE V FN(elu)(V x, V alpha) { return FN(select)(x > 0, x, alpha * FN(expm1)(x)); }
 INLINE V FN(elu_slope)(V y, V alpha) { return FN(select)(y <= 0, y + alpha, C(1)); }
+
+INLINE V FN(selu)(V x) { return FN(select)(x > 0, C(SELU_SCALE) * x, C(SELU_SCALE * SELU_ALPHA) * FN(expm1)(x)); }
+INLINE V FN(selu_slope)(V y) { return FN(select)(y <= 0, y + C(SELU_SCALE * SELU_ALPHA), C(SELU_SCALE)); }
+
+INLINE V FN(celu)(V x, V alpha) { return FN(select)(x > 0, x, alpha * FN(expm1)(x / alpha)); }
+INLINE V FN(celu_slope)(V y, V alpha) { return FN(select)(y <= 0, y / alpha + 1, C(1)); }
 
 INLINE V FN(gelu)(V x) {
   V density;
@@ -36,12 +101,6 @@ INLINE V FN(gelu)(V x) {
 INLINE V FN(gelu_slope)(V x) {
   V density, cdf = FN(normal_cdf)(x, &density);
   return FN(fma)(FN(bounded)(x) * C(SQRT_2_OVER_PI / 2), density, cdf);
-}
-
-INLINE V FN(silu)(V x) { return FN(at_least)(x, -750) * FN(sigmoid)(x); }
-INLINE V FN(silu_slope)(V x) {
-  V s = FN(sigmoid)(x);
-  return s * FN(fma)(FN(bounded)(x), 1 - s, C(1));
 }
 
 /* x (1 + tanh(u)) / 2 is x sigmoid(2 u), here with 2 u = 2 sqrt(2 / pi) (x + 0.044715 x^3) */
@@ -56,48 +115,110 @@ INLINE V FN(gelu_tanh_slope)(V x) {
   return s * FN(fma)(t * du2, 1 - s, C(1));
 }
 
+INLINE V FN(silu)(V x) { return FN(at_least)(x, -750) * FN(sigmoid)(x); }
+INLINE V FN(silu_slope)(V x) {
+  V s = FN(sigmoid)(x);
+  return s * FN(fma)(FN(bounded)(x), 1 - s, C(1));
+}
+
+/* w = tanh(log(1 + exp(x))) is (e^2 + 2 e) / (e^2 + 2 e + 2) with e = exp(x). Returns w and sets rest = 1 - w; numerator and
+ * denominator are divided by e^2 for x > 0, so that nothing overflows or cancels. */
+INLINE V FN(mish_gate)(V x, V *rest) {
+  M negative = x < 0;
+  V e = FN(exp)(-FN(magnitude)(x));
+  V part = FN(select)(negative, e * (e + 2), 1 + 2 * e), other = FN(select)(negative, C(2), 2 * e * e);
+  *rest = other / (part + other);
+  return part / (part + other);
+}
+INLINE V FN(mish)(V x) {
+  V rest;
+  return FN(at_least)(x, -750) * FN(mish_gate)(x, &rest);
+}
+/* w + x (1 - w^2) sigmoid(x) */
+INLINE V FN(mish_slope)(V x) {
+  V rest, w = FN(mish_gate)(x, &rest);
+  return FN(fma)(FN(bounded)(x) * FN(sigmoid)(x), rest * (1 + w), w);
+}
+
+INLINE V FN(softplus)(V x, V beta) { return FN(at_least)(x, 0) + FN(log1p)(FN(exp)(-FN(magnitude)(beta * x))) / beta; }
+INLINE V FN(softplus_slope)(V y, V beta) { return -FN(expm1)(-beta * y); }
+
+INLINE V FN(log_sigmoid)(V x) { return -FN(softplus)(-x, C(1)); }
+INLINE V FN(log_sigmoid_slope)(V y) { return -FN(expm1)(y); }
+
 INLINE V FN(sigmoid_slope)(V y) { return y * (1 - y); }
 
 INLINE V FN(tanh_slope)(V y) { return FN(fma)(-y, y, C(1)); }
 
-INLINE V FN(hardswish)(V x) { return FN(select)(x <= -3, C(0), FN(select)(x < 3, x * (x + 3) * C(1. / 6), x)); }
-INLINE V FN(hardswish_slope)(V x) {
-  return FN(select)(x <= -3, C(0), FN(select)(x < 3, FN(fma)(x, C(1. / 3), C(0.5)), C(1)));
+INLINE V FN(tanhshrink)(V x) { return x - FN(tanh)(x); }
+INLINE V FN(tanhshrink_slope)(V x) {
+  V t = FN(tanh)(x);
+  return t * t;
 }
 
 #define EACH_VECTOR for (ptrdiff_t i = 0; i < n; i += VL)
 #define AT(x) (*(const V *)((x) + i))
 
 /* y[i] = f(x[i]), i < n. y may be x. */
-static void FN(activation_forward)(activation f, REAL argument, const REAL *x, REAL *y, ptrdiff_t n) {
-  V a = C(argument);
+static void FN(activation_forward)(activation f, REAL first, REAL second, const REAL *x, REAL *y, ptrdiff_t n) {
+  V a = C(first), b = C(second);
   switch (f) {
 #define CASE(NAME, value) case NAME: EACH_VECTOR *(V *)(y + i) = value; break
     CASE(LEAKY_RELU, FN(leaky_relu)(AT(x), a));
+    CASE(HARDTANH, FN(hardtanh)(AT(x), a, b));
+    CASE(HARD_SIGMOID, FN(hard_sigmoid)(AT(x), a, b));
+    CASE(HARDSWISH, FN(hardswish)(AT(x)));
+    CASE(THRESHOLD, FN(threshold)(AT(x), a, b));
+    CASE(HARDSHRINK, FN(hardshrink)(AT(x), a));
+    CASE(SOFTSHRINK, FN(softshrink)(AT(x), a));
+    CASE(SPARSE_PLUS, FN(sparse_plus)(AT(x)));
+    CASE(SOFTSIGN, FN(softsign)(AT(x)));
+    CASE(SQUAREPLUS, FN(squareplus)(AT(x), a));
     CASE(ELU, FN(elu)(AT(x), a));
+    CASE(SELU, FN(selu)(AT(x)));
+    CASE(CELU, FN(celu)(AT(x), a));
     CASE(GELU, FN(gelu)(AT(x)));
     CASE(GELU_TANH, FN(gelu_tanh)(AT(x)));
     CASE(SILU, FN(silu)(AT(x)));
+    CASE(MISH, FN(mish)(AT(x)));
+    CASE(SOFTPLUS, FN(softplus)(AT(x), a));
+    CASE(LOG_SIGMOID, FN(log_sigmoid)(AT(x)));
     CASE(SIGMOID, FN(sigmoid)(AT(x)));
     CASE(TANH, FN(tanh)(AT(x)));
-    CASE(HARDSWISH, FN(hardswish)(AT(x)));
+    CASE(TANHSHRINK, FN(tanhshrink)(AT(x)));
+    CASE(EXP, FN(exp)(AT(x)));
 #undef CASE
   }
 }
 
 /* dx[i] = dy[i] f'(v[i]), i < n, where v is x or y. dx may be dy. */
-static void FN(activation_backward)(activation f, REAL argument, const REAL *dy, const REAL *v, REAL *dx, ptrdiff_t n) {
-  V a = C(argument);
+static void FN(activation_backward)(activation f, REAL first, REAL second, const REAL *dy, const REAL *v, REAL *dx, ptrdiff_t n) {
+  V a = C(first), b = C(second);
   switch (f) {
 #define CASE(NAME, slope) case NAME: EACH_VECTOR *(V *)(dx + i) = AT(dy) * slope; break
     CASE(LEAKY_RELU, FN(leaky_relu_slope)(AT(v), a));
+    CASE(HARDTANH, FN(hardtanh_slope)(AT(v), a, b));
+    CASE(HARD_SIGMOID, FN(hard_sigmoid_slope)(AT(v), a));
+    CASE(HARDSWISH, FN(hardswish_slope)(AT(v)));
+    CASE(THRESHOLD, FN(threshold_slope)(AT(v), a));
+    CASE(HARDSHRINK, FN(shrink_slope)(AT(v)));
+    CASE(SOFTSHRINK, FN(shrink_slope)(AT(v)));
+    CASE(SPARSE_PLUS, FN(sparse_plus_slope)(AT(v)));
+    CASE(SOFTSIGN, FN(softsign_slope)(AT(v)));
+    CASE(SQUAREPLUS, FN(squareplus_slope)(AT(v), a));
     CASE(ELU, FN(elu_slope)(AT(v), a));
+    CASE(SELU, FN(selu_slope)(AT(v)));
+    CASE(CELU, FN(celu_slope)(AT(v), a));
     CASE(GELU, FN(gelu_slope)(AT(v)));
     CASE(GELU_TANH, FN(gelu_tanh_slope)(AT(v)));
     CASE(SILU, FN(silu_slope)(AT(v)));
+    CASE(MISH, FN(mish_slope)(AT(v)));
+    CASE(SOFTPLUS, FN(softplus_slope)(AT(v), a));
+    CASE(LOG_SIGMOID, FN(log_sigmoid_slope)(AT(v)));
     CASE(SIGMOID, FN(sigmoid_slope)(AT(v)));
     CASE(TANH, FN(tanh_slope)(AT(v)));
-    CASE(HARDSWISH, FN(hardswish_slope)(AT(v)));
+    CASE(TANHSHRINK, FN(tanhshrink_slope)(AT(v)));
+    CASE(EXP, AT(v));
 #undef CASE
   }
 }

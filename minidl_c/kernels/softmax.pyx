@@ -1,18 +1,30 @@
 """Softmax over the first axis of an example: over the features of a vector, over the channels of each pixel.
 
-    y[k] = exp(x[k] - max) / sum over j of exp(x[j] - max)
-    dx[k] = y[k] (dy[k] - sum over j of dy[j] y[j])
+    softmax       y[k] = exp(x[k] - max) / sum over j of exp(x[j] - max)
+                  dx[k] = y[k] (dy[k] - sum over j of dy[j] y[j])
+    softmin       softmax of -x
+    log_softmax   y[k] = x[k] - max - log(sum over j of exp(x[j] - max))
+                  dx[k] = dy[k] - exp(y[k]) sum over j of dy[j]
 
-Subtracting the maximum prevents overflow. A NaN, an infinity, or only -inf among the x[k] makes all y[k] NaN.
+Subtracting the maximum prevents overflow. A NaN, an infinity, or only -inf among the x[k] makes all y[k] NaN (softmin: of the -x[k]).
 """
 from minidl_c.op cimport LANES, READS_Y, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/softmax_tiles.h" nogil:
     void softmax_rows(const void *x, Py_ssize_t classes, Py_ssize_t stride, void *p)
     void softmax_rows_gradient(const void *dp, const void *p, Py_ssize_t classes, Py_ssize_t stride, void *dx)
+    void log_softmax_rows(const void *x, Py_ssize_t classes, Py_ssize_t stride, void *y)
+    void log_softmax_rows_gradient(const void *dy, const void *y, Py_ssize_t classes, Py_ssize_t stride, void *dx)
+    void negate_rows(const void *x, Py_ssize_t classes, Py_ssize_t stride, void *y)
+
+cdef enum softmax_function:
+    SOFTMAX, SOFTMIN, LOG_SOFTMAX
 
 ctypedef struct softmax_dims:
+    softmax_function function
     Py_ssize_t classes, pixels
+
+cdef dict FUNCTIONS = {"softmax": SOFTMAX, "softmin": SOFTMIN, "log_softmax": LOG_SOFTMAX}
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -25,7 +37,13 @@ cdef void softmax_forward_tile(
 ) noexcept nogil:
     cdef Py_ssize_t i, step = d.pixels * LANES
     for i in range(i0, i1):
-        softmax_rows(x + i * LANES, d.classes, step, y + i * LANES)
+        if d.function == LOG_SOFTMAX:
+            log_softmax_rows(x + i * LANES, d.classes, step, y + i * LANES)
+        elif d.function == SOFTMIN:
+            negate_rows(x + i * LANES, d.classes, step, y + i * LANES)
+            softmax_rows(y + i * LANES, d.classes, step, y + i * LANES)
+        else:
+            softmax_rows(x + i * LANES, d.classes, step, y + i * LANES)
 
 
 cdef void softmax_backward_tile(
@@ -37,7 +55,12 @@ cdef void softmax_backward_tile(
 ) noexcept nogil:
     cdef Py_ssize_t i, step = d.pixels * LANES
     for i in range(i0, i1):
-        softmax_rows_gradient(dy + i * LANES, y + i * LANES, d.classes, step, dx + i * LANES)
+        if d.function == LOG_SOFTMAX:
+            log_softmax_rows_gradient(dy + i * LANES, y + i * LANES, d.classes, step, dx + i * LANES)
+        else:
+            softmax_rows_gradient(dy + i * LANES, y + i * LANES, d.classes, step, dx + i * LANES)
+        if d.function == SOFTMIN:
+            negate_rows(dx + i * LANES, d.classes, step, dx + i * LANES)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
@@ -65,13 +88,19 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 
 cdef class SoftmaxOp(Op):
-    """Softmax over the first axis of any shape, in place where the plan allows it."""
+    """Softmax over the first axis of any shape, in place where the plan allows it; function: a name in the table above.
+
+    Raises ValueError for an unknown name.
+    """
 
     cdef softmax_dims d
 
-    def __cinit__(self, in_shape, dtype="float32"):
+    def __cinit__(self, in_shape, dtype="float32", str function not None="softmax"):
         cdef softmax_dims *d = &self.d
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
+        if function not in FUNCTIONS:
+            raise ValueError(f"function: expected one of {', '.join(FUNCTIONS)}, got {function!r}")
+        d.function = FUNCTIONS[function]
         d.classes = self.in_shape[0]
         d.pixels = self.c.in_size // d.classes
         self.c.work = 20 * self.c.in_size                     # an exponential is about 20 multiply-adds

@@ -62,6 +62,12 @@ INLINE V FN(at_least)(V x, REAL limit) { return FN(select)(x < C(limit), C(limit
 INLINE V FN(magnitude)(V x) { return (V)((M)x & ~(M)C((REAL)-0.0)); }
 INLINE V FN(with_sign)(V x, V of) { M sign = (M)C((REAL)-0.0); return (V)(((M)x & ~sign) | ((M)of & sign)); }
 
+/* square root, correctly rounded: the loop is one instruction */
+INLINE V FN(root)(V x) {
+  UNROLL for (int i = 0; i < VL; i++) x[i] = sizeof(REAL) == 4 ? __builtin_sqrtf(x[i]) : (REAL)__builtin_sqrt(x[i]);
+  return x;
+}
+
 /* Range reduction x = n ln 2 + r with |r| <= ln(2) / 2: returns exp(r) - 1 and sets n. Adding magic, 1.5 * 2^mantissa, rounds
  * n to an integer in the low bits. (Cephes and fdlibm use the same reduction.) */
 INLINE V FN(reduced)(V x, V magic, V *n) {

@@ -34,7 +34,22 @@ class Doubled(Layer):
 
 
 CUSTOM = {"Doubled": Doubled}
-POINTWISE = ("GELU", "Hardswish", "SiLU", "Sigmoid", "Tanh", "Softmax", "ReLU", "ELU", "LeakyReLU", "PReLU")
+POINTWISE = (
+    *("GELU", "Hardswish", "SiLU", "Sigmoid", "Tanh", "Softmax", "ReLU", "ELU", "LeakyReLU", "PReLU", "CELU", "Exp"),
+    *(
+        "HardSigmoid",
+        "Hardshrink",
+        "Hardtanh",
+        "LogSigmoid",
+        "LogSoftmax",
+        "Mish",
+        "ReLU6",
+        "SELU",
+        "Softmin",
+        "Softplus",
+    ),
+    *("Softshrink", "Softsign", "SparsePlus", "Squareplus", "Tanhshrink"),
+)
 ANYWHERE = {  # layers for any shape, drawn from a random generator
     **{name: (lambda rng, name=name: getattr(nn, name)()) for name in POINTWISE},
     "Dropout": lambda rng: nn.Dropout(0.3),
@@ -42,6 +57,7 @@ ANYWHERE = {  # layers for any shape, drawn from a random generator
     "LayerNorm": lambda rng: nn.LayerNorm(affine=False, axis=(None, "channels")[rng.integers(2)]),
     "RMSNorm": lambda rng: nn.RMSNorm(axis="channels"),
     "Scale": lambda rng: nn.Scale(0.5, use_bias=rng.random() < 0.5),
+    "Threshold": lambda rng: nn.Threshold(0.5, 0.25),
     "Rescale": lambda rng: nn.Rescale(0.5, 0.1),
     "Normalize": lambda rng: nn.Normalize(0.5, 2.0),
     "GaussianNoise": lambda rng: nn.GaussianNoise(0.1),

@@ -10,7 +10,9 @@ from native.kernels.test_groupnorm import geometries as norm_geometries
 from native.kernels.test_layernorm import bounds as layer_norm_bounds
 from native.kernels.test_layernorm import geometries as layer_norm_geometries
 from native.kernels.test_softmax import expected as softmax_expected
+from native.kernels.test_softmax import expected_log as log_softmax_expected
 from per_example_checks import check_sums
+from reference_activations import ARGUMENTS
 from reference_activations import FUNCTIONS as ACTIVATIONS
 from reference_activations import error as activation_error
 
@@ -32,20 +34,22 @@ def activations(rng):
 
 
 def activation_trial(rng, name):
-    (n, size), dtype, argument = sizes(rng), draw_dtype(rng), float(rng.choice([0, 0.25, 2]))
+    (n, size), dtype, arguments = sizes(rng), draw_dtype(rng), rng.choice(ARGUMENTS.get(name, ((0, 0),)))
     kind, (x, dy) = draw_values(rng, ((n, size),) * 2)
 
     def run(a, threads):
-        both_ways(ActivationOp((size,), name, argument, dtype), a, threads)
+        both_ways(ActivationOp((size,), name, *arguments, dtype), a, threads)
 
     def oracle():
-        (f, slope), wide = ACTIVATIONS[name], x.astype("f8")
-        y_bound, slope_bound = activation_error(name, wide, argument, dtype)
-        yield "y", f(wide, argument), y_bound
-        yield "dx", dy * slope(wide, argument), slope_bound * np.abs(dy)
+        wide, given = x.astype("f8"), np.array(arguments, dtype).astype("f8")
+        with np.errstate(all="ignore"):
+            y, slope = (function(wide, *given).astype(dtype) for function in ACTIVATIONS[name])
+            y_bound, slope_bound = activation_error(name, wide, *given, dtype)
+        yield "y", y, y_bound
+        yield "dx", dy * slope, slope_bound * np.abs(dy)
 
     inputs, outputs = named("x dy", (x, dy), dtype), {"y": x.shape, "dx": x.shape}
-    about = f"{kind} {x.shape} {name} {argument}"
+    about = f"{kind} {x.shape} {name} {arguments}"
     return Trial(about, dtype, inputs, outputs, run, 2, oracle if kind != "special" else None)
 
 
@@ -98,20 +102,30 @@ def scale(rng):
 
 
 def softmax(rng):
+    for function in ("softmax", "softmin", "log_softmax"):
+        yield softmax_trial(rng, function)
+
+
+def softmax_trial(rng, function):
     (n, classes), pixels, dtype = sizes(rng), int(rng.integers(1, 20)), draw_dtype(rng)
     kind, (x, dy) = draw_values(rng, ((n, classes, pixels),) * 2)
 
     def run(a, threads):
-        both_ways(SoftmaxOp((classes, pixels), dtype), a, threads)
+        both_ways(SoftmaxOp((classes, pixels), dtype, function), a, threads)
 
     def oracle():
-        y, dx, units, dx_units = softmax_expected(x, dy.astype("f8"))
+        sign, exact = (
+            -1 if function == "softmin" else 1,
+            log_softmax_expected if function == "log_softmax" else softmax_expected,
+        )
+        y, dx, units, dx_units = exact(sign * x, dy.astype("f8"))
         unit, flushed = ref.rounding(1, dtype), 4 * classes * np.finfo(dtype).tiny
         yield "y", y, unit * units + flushed
-        yield "dx", dx, unit * dx_units + flushed * np.abs(dy).max(initial=0)
+        yield "dx", sign * dx, unit * dx_units + flushed * np.abs(dy).max(initial=0)
 
     inputs, outputs = named("x dy", (x, dy), dtype), {"y": x.shape, "dx": x.shape}
-    yield Trial(f"{kind} {x.shape}", dtype, inputs, outputs, run, 2, oracle if kind != "special" else None)
+    about = f"{kind} {x.shape} {function}"
+    return Trial(about, dtype, inputs, outputs, run, 2, oracle if kind != "special" else None)
 
 
 def groupnorm(rng):

@@ -2,7 +2,35 @@
 
 from contract.case import Case, any_shape, functional
 
-from minidl.layers import ELU, GELU, Hardswish, LeakyReLU, PReLU, Sigmoid, SiLU, Softmax, Tanh
+from minidl.layers import (
+    CELU,
+    ELU,
+    GELU,
+    SELU,
+    Exp,
+    Hardshrink,
+    HardSigmoid,
+    Hardswish,
+    Hardtanh,
+    LeakyReLU,
+    LogSigmoid,
+    LogSoftmax,
+    Mish,
+    PReLU,
+    ReLU6,
+    Sigmoid,
+    SiLU,
+    Softmax,
+    Softmin,
+    Softplus,
+    Softshrink,
+    Softsign,
+    SparsePlus,
+    Squareplus,
+    Tanh,
+    Tanhshrink,
+    Threshold,
+)
 
 
 def spread(rng, shape):
@@ -40,18 +68,102 @@ def prelu(rng):
     return Case(PReLU(shared=shared), any_shape(rng), lambda x, weight: functional().prelu(x, weight), spread)
 
 
-def softmax(rng):
-    return Case(Softmax(), any_shape(rng), lambda x: functional().softmax(x, 1), spread)
+def over_channels(layer, name):
+    """Returns a drawing function of a layer over the channels, and its torch.nn.functional counterpart."""
+    return lambda rng: Case(layer(), any_shape(rng), lambda x: getattr(functional(), name)(x, 1), spread)
+
+
+def formula(draw):
+    """Returns a drawing function; draw(rng): a layer, and its formula in PyTorch, which has no such function."""
+
+    def case(rng):
+        layer, function = draw(rng)
+        return Case(layer, any_shape(rng), function, spread)
+
+    return case
+
+
+def celu(rng):
+    """PyTorch's own function rounds alpha to float32."""
+    alpha = float(rng.choice([1.0, 0.3, 2.5]))
+    return CELU(alpha), lambda x: x.clamp(min=0) + alpha * (x.clamp(max=0) / alpha).expm1()
+
+
+def hardtanh(rng):
+    low, high = ((-1.0, 1.0), (-2.5, 0.5), (0.0, 4.0), (None, 1.5), (-0.5, None))[rng.integers(5)]
+    bounds = {"min": low, "max": high}
+    if low is None or high is None:
+        return Case(Hardtanh(low, high), any_shape(rng), lambda x: x.clamp(**bounds), spread)
+    return activation(lambda rng: (Hardtanh(low, high), "hardtanh", {"min_val": low, "max_val": high}))(rng)
+
+
+def hard_sigmoid(rng):
+    alpha, beta = ((1 / 6, 0.5), (0.2, 0.5), (0.5, 0.5), (-0.3, 0.25))[rng.integers(4)]
+    return HardSigmoid(alpha, beta), lambda x: (alpha * x + beta).clamp(0, 1)
+
+
+def threshold(rng):
+    limit, value = ((0.5, 0.0), (0.0, 0.0), (-1.5, 2.0), (0.75, 0.75))[rng.integers(4)]
+    return Threshold(limit, value), "threshold", {"threshold": limit, "value": value}
+
+
+def with_one_argument(layer, function, name, values):
+    """Returns a drawing function of a layer with an argument of that name here and in torch.nn.functional."""
+
+    def draw(rng):
+        argument = float(rng.choice(values))
+        return layer(argument), function, {name: argument}
+
+    return activation(draw)
+
+
+def softplus(rng):
+    """PyTorch's threshold is out of reach: from there on it returns x."""
+    beta = float(rng.choice([1.0, 0.3, 4.0]))
+    return Softplus(beta), "softplus", {"beta": beta, "threshold": 1e3}
+
+
+def squareplus(rng):
+    b = float(rng.choice([4.0, 0.25, 9.0]))
+    return Squareplus(b), lambda x: (x + (x * x + b).sqrt()) / 2
+
+
+def sparse_plus(x):
+    from torch import where
+
+    return where(x < 1, ((x + 1) / 2).clamp(0, 1) ** 2, x)
+
+
+def without_arguments(layer, name):
+    return activation(lambda rng: (layer(), name, {}))
 
 
 DRAWS = {
+    "CELU": formula(celu),
     "ELU": activation(elu),
+    "Exp": formula(lambda rng: (Exp(), lambda x: x.exp())),
     "GELU": activation(gelu),
-    "Hardswish": activation(lambda rng: (Hardswish(), "hardswish", {})),
+    "HardSigmoid": formula(hard_sigmoid),
+    "Hardshrink": with_one_argument(Hardshrink, "hardshrink", "lambd", [0.5, 0.0, 2.0]),
+    "Hardswish": without_arguments(Hardswish, "hardswish"),
+    "Hardtanh": hardtanh,
     "LeakyReLU": activation(leaky_relu),
+    "LogSigmoid": without_arguments(LogSigmoid, "logsigmoid"),
+    "LogSoftmax": over_channels(LogSoftmax, "log_softmax"),
+    "Mish": without_arguments(Mish, "mish"),
     "PReLU": prelu,
-    "SiLU": activation(lambda rng: (SiLU(), "silu", {})),
-    "Sigmoid": activation(lambda rng: (Sigmoid(), "sigmoid", {})),
-    "Softmax": softmax,
-    "Tanh": activation(lambda rng: (Tanh(), "tanh", {})),
+    "ReLU6": without_arguments(ReLU6, "relu6"),
+    "SELU": without_arguments(SELU, "selu"),
+    "SiLU": without_arguments(SiLU, "silu"),
+    "Sigmoid": without_arguments(Sigmoid, "sigmoid"),
+    "Softmax": over_channels(Softmax, "softmax"),
+    "Softmin": over_channels(Softmin, "softmin"),
+    "Softplus": activation(softplus),
+    "Softshrink": with_one_argument(Softshrink, "softshrink", "lambd", [0.5, 0.0, 2.0]),
+    "Softsign": without_arguments(Softsign, "softsign"),
+    "SparsePlus": formula(lambda rng: (SparsePlus(), sparse_plus)),
+    "Squareplus": formula(squareplus),
+    "Tanh": without_arguments(Tanh, "tanh"),
+    "Tanhshrink": without_arguments(Tanhshrink, "tanhshrink"),
+    "Threshold": activation(threshold),
 }

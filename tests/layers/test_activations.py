@@ -4,11 +4,45 @@ import numpy as np
 import pytest
 
 from minidl import Sequential, Trainer
-from minidl.layers import ELU, GELU, Dense, Hardswish, LeakyReLU, PReLU, Rescale, Sigmoid, SiLU, Softmax, Tanh
+from minidl.layers import (
+    CELU,
+    ELU,
+    GELU,
+    SELU,
+    Dense,
+    Exp,
+    Hardshrink,
+    HardSigmoid,
+    Hardswish,
+    Hardtanh,
+    LeakyReLU,
+    LogSigmoid,
+    LogSoftmax,
+    Mish,
+    PReLU,
+    ReLU,
+    ReLU6,
+    Rescale,
+    Sigmoid,
+    SiLU,
+    Softmax,
+    Softmin,
+    Softplus,
+    Softshrink,
+    Softsign,
+    SparsePlus,
+    Squareplus,
+    Tanh,
+    Tanhshrink,
+    Threshold,
+)
 from minidl.optimizers import SGD
 
-WITHOUT_ARGUMENTS = (SiLU, Sigmoid, Tanh, Hardswish, Softmax)
-ALL = (LeakyReLU, ELU, GELU, PReLU, *WITHOUT_ARGUMENTS)
+LEARNING = (
+    *(LeakyReLU, ELU, GELU, PReLU, SiLU, Sigmoid, Tanh, Hardswish, Softmax, CELU, HardSigmoid, Hardtanh, LogSigmoid),
+    *(Mish, ReLU6, SELU, Softmin, Softplus, Softsign, SparsePlus, Squareplus, Tanhshrink),
+)
+ALL = (*LEARNING, Exp, Hardshrink, LogSoftmax, Softshrink)  # the last four do not suit hidden layers
 
 
 @pytest.mark.parametrize(
@@ -21,6 +55,19 @@ ALL = (LeakyReLU, ELU, GELU, PReLU, *WITHOUT_ARGUMENTS)
         (ELU(np.nan), ValueError, "alpha: expected a finite number.*nan"),
         (ELU(1e39), ValueError, "alpha.*float32 can hold"),
         (ELU(None), TypeError, "alpha: expected a number, got None"),
+        (Hardtanh(1, 1), ValueError, "min_val: expected a number below max_val, 1.0, got 1.0"),
+        (Hardtanh(-np.inf), ValueError, "min_val: expected a finite number.*inf"),
+        (Hardtanh(max_val="1"), TypeError, "max_val: expected a number, got '1'"),
+        (HardSigmoid(beta=np.nan), ValueError, "beta: expected a finite number.*nan"),
+        (HardSigmoid(None), TypeError, "alpha: expected a number, got None"),
+        (CELU(0), ValueError, "alpha: expected at least 1.17549435e-38, got 0.0"),
+        (Softplus(-1), ValueError, "beta: expected at least 1.17549435e-38, got -1.0"),
+        (Squareplus(0.0), ValueError, "b: expected at least 1.17549435e-38, got 0.0"),
+        (Hardshrink(-0.5), ValueError, "lambd: expected at least 0, got -0.5"),
+        (Softshrink(-0.5), ValueError, "lambd: expected at least 0, got -0.5"),
+        (Softshrink(True), TypeError, "lambd.*True"),
+        (Threshold(np.inf, 0), ValueError, "threshold: expected a finite number.*inf"),
+        (Threshold(0, "0"), TypeError, "value: expected a number, got '0'"),
         (GELU("erf"), ValueError, "approximate: expected 'none' or 'tanh', got 'erf'"),
         (GELU(None), ValueError, "approximate.*None"),
         (GELU(True), ValueError, "approximate.*True"),
@@ -40,6 +87,8 @@ def test_reprs():
     layers = [*relus, PReLU(), PReLU(init=0.1, shared=True), Tanh()]
     shown = "LeakyReLU() LeakyReLU(negative_slope=0.3) ELU(alpha=2.0) GELU() GELU(approximate='tanh')"
     assert str(layers) == f"[{shown} PReLU() PReLU(init=0.1, shared=True) Tanh()]".replace(") ", "), ")
+    assert str([Hardtanh(), Hardtanh(None, 2)]) == "[Hardtanh(), Hardtanh(min_val=None, max_val=2)]"
+    assert str([HardSigmoid(), Threshold(1, 0)]) == "[HardSigmoid(), Threshold(threshold=1, value=0)]"
 
 
 def test_prelu_starts_as_in_pytorch_and_counts_channels():
@@ -58,6 +107,44 @@ def test_softmax_sums_channels_to_one(rng):
         Sequential([Softmax()], input_shape=(6,)).predict(scores),
         Sequential([Rescale(1)], input_shape=(6,)).predict_proba(scores),
     )
+
+
+def predictions(layer, x):
+    return Sequential([layer], input_shape=x.shape[1:], dtype="float64").predict(x)
+
+
+def test_layers_that_are_special_cases_of_others(rng):
+    x = 4 * rng.normal(size=(17, 3, 2))
+    for layer, same in (
+        (ReLU6(), Hardtanh(0, 6)),
+        (ReLU(), Hardtanh(0, None)),
+        (ReLU(), Threshold(0, 0)),
+        (ELU(), CELU()),
+        (HardSigmoid(0.5, 0.5), Hardtanh(0, 1)),
+    ):
+        given = 0.5 * x + 0.5 if same.config() == {"min_val": 0, "max_val": 1} else x
+        np.testing.assert_array_equal(predictions(layer, x), predictions(same, given), str(layer))
+    np.testing.assert_array_equal(predictions(Hardtanh(None, None), x), x)
+    np.testing.assert_allclose(predictions(LogSoftmax(), x), np.log(predictions(Softmax(), x)), 1e-12)
+    np.testing.assert_array_equal(predictions(Softmin(), x), predictions(Softmax(), -x))
+    np.testing.assert_allclose(predictions(LogSigmoid(), x), -predictions(Softplus(), -x), 1e-15)
+
+
+def test_a_missing_bound_is_none():
+    x = np.array([[-1e300, -2, 0.5, 2, 1e300]])
+    for layer, y, slope in (
+        (Hardtanh(None, 1), [-1e300, -2, 0.5, 1, 1], [1, 1, 1, 0, 0]),
+        (Hardtanh(-1, None), [-1, -1, 0.5, 2, 1e300], [0, 0, 1, 1, 1]),
+        (Hardtanh(None, None), [-1e300, -2, 0.5, 2, 1e300], [1, 1, 1, 1, 1]),
+    ):
+        model = Sequential([layer], input_shape=(5,), dtype="float64")
+        np.testing.assert_array_equal(model.forward(x, training=True), [y])
+        np.testing.assert_array_equal(model.backward(np.ones_like(x)), [slope])
+
+
+def test_selu_keeps_mean_and_variance(rng):
+    y = predictions(SELU(), rng.normal(size=(1000, 1000)))
+    assert abs(y.mean()) < 0.01 and abs(y.std() - 1) < 0.01
 
 
 def test_a_slope_of_zero_is_a_relu(rng):
@@ -81,7 +168,7 @@ def test_in_place_execution_changes_no_gradient(layer, rng):
     assert y.tobytes() == x.tobytes() and dx.tobytes() == dy.tobytes()
 
 
-@pytest.mark.parametrize("layer", ALL)
+@pytest.mark.parametrize("layer", LEARNING)
 def test_a_net_learns_with_it(layer, rng):
     """Which of two rings a point is on: not linearly separable."""
     angle, y = rng.uniform(0, 2 * np.pi, 400), rng.integers(0, 2, 400)

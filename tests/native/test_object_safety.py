@@ -163,9 +163,11 @@ def calling_init_again_changes_nothing():
         (GroupNormOp((4,), 2, 4), ((4000,), 1, 4000)),
         (LayerNormOp((4, 2), 4), ((4000, 200), 4000)),
         (ActivationOp((4,), "elu", 1.0), ((4000,), "gelu")),
+        (ActivationOp((4,), "hardtanh", 0.0, 6.0), ((4000,), "exp")),
         (PReLUOp((4, 2)), ((4000, 2), True)),
         (ScaleOp((4, 2)), ((4000, 2), True)),
         (SoftmaxOp((4, 2)), ((4000, 2),)),
+        (SoftmaxOp((4, 2), "float64", "log_softmax"), ((4000, 2), "float64", "softmin")),
         (AvgPool2DOp((1, 4, 4), (2, 2), (2, 2)), ((9, 90, 90), (2, 2), (2, 2))),
         (AdaptiveAvgPool2DOp((1, 4, 4), (3, 2)), ((9, 90, 90), (7, 8))),
         (AdaptiveMaxPool2DOp((1, 4, 4), (3, 2)), ((9, 90, 90), (7, 8))),
@@ -309,7 +311,8 @@ def sizes_that_overflow():
         lambda: FlattenOp((2.0, 2)), lambda: ReLUOp((-1, -1)), lambda: ReLUOp((0,)), lambda: ReLUOp("ab"),
         lambda: ActivationOp((2**21, 2**21), "tanh"), lambda: PReLUOp((most, 2)), lambda: PReLUOp(()),
         lambda: SoftmaxOp(()), lambda: SoftmaxOp((0, 2)), lambda: PReLUOp((2, 0), True),
-        lambda: ActivationOp(None, "elu"),
+        lambda: ActivationOp(None, "elu"), lambda: ActivationOp((4,), "hardtanh", 1, 0),
+        lambda: SoftmaxOp((4,), "f4", b""),
         lambda: RescaleOp((True, "a"), 1.0), lambda: ReLUOp((4,), ["float32"]), lambda: ReLUOp(None),
     ):  # fmt: skip
         refused(call)

@@ -87,7 +87,52 @@ def softmax(x):
     return e / e.sum(1, keepdims=True)
 
 
+def log_softmax(x):
+    return np.log(softmax(x))
+
+
+def softplus(x):
+    return np.log(1 + np.exp(x))
+
+
+def shrink(lambd, bias):
+    return lambda x: np.where(x < -lambd, x + bias, np.where(x > lambd, x - bias, 0))
+
+
+def clip(low, high):
+    return lambda x, *bounds: np.clip(x, low, high)
+
+
+LOW, HIGH = np.array(-0.5), np.array(0.75)
+FARTHEST = np.array(np.finfo("float32").max)  # written by some exporters for no bound
 ACTIVATIONS = {
+    "Celu": Case("Celu", elu(1)),
+    "Celu alpha": Case(
+        "Celu", lambda x: np.where(x < 0, 0.4 * (np.exp(np.minimum(x, 0) / 0.4) - 1), x), attributes={"alpha": 0.4}
+    ),
+    "Clip": Case("Clip", clip(-0.5, 0.75), (LOW, HIGH)),
+    "Clip min": Case("Clip", clip(-0.5, None), (LOW,)),
+    "Clip max": Case("Clip", clip(None, 0.75), (None, HIGH)),
+    "Clip min 0": Case("Clip", clip(0, None), (np.array(0.0), FARTHEST)),
+    "Clip of one number": Case("Clip", clip(-0.5, 6), (np.array([-0.5]), np.array([6.0])), scale=4.0),
+    "Clip 6": Case("Clip", clip(0, 6), (np.array(0.0), np.array(6.0)), scale=4.0),
+    "Exp": Case("Exp", np.exp),
+    "HardSigmoid": Case("HardSigmoid", lambda x: np.clip(0.2 * x + 0.5, 0, 1), scale=3.0),
+    "HardSigmoid all": Case(
+        "HardSigmoid", lambda x: np.clip(x / 6 + 0.25, 0, 1), attributes={"alpha": 1 / 6, "beta": 0.25}, scale=3.0
+    ),
+    "LogSoftmax": Case("LogSoftmax", log_softmax, shape=VECTOR),
+    "LogSoftmax of channels": Case("LogSoftmax", log_softmax, attributes={"axis": 1}),
+    "Mish": Case("Mish", lambda x: x * np.tanh(softplus(x))),
+    "Neg": Case("Neg", np.negative),
+    "Selu": Case("Selu", lambda x: 1.0507009873554805 * elu(1.6732632423543772)(x)),
+    "Selu all": Case("Selu", lambda x: 1.5 * elu(0.5)(x), attributes={"alpha": 0.5, "gamma": 1.5}),
+    "Shrink": Case("Shrink", shrink(0.5, 0)),
+    "Shrink all": Case("Shrink", shrink(0.25, 0.25), attributes={"lambd": 0.25, "bias": 0.25}),
+    "Softplus": Case("Softplus", softplus),
+    "Softsign": Case("Softsign", lambda x: x / (1 + np.abs(x))),
+    "ThresholdedRelu": Case("ThresholdedRelu", lambda x: np.where(x > 1, x, 0)),
+    "ThresholdedRelu alpha": Case("ThresholdedRelu", lambda x: np.where(x > 0.25, x, 0), attributes={"alpha": 0.25}),
     "Elu": Case("Elu", elu(1)),
     "Elu alpha": Case("Elu", elu(0.4), attributes={"alpha": 0.4}),
     "LeakyRelu": Case("LeakyRelu", leaky(0.01)),
@@ -367,6 +412,15 @@ UNSUPPORTED = {
     "Div by a negative number": (Case("Div", None, (np.array(-2.0),)), "expected positive divisors"),
     "Div by negative channels": (Case("Div", None, (-CHANNELS,)), "expected positive divisors"),
     "Div by a channel of 0": (Case("Div", None, (0.0 * CHANNELS,)), "expected positive divisors"),
+    "LogSoftmax of images": (Case("LogSoftmax", None), "expected axis=1, the channels, got 3"),
+    "LogSoftmax before 13": (
+        Case("LogSoftmax", None, opset=11),
+        "before opset 13 LogSoftmax sums over the whole example",
+    ),
+    "Clip with a bound per channel": (Case("Clip", None, (CHANNELS,)), "expected one real number for input 1"),
+    "Clip without room": (Case("Clip", None, (HIGH, LOW)), "min_val: expected a number below max_val"),
+    "Shrink with another bias": (Case("Shrink", None, attributes={"bias": 0.25}), "expected bias=0 or bias=lambd=0.5"),
+    "Celu alpha of 0": (Case("Celu", None, attributes={"alpha": 0.0}), "alpha: expected at least 1.17549435e-38"),
     "Softmax of images": (Case("Softmax", None), "expected axis=1, the channels, got 3"),
     "Softmax before 13": (Case("Softmax", None, opset=11), "before opset 13 Softmax sums over the whole example"),
     "LayerNormalization": (

@@ -36,17 +36,21 @@ from minidl.onnx.operators import WRITE_FUNCTIONS
 
 oracle = pytest.mark.oracle("onnx", "onnxruntime")
 
-# ONNX's attributes, such as eps and slopes, are float32, and so are the means of LayerNormalization.
+# ONNX's attributes, such as eps and slopes, are float32, as are LayerNormalization's means and onnxruntime's Shrink.
 FLOAT32_ATTRIBUTES = {
     "BatchNorm1D",
     "BatchNorm2D",
     "ELU",
     "GELU",
     "GroupNorm",
+    "HardSigmoid",
+    "Hardshrink",
     "Hardswish",
     "LayerNorm",
     "LeakyReLU",
     "Residual",
+    "SELU",
+    "Softshrink",
 }
 # Other runtimes are less precise for groups of few, nearly equal values; minidl is within 2e-7 of float64.
 TOLERANCES = {"GroupNorm": 5e-5}
@@ -58,6 +62,7 @@ FLOAT32_ONLY = {
         "AvgPool2D",
         "Block",
         "Conv1D",
+        "CELU",
         "Conv2D",
         "ConvTranspose1D",
         "ConvTranspose2D",
@@ -69,7 +74,19 @@ FLOAT32_ONLY = {
         "GlobalMaxPool1D",
         "GlobalMaxPool2D",
     ),
-    *("GELU", "Hardswish", "LeakyReLU", "PReLU", "Parallel", "Residual", "Upsample2D"),
+    *(
+        "GELU",
+        "HardSigmoid",
+        "Hardswish",
+        "LeakyReLU",
+        "LogSigmoid",
+        "Mish",
+        "PReLU",
+        "Parallel",
+        "Residual",
+        "Softplus",
+    ),
+    *("Softsign", "SparsePlus", "Upsample2D"),
 }
 
 

@@ -42,7 +42,7 @@ def gemm(**attributes):
 
 
 IMAGE_NODES = {
-    "an operator": (lambda g: g.append("Softplus"), "node 'Softplus_0' (Softplus): no layer of minidl does that"),
+    "an operator": (lambda g: g.append("Sin"), "node 'Sin_0' (Sin): no layer of minidl does that"),
     "a domain": (
         lambda g: g.append("Relu", domain="com.example"),
         "node 'Relu_0' (com.example.Relu): no layer of minidl does that",
@@ -165,8 +165,8 @@ IMAGE_NODES = {
     ),
     "division by 0": (lambda g: g.append("Div", g.constant(0)), "expected positive divisors, got others"),
     "Clip": (
-        lambda g: g.append("Clip", g.constant(0), g.constant(6)),
-        "node 'Clip_0' (Clip): no layer of minidl does that",
+        lambda g: g.append("Clip", g.constant(6), g.constant(0)),
+        "node 'Clip_0' (Clip): Hardtanh cannot take input (3, 8, 8): min_val: expected a number below max_val",
     ),
     "Transpose": (lambda g: g.append("Transpose", perm=[0, 2, 3, 1]), "node 'Transpose_0' (Transpose): no layer"),
     "another dtype": (lambda g: g.append("Cast", to=11), "expected float32, the dtype of the graph's input, got to=11"),

@@ -15,7 +15,7 @@ import numpy as np
 from oracles.onnx_ops import OPS, Node, outputs
 
 # Op types with a layer, loss or optimizer, and others that are common in image networks.
-APPLY = {*OPS, "LRN", "LpPool", "Mish", "NegativeLogLikelihoodLoss", "Softplus", "Softsign", "ThresholdedRelu"}
+APPLY = {*OPS, "LRN", "LpPool", "NegativeLogLikelihoodLoss"}
 
 VOLUMES = "three dimensions: minidl has only images"
 NO_LAYER = "no such layer"
@@ -24,6 +24,8 @@ RANDOM = "the mask comes from ONNX's random numbers"
 MODE = "Pad2D pads with a constant only"
 SCALE = "Upsample2D takes integer scales only"
 INTERPOLATED = "Upsample2D is nearest or bilinear, without a filter, in PyTorch's coordinates"
+INTERPOLATED = "Upsample2D takes the nearest pixel only"
+CROSSED = "Hardtanh takes a lower bound below the upper one only"
 COORDINATES = "a pixel other than the nearest"
 
 # Reasons by name pattern. A case that passes must not match.
@@ -31,6 +33,7 @@ UNSUPPORTED = {
     "averagepool_3d_*": VOLUMES,
     "AvgPool3d*": VOLUMES,
     "celu_bfloat16": "bfloat16: NumPy has no such dtype",
+    "clip_min_greater_than_max": CROSSED,
     "Conv3d*": VOLUMES,
     "convtranspose_3d": VOLUMES,
     "edge_pad": MODE,
@@ -43,7 +46,6 @@ UNSUPPORTED = {
     "matmul_bcast": BATCHED,
     "maxpool_3d_*": VOLUMES,
     "MaxPool3d*": VOLUMES,
-    "mish": NO_LAYER,
     "nllloss_*": "takes log-probabilities; minidl's cross-entropy takes scores",
     "operator_pad": MODE,
     "reflect_pad": MODE,
@@ -65,10 +67,6 @@ UNSUPPORTED = {
     "resize_upsample_sizes_nearest_floor_align_corners": COORDINATES,
     "resize_upsample_sizes_nearest_not_larger": SCALE,
     "resize_upsample_sizes_nearest_round_prefer_ceil_asymmetric": COORDINATES,
-    "softplus*": NO_LAYER,
-    "Softplus": NO_LAYER,
-    "softsign*": NO_LAYER,
-    "thresholdedrelu*": NO_LAYER,
     "training_dropout": RANDOM,
     "training_dropout_default*": RANDOM,
     "training_dropout_mask": RANDOM,

@@ -303,20 +303,26 @@ def activation(chain):
     return function
 
 
-def celu(node):
-    alpha = node("alpha", 1.0)
-    return [layers.Rescale(1 / alpha), layers.ELU(), layers.Rescale(alpha)]
-
-
 def selu(node):
-    alpha, gamma = node("alpha", 1.6732632), node("gamma", 1.0507010)
-    return [layers.ELU(alpha), layers.Rescale(gamma)]
+    alpha, gamma = node("alpha"), node("gamma")
+    return [layers.SELU()] if alpha is None else [layers.ELU(alpha), layers.Rescale(gamma)]
 
 
-def hard_sigmoid(node):
-    """Uses min(1, r) = 1 - relu(1 - r) with r = relu(alpha * x + beta)."""
-    line = layers.Rescale(node("alpha", 0.2), node("beta", 0.5))
-    return [line, layers.ReLU(), layers.Rescale(-1.0, 1.0), layers.ReLU(), layers.Rescale(-1.0, 1.0)]
+def clip(node):
+    """Integers are clipped as real numbers."""
+    x, low, high = (node.input(place) for place in range(3))
+    low, high = (given if given is not None else node(name) for given, name in ((low, "min"), (high, "max")))
+    bounds = [None if bound is None else float(bound) for bound in (low, high)]
+    if x.dtype.kind != "f":
+        return [run([layers.Hardtanh(*bounds)], x.reshape(len(x), -1).astype("f4")).reshape(x.shape)]
+    return activation(lambda node: [layers.Hardtanh(*bounds)])(node)
+
+
+def shrink(node):
+    lambd, bias = node("lambd", 0.5), node("bias", 0.0)
+    if bias not in (0, lambd):
+        raise NotImplementedError("another bias than lambd")
+    return [layers.Softshrink(lambd) if bias else layers.Hardshrink(lambd)]
 
 
 def swish(node):
@@ -333,13 +339,9 @@ def prelu(node):
     return [run([layers.PReLU()], x.reshape(-1, slope.size), weight=slope.ravel()).reshape(x.shape)]
 
 
-def softmax(node):
-    x = node.input(0)
-    return [run([layers.Softmax()], examples(x, node("axis", -1))).reshape(x.shape)]
-
-
-def log_softmax(node):
-    return [log_probabilities(node.input(0), node("axis", -1))]
+def over_axis(layer):
+    """Returns the function of a softmax over an axis."""
+    return lambda node: [run([layer()], examples(x := node.input(0), node("axis", -1))).reshape(x.shape)]
 
 
 def dropout(node):
@@ -433,26 +435,30 @@ OPS: dict[str, Callable[[Node], Arrays]] = {
     "Adam": adam,
     "AveragePool": average_pool,
     "BatchNormalization": batch_norm,
-    "Celu": activation(celu),
+    "Celu": activation(lambda node: [layers.CELU(node("alpha", 1.0))]),
+    "Clip": clip,
     "Conv": conv,
     "ConvTranspose": conv_transpose,
     "Dropout": dropout,
     "Elu": activation(lambda node: [layers.ELU(node("alpha", 1.0))]),
+    "Exp": activation(lambda node: [layers.Exp()]),
     "Flatten": flatten,
     "Gelu": activation(lambda node: [layers.GELU(node("approximate", "none"))]),
     "Gemm": gemm,
     "GlobalAveragePool": global_pool(layers.GlobalAvgPool2D),
     "GlobalMaxPool": global_pool(layers.GlobalMaxPool2D),
     "GroupNormalization": group_norm,
-    "HardSigmoid": activation(hard_sigmoid),
+    "HardSigmoid": activation(lambda node: [layers.HardSigmoid(node("alpha", 0.2), node("beta", 0.5))]),
     "HardSwish": activation(lambda node: [layers.Hardswish()]),
     "InstanceNormalization": instance_norm,
     "LayerNormalization": layer_norm,
     "LeakyRelu": activation(lambda node: [layers.LeakyReLU(node("alpha", 0.01))]),
-    "LogSoftmax": log_softmax,
+    "LogSoftmax": over_axis(layers.LogSoftmax),
     "MatMul": matmul,
     "MaxPool": max_pool,
+    "Mish": activation(lambda node: [layers.Mish()]),
     "Momentum": momentum,
+    "Neg": activation(lambda node: [layers.Rescale(-1.0)]),
     "PRelu": prelu,
     "Pad": pad,
     "RMSNormalization": rms_norm,
@@ -460,10 +466,14 @@ OPS: dict[str, Callable[[Node], Arrays]] = {
     "Reshape": reshape,
     "Resize": upsample,
     "Selu": activation(selu),
+    "Shrink": activation(shrink),
     "Sigmoid": activation(lambda node: [layers.Sigmoid()]),
-    "Softmax": softmax,
+    "Softmax": over_axis(layers.Softmax),
     "SoftmaxCrossEntropyLoss": cross_entropy,
+    "Softplus": activation(lambda node: [layers.Softplus()]),
+    "Softsign": activation(lambda node: [layers.Softsign()]),
     "Swish": activation(swish),
     "Tanh": activation(lambda node: [layers.Tanh()]),
+    "ThresholdedRelu": activation(lambda node: [layers.Threshold(node("alpha", 1.0), 0.0)]),
     "Upsample": upsample,
 }

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from minidl.engine.network import Network, segment_of
 from minidl.engine.segments import Segment, trains
-from minidl.layers import ELU, GELU, Hardswish, ReLU, Sigmoid, SiLU, Tanh
+from minidl.layers import ELU, GELU, SELU, Hardswish, Mish, ReLU, ReLU6, Sigmoid, SiLU, Tanh
 from minidl.layers.base import Layer
 from minidl.layers.container import Container
 from minidl.layers.join import ADD, join_gradients, join_outputs
@@ -22,7 +22,8 @@ from minidl.utils.data import Index
 # Inputs below and above which a function is flat: its slope is at most a twentieth of its largest one.
 FLAT = {
     ReLU: (0.0, math.inf), Hardswish: (-3.0, math.inf), ELU: (-3.0, math.inf), GELU: (-3.0, math.inf),
-    SiLU: (-5.5, math.inf), Sigmoid: (-4.4, 4.4), Tanh: (-2.2, 2.2),
+    SiLU: (-5.5, math.inf), Sigmoid: (-4.4, 4.4), Tanh: (-2.2, 2.2), ReLU6: (0.0, 6.0), SELU: (-3.0, math.inf),
+    Mish: (-4.0, math.inf),
 }  # fmt: skip
 
 

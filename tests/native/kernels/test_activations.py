@@ -2,34 +2,43 @@
 
 import numpy as np
 import pytest
-from reference_activations import FUNCTIONS, error
+from reference_activations import ARGUMENTS, FUNCTIONS, error
 
 import minidl_c
+from minidl import Sequential
+from minidl.layers import Dense, Exp
 from minidl_c.kernels.activations import ActivationOp
 from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 DTYPES = ("float32", "float64")
-ARGUMENTS = {"leaky_relu": (0.01, 0.0, 1.5, -0.5), "elu": (1.0, 0.0, 0.3, 2.5)}
-CASES = [(name, a) for name in FUNCTIONS for a in ARGUMENTS.get(name, (0.0,))]
+CASES = [(name, a, b) for name in FUNCTIONS for a, b in ARGUMENTS.get(name, ((0, 0),))]
 BATCHES = (0, 1, 15, 16, 17, 33)
 THREADS = (1, 2, 3, 8)
 INF, NAN = np.inf, np.nan
 SPECIAL = (-INF, -3e38, -1e4, -3.5, -3.0, -1e-30, -0.0, 0.0, 1e-30, 3.0, 3.5, 1e4, 3e38, INF)
 
-each_function = pytest.mark.parametrize(("name", "a"), CASES)
+each_function = pytest.mark.parametrize(("name", "a", "b"), CASES)
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
 
 
-def forward(check, name, a, x, **options):
+def forward(check, name, a, b, x, **options):
     y = check.output(x.shape, x.dtype)
-    forward_batch(ActivationOp(x.shape[1:], name, a, x.dtype.name), x, y, **options)
+    forward_batch(ActivationOp(x.shape[1:], name, a, b, x.dtype.name), x, y, **options)
     return y
 
 
-def backward(check, name, a, dy, x, **options):
+def backward(check, name, a, b, dy, x, **options):
     dx = check.output(x.shape, x.dtype)
-    backward_batch(ActivationOp(x.shape[1:], name, a, x.dtype.name), dy, x, dx, **options)
+    backward_batch(ActivationOp(x.shape[1:], name, a, b, x.dtype.name), dy, x, dx, **options)
     return dx
+
+
+def expected(name, x, a, b, dtype):
+    """Returns f(x), its derivative and their allowed errors; like the kernel's, a and b are numbers of the dtype."""
+    arguments = np.array((a, b), dtype).astype("f8")
+    with np.errstate(all="ignore"):
+        y, slope = (function(x, *arguments).astype(dtype) for function in FUNCTIONS[name])
+        return y, slope, *error(name, x, *arguments, dtype)
 
 
 def draw(rng, shape):
@@ -39,70 +48,108 @@ def draw(rng, shape):
 
 @each_function
 @each_dtype
-def test_matches_numpy(check, dtype, name, a):
-    f, slope = FUNCTIONS[name]
+def test_matches_numpy(check, dtype, name, a, b):
     for n in BATCHES:
         rng = np.random.default_rng(n)
         for size in (1, 2, 3, 15, 16, 17, int(rng.integers(100, 1000))):
             x, dy = draw(rng, (n, size)), rng.standard_normal((n, size), "f4")
-            wide, what = x.astype("f8"), f"{name} {a} {dtype} n={n} size={size}"
-            a_rounded = float(np.dtype(dtype).type(a))
-            y_bound, slope_bound = error(name, wide, a_rounded, dtype)
+            wide, what = x.astype("f8"), f"{name} {a} {b} {dtype} n={n} size={size}"
+            y, slope, y_bound, slope_bound = expected(name, wide, a, b, dtype)
             x, dy = check.input(x, dtype), check.input(dy, dtype)
-            check.close(forward(check, name, a, x), f(wide, a_rounded), y_bound, f"y {what}")
-            bound = slope_bound * np.abs(dy)
-            check.close(backward(check, name, a, dy, x), slope(wide, a_rounded) * dy, bound, f"dx {what}")
+            check.close(forward(check, name, a, b, x), y, y_bound, f"y {what}")
+            check.close(backward(check, name, a, b, dy, x), slope * dy, slope_bound * np.abs(dy), f"dx {what}")
             check.count(name, dtype)
 
 
 @each_function
 @each_dtype
-def test_kinks_and_infinities(check, dtype, name, a):
+def test_kinks_and_infinities(check, dtype, name, a, b):
     """Small inputs keep full precision and large ones reach the limit; infinity times 0 is not checked."""
-    f, slope = FUNCTIONS[name]
-    x, a = np.array([SPECIAL] * 17, dtype), float(np.dtype(dtype).type(a))
-    known = np.isfinite(x) if name == "leaky_relu" and a == 0 else np.full(x.shape, True)
-    wide = x.astype("f8")
-    with np.errstate(all="ignore"):
-        y_bound, slope_bound = error(name, wide, a, dtype)
-        expected, slopes = f(wide, a).astype(dtype), slope(wide, a)
-    got, dx = forward(check, name, a, x), backward(check, name, a, np.full(x.shape, 2, dtype), x)
-    check.close(got[known], expected[known], y_bound[known], f"y {name} {a}")
-    check.close(dx[known], 2 * slopes[known], 2 * slope_bound, f"dx {name} {a}")
+    x = np.array([SPECIAL] * 17, dtype)
+    known = np.isfinite(x) if name in ("leaky_relu", "hard_sigmoid") and a == 0 else np.full(x.shape, True)
+    y, slope, y_bound, slope_bound = (array[known] for array in expected(name, x.astype("f8"), a, b, dtype))
+    got, dx = forward(check, name, a, b, x), backward(check, name, a, b, np.full(x.shape, 0.5, dtype), x)
+    check.close(got[known], y, y_bound, f"y {name} {a} {b}")
+    check.close(dx[known], 0.5 * slope, 0.5 * slope_bound, f"dx {name} {a} {b}")
 
 
 @each_function
 @each_dtype
-def test_nan_stays_nan_and_in_its_lane(check, dtype, name, a):
+def test_nan_stays_nan_and_in_its_lane(check, dtype, name, a, b):
     x = np.random.default_rng(0).standard_normal((17, 5)).astype(dtype)
-    clean = forward(check, name, a, x)
+    clean = forward(check, name, a, b, x)
     x[3, 1] = NAN
-    y = forward(check, name, a, x)
+    y = forward(check, name, a, b, x)
     assert np.isnan(y[3, 1])
     y[3, 1] = clean[3, 1]
     check.same_bits(y, clean, "the others")
 
 
-@pytest.mark.parametrize(("name", "a", "slope"), [("leaky_relu", 0.25, 0.25), ("elu", 2.0, 1), ("hardswish", 0, 1)])
-def test_the_slope_at_nan_matches_pytorch(check, name, a, slope):
+@pytest.mark.parametrize(
+    ("name", "a", "b", "slope"),
+    [
+        ("leaky_relu", 0.25, 0, 0.25),
+        ("elu", 2.0, 0, 1),
+        ("celu", 2.0, 0, 1),
+        ("hardswish", 0, 0, 1),
+        ("hardtanh", -1, 1, 1),
+        ("hard_sigmoid", 0.25, 0.5, 0),
+        ("threshold", 0, 1, 1),
+        ("hardshrink", 0.5, 0, 1),
+        ("softshrink", 0.5, 0, 1),
+    ],
+)
+def test_the_slope_at_nan_matches_pytorch(check, name, a, b, slope):
     x, dy = np.full((17, 3), NAN), np.full((17, 3), 2.0)
-    check.equal(backward(check, name, a, dy, x), slope * dy, "dx")
+    check.equal(backward(check, name, a, b, dy, x), slope * dy, "dx")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("name", "a", "b", "kinks"),
+    [
+        ("hardtanh", -1, 3, (-1, 3)),
+        ("hard_sigmoid", 1 / 6, 0.5, (-3, 3)),
+        ("threshold", 0.5, 0.25, (0.5,)),
+        ("threshold", -3, 3, (-3,)),
+        ("hardshrink", 0.5, 0, (-0.5, 0.5)),
+        ("softshrink", 0.5, 0, (-0.5, 0.5)),
+    ],
+)
+def test_the_slope_at_a_kink_is_0_as_in_pytorch(check, dtype, name, a, b, kinks):
+    x = np.array([kinks] * 17, dtype)
+    check.equal(backward(check, name, a, b, np.ones_like(x), x), np.zeros(x.shape), "dx")
+    near = np.nextafter(x, np.full_like(x, 1 if name == "hardtanh" else 0 if name != "threshold" else 9))
+    if name not in ("hardshrink", "softshrink", "hard_sigmoid"):  # there 0 is between the kinks, or y is rounded
+        check.equal(backward(check, name, a, b, np.ones_like(x), near), np.ones(x.shape), "dx near it")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [1, 5, 15, 17])
+def test_exp_is_finite_in_lanes_without_an_example(dtype, n):
+    """The bias of a dense layer is their only input, and its exponential may be infinite: gradients stay finite."""
+    layers = [Dense(3), Exp(), Dense(2)]
+    model = Sequential(layers, input_shape=(4,), dtype=dtype)
+    model.params["0.weight"].value, model.params["0.bias"].value = np.full((3, 4), -500), np.full(3, 2000)
+    y = model.forward(np.ones((n, 4)), training=True)
+    dx = model.backward(np.ones_like(y))
+    assert all(np.isfinite(a).all() for a in (y, dx, *(param.grad for param in model.params.values())))
 
 
 @each_function
 @each_dtype
-def test_threads_and_batch_neighbours_change_no_bit(check, dtype, name, a):
+def test_threads_and_batch_neighbours_change_no_bit(check, dtype, name, a, b):
     rng = np.random.default_rng(1)
     x, dy = (3 * rng.standard_normal((277, 37)).astype(dtype) for _ in range(2))
-    y, dx = forward(check, name, a, x), backward(check, name, a, dy, x)
+    y, dx = forward(check, name, a, b, x), backward(check, name, a, b, dy, x)
     for threads in THREADS:
-        check.same_bits(forward(check, name, a, x, num_threads=threads), y, f"y {threads} threads")
-        check.same_bits(backward(check, name, a, dy, x, num_threads=threads), dx, f"dx {threads} threads")
+        check.same_bits(forward(check, name, a, b, x, num_threads=threads), y, f"y {threads} threads")
+        check.same_bits(backward(check, name, a, b, dy, x, num_threads=threads), dx, f"dx {threads} threads")
     for i in (*range(17), 276):
         row = slice(i, i + 1)
         for threads in THREADS:
-            check.same_bits(forward(check, name, a, x[row], num_threads=threads), y[row], f"y row {i}")
-            check.same_bits(backward(check, name, a, dy[row], x[row], num_threads=threads), dx[row], f"dx row {i}")
+            check.same_bits(forward(check, name, a, b, x[row], num_threads=threads), y[row], f"y row {i}")
+            check.same_bits(backward(check, name, a, b, dy[row], x[row], num_threads=threads), dx[row], f"dx row {i}")
 
 
 def ulp_error(got, exact):
@@ -119,6 +166,12 @@ def ulp_error(got, exact):
         ("elu", lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))), 1.3),
         ("sigmoid", lambda x: 1 / (1 + np.exp(-x)), 2.7),
         ("silu", lambda x: x / (1 + np.exp(-x)), 3.2),
+        ("exp", np.exp, 1.2),
+        ("celu", lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))), 1.3),
+        ("softplus", lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))), 3.5),
+        ("log_sigmoid", lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))), 3.5),
+        ("softsign", lambda x: x / (1 + np.abs(x)), 1.6),
+        ("mish", lambda x: x * np.tanh(np.log1p(np.exp(x))), 4),
     ],
 )
 @each_dtype
@@ -126,26 +179,32 @@ def test_errors_in_units_in_the_last_place(check, dtype, name, exact, units):
     rng = np.random.default_rng(2)
     sizes = 10.0 ** rng.uniform(-20, 1.9, (2000, 100))
     x = (sizes * rng.choice([-1, 1], sizes.shape)).astype(dtype)
-    assert ulp_error(forward(check, name, 1.0, x), exact(x.astype(np.longdouble))) < units
+    assert ulp_error(forward(check, name, 1, 0, x), exact(x.astype(np.longdouble))) < units
 
 
 @pytest.mark.skipif(minidl_c.isa in ("v2", "base"), reason="the rounding of x^2 is made good by an FMA")
 @pytest.mark.parametrize("low, high, units", [(-3, 8, 8), (-12.5, -3, 12)])
 def test_gelu_is_accurate_in_its_tail(check, low, high, units):
     x = np.random.default_rng(3).uniform(low, high, (2000, 50)).astype("f4")
-    assert ulp_error(forward(check, "gelu", 0.0, x), FUNCTIONS["gelu"][0](x.astype("f8"), 0)) < units
+    assert ulp_error(forward(check, "gelu", 0, 0, x), FUNCTIONS["gelu"][0](x.astype("f8"), 0, 0)) < units
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (("swish",), ValueError, "function: expected one of leaky_relu, elu, .*, got 'swish'"),
+        (("swish",), ValueError, "function: expected one of leaky_relu, .*, got 'swish'"),
         ((None,), TypeError, "function"),
         ((7,), TypeError, "function"),
         (("elu", -1e-9), ValueError, "alpha: expected at least 0, got -1e-09"),
         (("elu", NAN), ValueError, "alpha: .*nan"),
         (("elu", "1"), TypeError, "real number"),
-        (("tanh", 0, "float16"), ValueError, "dtype"),
+        (("hardshrink", -0.5), ValueError, "lambd: expected at least 0, got -0.5"),
+        (("softshrink", NAN), ValueError, "lambd: expected at least 0, got nan"),
+        (("celu", 0.0), ValueError, "alpha: expected at least 1.17549435e-38, got 0.0"),
+        (("softplus", 1e-39), ValueError, "beta: expected at least 1.17549435e-38, got 1e-39"),
+        (("squareplus", -4), ValueError, "b: expected at least 1.17549435e-38, got -4.0"),
+        (("hardtanh", 1, 1), ValueError, "min_val: expected a number below max_val, 1.0, got 1.0"),
+        (("tanh", 0, 0, "float16"), ValueError, "dtype"),
     ],
 )
 def test_invalid_arguments_are_refused(arguments, error, message):

@@ -1,4 +1,4 @@
-"""softmax over features and over the channels of each pixel: compared with NumPy; extreme values, reproducibility."""
+"""softmax, log_softmax, softmin over features and over the channels of each pixel: NumPy, extremes, reproducibility."""
 
 import numpy as np
 import pytest
@@ -16,15 +16,15 @@ INF, NAN = np.inf, np.nan
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
 
 
-def forward(check, x, **options):
+def forward(check, x, function="softmax", **options):
     y = check.output(x.shape, x.dtype)
-    forward_batch(SoftmaxOp(x.shape[1:], x.dtype.name), x, y, **options)
+    forward_batch(SoftmaxOp(x.shape[1:], x.dtype.name, function), x, y, **options)
     return y
 
 
-def backward(check, dy, x, **options):
+def backward(check, dy, x, function="softmax", **options):
     dx = check.output(x.shape, x.dtype)
-    backward_batch(SoftmaxOp(x.shape[1:], x.dtype.name), dy, x, dx, **options)
+    backward_batch(SoftmaxOp(x.shape[1:], x.dtype.name, function), dy, x, dx, **options)
     return dx
 
 
@@ -53,6 +53,61 @@ def test_matches_numpy(check, dtype, spread, n):
         check.count("softmax", dtype)
 
 
+def expected_log(x, dy):
+    """Returns (y, dx) of log_softmax and their allowed errors: units of rounding."""
+    p, top = ref.softmax(x), x.max(axis=1, keepdims=True).astype("f8")
+    total = np.exp(x - top).sum(axis=1, keepdims=True)
+    y, terms = x - top - np.log(total), np.abs(dy).sum(axis=1, keepdims=True)
+    units = 2 * (top - x) + 4 * np.log(total) + np.sum(p * (top - x + 6), axis=1, keepdims=True) + x.shape[1]
+    dx_units = np.abs(dy) + p * terms * (units + x.shape[1] + 6)
+    return y, dy - p * dy.sum(axis=1, keepdims=True), units, dx_units
+
+
+@pytest.mark.parametrize("n", BATCHES)
+@pytest.mark.parametrize("spread", [1e-3, 1.0, 30.0, 1e4])
+@each_dtype
+def test_log_softmax_matches_numpy(check, dtype, spread, n):
+    rng = np.random.default_rng(n)
+    for shape in SHAPES:
+        x, dy = ((s * rng.standard_normal((n, *shape))).astype("f4") for s in (spread, 1))
+        y, dx, units, dx_units = expected_log(x, dy.astype("f8"))
+        what, u, tiny = f"{dtype} n={n} {shape} {spread}", ref.rounding(1, dtype), 4 * shape[0] * np.finfo(dtype).tiny
+        x, dy = check.input(x, dtype), check.input(dy, dtype)
+        check.close(forward(check, x, "log_softmax"), y, u * units + tiny, f"y {what}")
+        check.close(backward(check, dy, x, "log_softmax"), dx, u * dx_units + tiny, f"dx {what}")
+        check.count("log_softmax", dtype)
+
+
+@pytest.mark.parametrize("n", BATCHES)
+@each_dtype
+def test_softmin_is_the_softmax_of_the_negative(check, dtype, n):
+    rng = np.random.default_rng(n)
+    for shape in SHAPES:
+        x, dy = (rng.standard_normal((n, *shape)).astype(dtype) for _ in range(2))
+        check.same_bits(forward(check, x, "softmin"), forward(check, -x), f"y {shape}")
+        check.same_bits(backward(check, dy, x, "softmin"), -backward(check, dy, -x), f"dx {shape}")
+
+
+@each_dtype
+def test_special_values_of_log_softmax(check, dtype):
+    """As in PyTorch: -inf has log-probability -inf, and takes no gradient of others."""
+    x = np.array([[0, -INF, 0], [INF, 1, 0], [NAN, 0, 1], [-INF, -INF, -INF], [3e38, -3e38, 3e38]], dtype)
+    dy = np.tile(np.array([1, 2, 3], dtype), (5, 1))
+    y, dx = forward(check, x, "log_softmax"), backward(check, dy, x, "log_softmax")
+    half = np.log(0.5)
+    assert np.isnan(y[1:4]).all() and np.isnan(dx[1:4]).all()
+    np.testing.assert_allclose(y[0], [half, -INF, half], rtol=1e-6)
+    np.testing.assert_allclose(y[4, ::2], half, rtol=1e-6)
+    np.testing.assert_allclose(dx[[0, 4]], [[-2, 2, 0]] * 2, rtol=1e-6)
+
+
+def test_an_unknown_function_is_refused():
+    with pytest.raises(ValueError, match="function: expected one of softmax, softmin, log_softmax, got 'hardmax'"):
+        SoftmaxOp((3,), "float32", "hardmax")
+    with pytest.raises(TypeError, match="function"):
+        SoftmaxOp((3,), "float32", None)
+
+
 @each_dtype
 @pytest.mark.parametrize("size", [1e4, 3e38])
 def test_large_values(check, dtype, size):
@@ -79,16 +134,17 @@ def test_special_values(check, dtype):
     assert np.isfinite(y[0]).all() and np.isfinite(dx[0]).all() and np.isnan(y[1:5]).all()
 
 
+@pytest.mark.parametrize("function", ["softmax", "softmin", "log_softmax"])
 @each_dtype
-def test_threads_and_batch_neighbours_change_no_bit(check, dtype):
+def test_threads_and_batch_neighbours_change_no_bit(check, dtype, function):
     rng = np.random.default_rng(1)
     for n in (5, 37, 277):
         x, dy = (rng.standard_normal((n, 5, 3, 4)).astype(dtype) for _ in range(2))
-        y, dx = forward(check, x), backward(check, dy, x)
+        y, dx = forward(check, x, function), backward(check, dy, x, function)
         for threads in THREADS:
-            check.same_bits(forward(check, x, num_threads=threads), y, f"y {threads} threads")
-            check.same_bits(backward(check, dy, x, num_threads=threads), dx, f"dx {threads} threads")
+            check.same_bits(forward(check, x, function, num_threads=threads), y, f"y {threads} threads")
+            check.same_bits(backward(check, dy, x, function, num_threads=threads), dx, f"dx {threads} threads")
     for i in range(20):
         row = slice(i, i + 1)
-        check.same_bits(forward(check, x[row]), y[row], f"y row {i}")
-        check.same_bits(backward(check, dy[row], x[row]), dx[row], f"dx row {i}")
+        check.same_bits(forward(check, x[row], function), y[row], f"y row {i}")
+        check.same_bits(backward(check, dy[row], x[row], function), dx[row], f"dx row {i}")

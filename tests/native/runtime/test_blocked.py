@@ -73,6 +73,7 @@ def others(seed):
         c = shape[0]
         yield f"relu {shape}", partial(ReLUOp, shape)
         yield f"silu {shape}", partial(ActivationOp, shape, "silu")
+        yield f"exp {shape}", partial(ActivationOp, shape, "exp")
         yield f"normalize {shape}", partial(NormalizeOp, shape, rng.standard_normal(c), rng.uniform(0.5, 2, c))
         yield f"pad {shape}", partial(Pad2DOp, shape, (1, 0, 2, 1), 0.5)
         yield f"upsample {shape}", partial(Upsample2DOp, shape, (2, 3))

@@ -108,6 +108,7 @@ def others(rng, seed):
         c = shape[0]
         yield f"relu {shape}", [partial(ReLUOp, shape)]
         yield f"silu {shape}", [partial(ActivationOp, shape, "silu")]
+        yield f"exp {shape}", [partial(ActivationOp, shape, "exp")]
         yield f"rescale {shape}", [partial(RescaleOp, shape, 0.3, 1.0)]
         yield f"normalize {shape}", [partial(NormalizeOp, shape, rng.standard_normal(c), rng.uniform(0.5, 2, c))]
         yield f"pad {shape}", [partial(Pad2DOp, shape, (1, 0, 2, 1), 0.5)]

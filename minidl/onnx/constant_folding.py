@@ -56,7 +56,9 @@ def fold_cast(inputs: list[Any], attributes: dict[str, Any]) -> Array:
 
 def fold_arithmetic(function: Callable[..., Array]) -> FoldFunction:
     """Returns a function that computes an elementwise operator of small arrays that do not depend on the batch."""
-    return lambda inputs, attributes: check_small(function(*(check_no_batch(check_small(array)) for array in inputs)))
+    return lambda inputs, attributes: check_small(
+        np.asarray(function(*(check_no_batch(check_small(array)) for array in inputs)))
+    )
 
 
 def divide(a: Array, b: Array) -> Array:

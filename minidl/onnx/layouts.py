@@ -25,6 +25,7 @@ ELEMENTWISE = {
     *("Tanh", "ThresholdedRelu"),
 }
 ARITHMETIC = {"Add", "Div", "Max", "Min", "Mul", "PRelu", "Sub", "Sum"}
+FIRST = {*ELEMENTWISE, *ARITHMETIC, "Pad"}  # what may come before the first Transpose of a channels-last model
 REDUCTIONS = {"ReduceMax", "ReduceMean", "ReduceSum"}
 
 
@@ -89,7 +90,7 @@ class _Mover:
                 self.moved[name] = _Moved(first, invert(to_first))
                 self.written.add(name)  # the graph has it anyway
                 return
-            if node.op in ELEMENTWISE | ARITHMETIC and sum(x not in self.constants for x in node.inputs) == 1:
+            if node.op in FIRST and sum(x not in self.constants for x in node.inputs if x) == 1:
                 found.update(node.outputs)
 
     def _copy(self, node: Node) -> None:

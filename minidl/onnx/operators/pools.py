@@ -28,6 +28,7 @@ from minidl.layers import (
 from minidl.layers.base import Layer
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
+from minidl.onnx.operators.shapes import reshape_to
 from minidl.onnx.operators.windows import (
     collapse,
     collapse_sides,
@@ -236,15 +237,16 @@ def read_reduce(image_pool: type[Layer], signal_pool: type[Layer], since: int) -
     def read(reader: NodeReader) -> list[LayerWithWeights]:
         axes: Any = reader.ints_or_attribute("axes", 1, since)
         reader.expect_attribute("noop_with_empty_axes", 0, 1)  # only for omitted axes
-        rank = len(reader.shape)
-        all_axes = (
-            rank in (2, 3) and axes is not None and {*map(reader.normalize_axis, axes)} == set(range(2, rank + 1))
-        )
-        if not all_axes:
+        keepdims = reader.expect_attribute("keepdims", 1, 0)
+        rank, reduced = len(reader.shape), {*map(reader.normalize_axis, axes or ())}
+        if reduced and 0 not in reduced and all(reader.shape[axis - 1] == 1 for axis in reduced):
+            left = tuple(size for axis, size in enumerate(reader.shape, 1) if keepdims or axis not in reduced)
+            return reshape_to(reader, left)
+        if rank not in (2, 3) or reduced != set(range(2, rank + 1)):
             reader.refuse(f"expected axes (2, 3) of images or (2,) of signals, got {axes} of {reader.shape}")
         kept = [LayerWithWeights(Reshape((reader.shape[0], *(1,) * (rank - 1))))]
         pool = image_pool() if rank == 3 else signal_pool()
-        return [LayerWithWeights(pool), *(kept if reader.expect_attribute("keepdims", 1, 0) else [])]
+        return [LayerWithWeights(pool), *(kept if keepdims else [])]
 
     return read
 

@@ -71,7 +71,6 @@ def test_columns(check, dtype, n):
         (lambda: ColumnsOp((4,), -1, 2), "start, stop: expected numbers from 0"),
         (lambda: ColumnsOp((4, 2), 0, 2, "float16"), "dtype"),
     ],
-    ids=str,
 )
 def test_invalid_arguments_are_refused(make, message):
     with pytest.raises((ValueError, TypeError), match=message):

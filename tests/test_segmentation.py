@@ -27,7 +27,7 @@ def weights(trainer):
 
 def test_a_net_learns_the_labels_of_pixels():
     trainer = make_trainer(SoftmaxCrossEntropy(ignore_index=255))
-    history = trainer.fit(X, Y, 20, 16, validation_split=0.1, verbose=0)
+    history = trainer.fit(X, Y, 20, batch_size=16, validation_split=0.1, verbose=0)
     assert history["accuracy"][-1] > 0.9 and history["val_accuracy"][-1] > 0.9
     predicted = trainer.model.predict(X).argmax(axis=1)
     assert trainer.evaluate(X, Y)["accuracy"] == (predicted == Y)[Y != 255].mean()
@@ -40,7 +40,7 @@ def test_dtypes_of_labels_and_threads_change_no_bit(n, dtype):
     loss, result = SoftmaxCrossEntropy(ignore_index=255), []
     for y, threads in ((Y, 1), (Y, 2), (Y, 3), (Y.astype(int), 2), (Y.astype(">i2"), 2), (Y.astype("i4"), 8)):
         trainer = make_trainer(loss, dtype, threads)
-        result.append((weights(trainer), trainer.fit(X[:n], y[:n], 3, 32, verbose=0)["loss"]))
+        result.append((weights(trainer), trainer.fit(X[:n], y[:n], 3, batch_size=32, verbose=0)["loss"]))
     assert all(other == result[0] for other in result)
 
 
@@ -73,7 +73,7 @@ def test_probabilities_train_as_labels_do():
     for targets in (y, np.eye(3)[y], np.eye(3, dtype=int)[y]):
         model = Sequential([Rescale(1 / 255), Flatten(), Dense(8), ReLU(), Dense(3)], (1, 8, 8))
         trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1, momentum=0.9), ["accuracy"])
-        history = trainer.fit(X, targets, 5, 16, validation_data=(X, targets), verbose=0)
+        history = trainer.fit(X, targets, 5, batch_size=16, validation_data=(X, targets), verbose=0)
         result.append((weights(trainer), [history[name] for name in ("loss", "accuracy", "val_loss", "val_accuracy")]))
         trainer.report(X, targets)
     assert result[0] == result[1] == result[2]

@@ -51,7 +51,7 @@ def test_frames_that_are_refused():
         fitted(FRAME.assign(c=pd.Series(["u", "v"] * 20).astype("category")), Y)
     with pytest.raises(ValueError, match="X: expected finite values"):
         fitted(FRAME.where(FRAME > 0), Y)
-    with pytest.raises(ValueError, match=r"y: expected one label per example.*: np\.ravel\(y\)"):
+    with pytest.raises(ValueError, match=r"y: expected one label per example.*: y\.ravel\(\)"):
         fitted(FRAME, pd.DataFrame(Y))
 
 

@@ -10,7 +10,7 @@ from minidl_c.kernels.columns import ColumnsOp
 class Columns(Layer):
     """Passes on the columns `start` to `stop`, without `stop`, as x[:, start:stop]; of images, the channels.
 
-    In front of the branches of a Parallel, it gives each its part of the input:
+    As the first layer of each branch of a Parallel, it gives the branch its part of the input:
     Parallel([Columns(0, 1), Embedding(7, 3), Flatten()], [Columns(1, 9), Dense(16)]).
 
     start, stop: negative numbers count from the end, as in a slice; stop=None: to the end.

@@ -50,6 +50,7 @@ class _Moved:
 
     source: str
     axes: Axes
+    name: str = ""  # of a Transpose of the file
 
 
 class _Mover:
@@ -77,11 +78,11 @@ class _Mover:
         return replace(self.graph, nodes=self.nodes, tensors=self.tensors)
 
     def _transpose_input(self) -> None:
-        """Brings a channels-last input to channels first at once if elementwise nodes come before its Transpose."""
+        """Brings channels-last images to channels first at once if elementwise nodes come before their Transpose."""
         (name, shape) = (self.graph.inputs[0].name, self.graph.inputs[0].shape) if self.graph.inputs else ("", None)
         rank = len(shape or ())
         to_first, found = (0, rank - 1, *range(1, rank - 1)), {name}
-        for node in self.graph.nodes if rank > 2 else ():
+        for node in self.graph.nodes if rank == 4 else ():
             if not found & set(node.inputs):
                 continue
             if node.op == "Transpose" and tuple(node.attributes.get("perm", ())) == to_first:
@@ -118,7 +119,7 @@ class _Mover:
         if axes == tuple(sorted(axes)):
             self.aliases[node.outputs[0]] = before.source
         else:
-            self.moved[node.outputs[0]] = _Moved(before.source, axes)
+            self.moved[node.outputs[0]] = _Moved(before.source, axes, node.name)
 
     def _append(self, node: Node, axes: Axes, outputs: list[str]) -> None:
         """Appends a rewritten node; `outputs` are its own after a Transpose."""
@@ -135,7 +136,7 @@ class _Mover:
         if name in self.moved and name not in self.written:
             self.written.add(name)
             moved = self.moved[name]
-            self.nodes.append(Node("Transpose", "", [moved.source], [name], {"perm": list(moved.axes)}))
+            self.nodes.append(Node("Transpose", moved.name, [moved.source], [name], {"perm": list(moved.axes)}))
 
     def _name(self, wanted: str) -> str:
         while wanted in self.taken:

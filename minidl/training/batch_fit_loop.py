@@ -116,7 +116,7 @@ class BatchFitLoop(FitLoop):
     def difference(self, state: FitState) -> str | None:
         """As FitLoop.difference; reads the batches that the interrupted epoch has seen."""
         if state.arguments.get("batches") == "an iterator" and not state.is_complete:
-            expected = "expected a list or another iterable that begins anew, as in a fit that can be completed"
+            expected = "expected a list or another iterable that begins again, as in a fit that can be completed"
             return f"X: {expected}, got an iterator: its batches cannot be read again"
         difference = super().difference(state)
         if difference is not None or not state.in_epoch or state.batches is None:

@@ -49,7 +49,7 @@ def make_loop(
     if steps_per_epoch is not None:
         raise ValueError(f"steps_per_epoch: expected None with arrays, got {steps_per_epoch}; use batch_size=")
     if hasattr(X, "__next__"):
-        raise TypeError("y: expected None with an iterator X of batches (X, y)")
+        raise TypeError("X: expected an array of real numbers with y; an iterator of batches (X, y) takes y=None")
     return ArrayFitLoop(_array_config(trainer, X, y, epochs, validation_data, options), trainer, callbacks, progress)
 
 

@@ -201,8 +201,6 @@ LAYERS: Words = {
     "globalaveragepooling2d": "use GlobalAvgPool2D()",
     "globalaveragepool2d": "use GlobalAvgPool2D()",
     "globalmaxpooling2d": "use GlobalMaxPool2D()",
-    "adaptiveavgpool2d": "use GlobalAvgPool2D() for a size of 1",
-    "adaptivemaxpool2d": "use GlobalMaxPool2D() for a size of 1",
     "batchnormalization": "use BatchNorm2D() for images, BatchNorm1D() for vectors",
     "batchnorm": "use BatchNorm2D() for images, BatchNorm1D() for vectors",
     "groupnormalization": "use GroupNorm(groups)",

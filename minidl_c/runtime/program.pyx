@@ -10,8 +10,7 @@ cdef extern from "minidl_c/runtime/optimize.h" nogil:
     void optimize(op *, int, value *)
     void optimize_blocked(const op *, int, value *, int training)
 
-# What it costs to read a weight again for each example, in multiply-adds; a tile reads it once. Fitted to where the two layouts are
-# as fast as each other on the nets of benchmarks/inference.py.
+# The cost of reading a weight for each example, in multiply-adds; a tile reads it once. Fitted to the nets of benchmarks/inference.py.
 cdef double CACHED_READ = 3, MEMORY_READ = 19
 cdef Py_ssize_t CACHED_WEIGHTS = 2**22
 cdef double WASTE = 1.5, WASTE_TRAINING = 1.75             # powers of the number of lanes for each channel: loads are wasted too

@@ -330,6 +330,19 @@ ARITHMETIC = {
     "Gemm all": Case(
         "Gemm", gemm, (normal(6, 6), normal(6)), {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 0}, shape=VECTOR
     ),
+    "Gemm alpha, beta": Case(
+        "Gemm",
+        lambda x, w, b: 0.5 * (x @ w) + 2.0 * b,
+        (normal(6, 6), normal(6)),
+        {"alpha": 0.5, "beta": 2.0},
+        shape=VECTOR,
+    ),
+    "Slice": Case("Slice", lambda x, *_: x[:, 1:3], (integers(1), integers(3), integers(1))),
+    "Slice from the end": Case("Slice", lambda x, *_: x[:, -3:], (integers(-3), integers(2**62), integers(-3))),
+    "Slice of two axes": Case("Slice", lambda x, *_: x[:, 1:4], (integers(0, 1), integers(99, 4), integers(3, 1))),
+    "Slice steps": Case("Slice", lambda x, *_: x[:, 2:], (integers(2), integers(9), integers(1), integers(1))),
+    "Transpose": Case("Transpose", lambda x: x.transpose(0, 2, 3, 1), (), {"perm": [0, 2, 3, 1]}),
+    "Transpose of rows": Case("Transpose", lambda x: x.transpose(0, 1, 3, 2), (), {"perm": [0, 1, 3, 2]}),
     "MatMul": Case("MatMul", gemm, (normal(6, 6),), shape=VECTOR),
     "Mul of features": Case("Mul", np.multiply, (normal(6),), shape=VECTOR),
 } | {

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minidl.onnx.constant_folding import FOLD_FUNCTIONS, Constants
-from minidl.onnx.graph import Graph, Node, Value
+from minidl.onnx.graph import ANY_BATCH, Graph, Node, Value
 
 MATRIX, ROW = np.arange(12.0, dtype="f4").reshape(3, 4), np.array([2, -7, 5])
 
@@ -14,17 +14,30 @@ def integers(*numbers):
 
 
 CASES = {
+    "Add": ([MATRIX, MATRIX[0]], {}, MATRIX + MATRIX[0]),
     "Cast": ([ROW], {"to": 6}, ROW.astype("int32")),
+    "Cast to real": ([ROW], {"to": 1}, ROW.astype("f4")),
+    "Cast to integers": ([MATRIX / 3], {"to": 7}, (MATRIX / 3).astype("int64")),
+    "Ceil": ([MATRIX / 3], {}, np.ceil(MATRIX / 3)),
     "Concat": ([MATRIX, MATRIX], {"axis": 1}, np.concatenate([MATRIX, MATRIX], 1)),
     "Constant": ([], {"value_floats": [0.5, 2.0]}, np.array([0.5, 2.0], "f4")),
     "Constant of integers": ([], {"value_ints": [3, 4]}, integers(3, 4)),
     "Constant of a tensor": ([], {"value": MATRIX}, MATRIX),
     "ConstantOfShape": ([integers(2, 3)], {}, np.zeros((2, 3), "f4")),
     "ConstantOfShape value": ([integers(2)], {"value": integers(7)}, integers(7, 7)),
+    "Div": ([MATRIX, MATRIX[:1, 3:]], {}, MATRIX / MATRIX[0, 3]),
+    "Div of integers": ([ROW, np.array(2)], {}, integers(1, -3, 2)),
+    "Equal": ([ROW, np.array(5)], {}, ROW == 5),
+    "Floor": ([MATRIX / 3], {}, np.floor(MATRIX / 3)),
     "Gather": ([MATRIX, integers(2, 0)], {}, MATRIX[[2, 0]]),
     "Gather axis": ([MATRIX, integers(2, 0)], {"axis": 1}, MATRIX[:, [2, 0]]),
     "Gather of one": ([ROW, np.array(1)], {}, ROW[1]),
     "Identity": ([MATRIX], {}, MATRIX),
+    "Max": ([ROW, np.array(1), np.array(3)], {}, integers(3, 3, 5)),
+    "Min": ([ROW, np.array(1)], {}, integers(1, -7, 1)),
+    "Mul": ([ROW, ROW], {}, ROW * ROW),
+    "Neg": ([ROW], {}, -ROW),
+    "Range": ([np.array(1), np.array(8), np.array(3)], {}, integers(1, 4, 7)),
     "Reshape": ([MATRIX, integers(0, 2, -1)], {}, MATRIX.reshape(3, 2, 2)),
     "Reshape allowzero": ([np.zeros((0, 4), "f4"), integers(2, 0)], {"allowzero": 1}, np.zeros((2, 0), "f4")),
     "Slice": ([MATRIX, integers(1), integers(9)], {}, MATRIX[1:]),
@@ -32,13 +45,16 @@ CASES = {
     "Slice axes": ([MATRIX, integers(1), integers(3), integers(1)], {}, MATRIX[:, 1:3]),
     "Slice steps": ([MATRIX, integers(3), integers(-9), integers(-1), integers(-2)], {}, MATRIX[:, 3::-2]),
     "Slice steps without axes": ([ROW, integers(0), integers(3), None, integers(2)], {}, ROW[::2]),
+    "Sqrt": ([MATRIX], {}, np.sqrt(MATRIX)),
     "Squeeze": ([MATRIX[None, :, None]], {}, MATRIX),
     "Squeeze axes": ([MATRIX[None, :, None], integers(0)], {}, MATRIX[:, None]),
     "Squeeze axes before 13": ([MATRIX[None, :, None]], {"axes": [2]}, MATRIX[None]),
+    "Sub": ([ROW, np.array(1)], {}, ROW - 1),
     "Transpose": ([MATRIX.reshape(2, 3, 2)], {}, MATRIX.reshape(2, 3, 2).T),
     "Transpose perm": ([MATRIX.reshape(2, 3, 2)], {"perm": [0, 2, 1]}, MATRIX.reshape(2, 3, 2).swapaxes(1, 2)),
     "Unsqueeze": ([ROW, integers(0, -1)], {}, ROW[None, :, None]),
     "Unsqueeze before 13": ([ROW], {"axes": [1]}, ROW[:, None]),
+    "Where": ([ROW > 0, ROW, np.array(0)], {}, integers(2, 0, 5)),
     "Shape": ([MATRIX], {}, integers(3, 4)),
     "Shape start": ([MATRIX], {"start": 1}, integers(4)),
     "Shape end": ([MATRIX], {"end": -1}, integers(3)),
@@ -85,8 +101,13 @@ def test_all_foldable_operators_have_a_case():
 
 
 @pytest.mark.parametrize(("op", "arrays", "attributes", "message"), [
-    ("Cast", [MATRIX], {"to": 7}, "expected integers and to=6 or 7, got float32"),
-    ("Cast", [ROW], {"to": 1}, "got int64 and to=1"),
+    ("Cast", [ROW], {"to": 8}, "expected numbers, and to in [1, 6, 7, 9, 11], got int64 and to=8"),
+    ("Cast", [integers(ANY_BATCH)], {"to": 1}, "expected values that do not depend on the batch size"),
+    ("Add", [integers(ANY_BATCH), integers(1)], {}, "expected values that do not depend on the batch size"),
+    ("Mul", [np.ones(4097), np.ones(1)], {}, "at most 4096 elements"),
+    ("Div", [integers(1), integers(0)], {}, "expected divisors other than 0"),
+    ("Range", [np.array(0), np.array(9999), np.array(1)], {}, "expected at most 4096 numbers"),
+    ("Range", [np.array(0), np.array(9), np.array(0)], {}, "expected at most 4096 numbers"),
     ("Constant", [], {"value_string": "a"}, "expected numbers, got value_string"),
     ("ConstantOfShape", [integers(-1)], {}, "expected a shape of at most 4096 elements"),
     ("ConstantOfShape", [integers(64, 65)], {}, "expected a shape of at most 4096 elements"),

@@ -57,6 +57,8 @@ TOLERANCES = {"GroupNorm": 5e-5}
 # onnxruntime has no float64 kernels for these.
 FLOAT32_ONLY = {
     *(
+        "SELU",
+        "SqueezeExcite",
         "AdaptiveAvgPool2D",
         "AvgPool1D",
         "AvgPool2D",
@@ -129,7 +131,8 @@ def test_weights_too_large_for_a_dtype_are_refused(tmp_path):
 
 
 def test_every_public_layer_can_be_exported():
-    assert {cls.__name__ for cls in WRITE_FUNCTIONS} | {"Block", "Parallel", "Residual"} == PUBLIC_LAYERS == set(DRAWS)
+    containers = {"Block", "Parallel", "Residual", "SqueezeExcite"}
+    assert {cls.__name__ for cls in WRITE_FUNCTIONS} | containers == PUBLIC_LAYERS == set(DRAWS)
 
 
 @oracle

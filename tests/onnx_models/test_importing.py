@@ -5,9 +5,6 @@ import pytest
 from onnx_models.graphs import Graph, check, run_both
 
 from minidl.onnx import import_model
-from minidl.onnx.graph import ANY_BATCH, Node
-from minidl.onnx.node_reader import NodeReader
-from minidl.onnx.operators.norms import read_channel_layer_norm
 
 pytestmark = pytest.mark.oracle("onnx", "onnxruntime")
 
@@ -267,21 +264,6 @@ def test_rms_norm(shape, tmp_path):
     g = Graph(shape, opset=23)
     model = check(g.append("RMSNormalization", g.normal(*shape), axis=1, epsilon=1e-3), tmp_path, "RMSNorm")
     assert model.layers[0].eps == 1e-3 and model.layers[0].axis is None
-
-
-@pytest.mark.parametrize("has_bias", [True, False])
-def test_layer_norm_over_channels(has_bias, rng):
-    """The node stands for a LayerNormalization between two Transposes."""
-    weight, bias = rng.standard_normal((2, 6)).astype("f4")
-    constants, inputs = {"w": weight, "b": bias}, ["x", "w", "b"][: 2 + has_bias]
-    node = Node("ChannelLayerNormalization", "n", inputs, ["y"], {"epsilon": 1e-3}, domain="minidl")
-    reader = NodeReader(node, 0, (6, 3, 2), "float32", 21, ANY_BATCH, constants)
-    (found,) = read_channel_layer_norm(reader)
-    reader.check_all_read()
-    assert (found.layer.axis, found.layer.eps) == ("channels", 1e-3)
-    np.testing.assert_array_equal(found.weights["weight"], weight)
-    np.testing.assert_array_equal(found.weights["bias"], bias if has_bias else 0 * bias)
-    assert reader.trainable_constants == inputs[1:]
 
 
 # ---- shapes

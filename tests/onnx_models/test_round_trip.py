@@ -78,19 +78,17 @@ def test_layers_without_metadata(name, dtype, tmp_path):
         else:
             assert found.predict(x).tobytes() == model.predict(x).tobytes(), f"{model!r} of {model.input_shape}"
     if name == "RandomCrop":
-        assert (
-            all("'0.Slice' (Slice): no layer of minidl does that" in message for message in errors)
-            and len(errors) == 20
-        )
+        found = sum("'0.Slice' (Slice): expected a range of channels" in message for message in errors)
+        assert 5 < found < 20  # the others keep or enlarge the image
     elif name.startswith("Adaptive"):  # windows of several sizes
-        assert all("no layer of minidl does that" in message for message in errors)
+        assert all(
+            "(Slice): expected a range" in message or "(Concat): expected axis=1" in message for message in errors
+        )
         assert 5 < len(errors) < 15
     elif name == "AvgPool2D":  # windows beyond the end of padding that counts
         assert all("expected equal pads on both sides" in message for message in errors) and len(errors) <= 2
-    elif name == "LayerNorm":  # over channels
-        assert all("(Transpose): " in message for message in errors)
     elif name == "RMSNorm":
-        assert all("(Mul): " in message for message in errors) and len(errors) == 20
+        assert all("(Sqrt): " in message for message in errors) and len(errors) == 20
     else:
         assert all(message == NO_LAYERS + ", got none" for message in errors)
         assert len(errors) == 20 if name in TRAINING_ONLY else len(errors) < 15

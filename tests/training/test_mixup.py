@@ -50,7 +50,7 @@ def test_a_step_is_one_on_a_mixture(loss, weights):
     y = Y if loss == "softmax_cross_entropy" else REAL
     numbers = np.eye(3)[Y] if y is Y else REAL.astype("f4")
     trainer, other = make_trainer(loss, metrics=()), make_trainer(loss, metrics=())
-    trainer.fit(X, y, 2, 16, sample_weight=weights, mixup=0.5, verbose=0)
+    trainer.fit(X, y, 2, batch_size=16, sample_weight=weights, mixup=0.5, verbose=0)
     for epoch in range(2):
         order, losses, total = epoch_order(50, 5, epoch, True), [], []
         for start in range(0, 50, 16):
@@ -71,7 +71,7 @@ def test_number_of_threads_and_chunks_change_no_bit(monkeypatch):
     for threads, most in ((1, 4096), (2, 4096), (3, 16), (8, 1)):
         monkeypatch.setattr("minidl.utils.data.CHUNK", most)
         trainer = make_trainer(threads=threads, dropout=0.3)
-        trainer.fit(X, Y, 3, 8, sample_weight=W, mixup=0.4, verbose=0)
+        trainer.fit(X, Y, 3, batch_size=8, sample_weight=W, mixup=0.4, verbose=0)
         result.append(outcome(trainer))
     assert all(other == result[0] for other in result)
 
@@ -80,15 +80,15 @@ def test_kinds_of_data_and_accumulated_batches_give_the_same_mixtures():
     result = []
     for data, size, micro in ((X, 16, 1), (X.reshape(50, 16), 16, 1), (X.astype("f8"), 16, 1), (X, 8, 2)):
         trainer = make_trainer()
-        trainer.fit(data, Y, 2, size, mixup=0.4, gradient_accumulation_steps=micro, verbose=0)
+        trainer.fit(data, Y, 2, batch_size=size, mixup=0.4, gradient_accumulation_steps=micro, verbose=0)
         result.append(outcome(trainer))
     assert all(other == result[0] for other in result)
 
 
 def test_without_mixup_nothing_changes():
     one, other = make_trainer(), make_trainer()
-    one.fit(X, Y, 2, 16, mixup=0, verbose=0)
-    other.fit(X, Y, 2, 16, verbose=0)
+    one.fit(X, Y, 2, batch_size=16, mixup=0, verbose=0)
+    other.fit(X, Y, 2, batch_size=16, verbose=0)
     assert outcome(one) == outcome(other)
 
 
@@ -119,7 +119,7 @@ def test_metrics_compare_with_the_label_of_the_larger_part():
         seen.append(np.array(y))
         return 0.0
 
-    make_trainer(metrics=[metric]).fit(X, Y, 1, 16, mixup=0.4, verbose=0)
+    make_trainer(metrics=[metric]).fit(X, Y, 1, batch_size=16, mixup=0.4, verbose=0)
     np.testing.assert_array_equal(seen[-1], Y[epoch_order(50, 5, 0, True)])
 
 
@@ -128,15 +128,15 @@ def test_a_custom_loss_gets_mixtures_of_numbers():
         return ((scores - y) ** 2).mean(axis=1), 2 / 3 * (scores - y)
 
     trainer, other = make_trainer(squared, metrics=()), make_trainer("mean_squared_error", metrics=())
-    trainer.fit(X, REAL, 2, 16, mixup=0.4, verbose=0)
-    other.fit(X, REAL, 2, 16, mixup=0.4, verbose=0)
+    trainer.fit(X, REAL, 2, batch_size=16, mixup=0.4, verbose=0)
+    other.fit(X, REAL, 2, batch_size=16, mixup=0.4, verbose=0)
     np.testing.assert_allclose(trainer.history["loss"], other.history["loss"], rtol=1e-5)
 
 
 def test_clipped_gradients_of_examples_are_those_of_mixtures():
     trainer, other = make_trainer(per_example_clip_norm=1e6), make_trainer()
     for one in (trainer, other):
-        one.fit(X, Y, 2, 16, sample_weight=W, mixup=0.4, verbose=0)
+        one.fit(X, Y, 2, batch_size=16, sample_weight=W, mixup=0.4, verbose=0)
     assert outcome(trainer) == outcome(other)
 
 
@@ -145,7 +145,7 @@ def test_a_step_that_is_not_finite_names_the_examples():
         return np.where(np.arange(len(y)) == 3, np.nan, 0.0), np.zeros_like(scores)
 
     with pytest.raises(FloatingPointError, match=f"example {epoch_order(50, 5, 0, True)[3]} of X"):
-        make_trainer(broken, metrics=()).fit(X, REAL, 1, 16, mixup=0.4, verbose=0)
+        make_trainer(broken, metrics=()).fit(X, REAL, 1, batch_size=16, mixup=0.4, verbose=0)
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,9 @@ def import_model(path: Path, input_shape: Shape | None = None) -> Sequential:
     """Returns the model in an ONNX file. A file from `export` gives the same layers and bit-identical predictions.
 
     In graphs from other programs, opset 11 to 28, each node becomes the layers that compute the same: Conv, Gemm or
-    MatMul, pooling, norms, activations, and branches joined by Add, Sum or Concat. The batch may have any size. Weights
-    shared by several nodes become one copy per layer; a UserWarning names the nodes, since training updates the copies
-    separately.
+    MatMul, pooling, norms, activations, and branches joined by Add, Sub, Sum, Mul or Concat. Transposes of models with
+    channels last disappear where nodes can be moved before them. The batch may have any size. Weights shared by several
+    nodes become one copy per layer; a UserWarning names the nodes, since training updates the copies separately.
 
     input_shape: of one example, if the file has dynamic sizes.
 

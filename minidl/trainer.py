@@ -40,8 +40,8 @@ class Trainer(BaseTrainer):
     loss: a name such as "softmax_cross_entropy", an object of minidl.losses such as Huber(2.0), or a function
         `loss(scores, y) -> (losses, dscores)`.
     optimizer: such as SGD(0.1), or an object with `step(params, lr)` and `lr`.
-    metrics: names ("accuracy") or functions f(y, scores), computed on the scores of a whole epoch; in training these
-        are the scores that each batch had before its step, so they trail those of `evaluate`.
+    metrics: names ("accuracy"; see minidl.metrics) or functions f(y, scores), computed on the scores of a whole epoch;
+        in training these are the scores that each batch had before its step, so they trail those of `evaluate`.
     seed: the order of the examples is a function of it and the epoch.
     clip_norm, clip_value: the largest norm of a step's gradient (over all layers), and the largest absolute value of
         its elements; None: any. Values are clipped first (torch.nn.utils.clip_grad_value_, clip_grad_norm_).

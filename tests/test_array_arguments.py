@@ -13,7 +13,7 @@ from odd_arrays import ALWAYS, KINDS, NEVER, plain
 from subprocess_cases import Cases
 
 import minidl
-from minidl import Param, Sequential, Trainer, plots
+from minidl import Param, Sequential, Trainer, metrics, plots
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
 from minidl.losses import (
     binary_cross_entropy,
@@ -25,7 +25,7 @@ from minidl.losses import (
     softmax_cross_entropy,
 )
 from minidl.losses.native import as_float_targets
-from minidl.metrics import accuracy
+from minidl.metrics import TopKAccuracy, accuracy
 from minidl.optimizers import SGD
 from minidl.training.labeled_data import LabeledData
 from minidl.utils.arrays import as_array, as_dtype, as_floats, check_array
@@ -148,6 +148,20 @@ def grad_cam(model, X, y):
     return plots.grad_cam(model, X, 1)
 
 
+def metric_entries(name, metric, y, scores):
+    """Returns the entries of a metric's two arguments."""
+    return {
+        f"metrics.{name}:y": (y, without_trainer(lambda v: metric(v, scores))),
+        f"metrics.{name}:scores": (scores, without_trainer(lambda v: metric(y, v))),
+    }
+
+
+OF_TWO_LABELS = (metrics.precision, metrics.recall, metrics.f1)
+OF_LABELS = (metrics.precision_macro, metrics.recall_macro, metrics.f1_macro)
+OF_NUMBERS = (
+    *(metrics.binary_accuracy, metrics.subset_accuracy),
+    *(metrics.mae, metrics.mse, metrics.rmse, metrics.r2),
+)
 W = RNG.integers(0, 2, (3, 12)).astype("f4")
 GRAD = RNG.integers(0, 2, (3, 4)).astype("f4")
 # By function and argument: a valid array, and a call with (trainer, array).
@@ -210,8 +224,11 @@ ENTRIES = {
     "losses.checked_loss:losses": (SCORES[:, 0], loss_returning("losses")),
     "losses.checked_loss:dscores": (SCORES, loss_returning("dscores")),
     "losses.probabilities:scores": (SCORES, without_trainer(probabilities)),
-    "metrics.accuracy:y": (Y, without_trainer(lambda v: accuracy(v, SCORES))),
-    "metrics.accuracy:scores": (SCORES, without_trainer(lambda v: accuracy(Y, v))),
+    **metric_entries("accuracy", accuracy, Y, SCORES),
+    **metric_entries("TopKAccuracy.__call__", TopKAccuracy(2), Y, SCORES),
+    **{k: v for f in OF_TWO_LABELS for k, v in metric_entries(f.__name__, f, Y % 2, SCORES[:, :2]).items()},
+    **{k: v for f in OF_LABELS for k, v in metric_entries(f.__name__, f, Y, SCORES).items()},
+    **{k: v for f in OF_NUMBERS for k, v in metric_entries(f.__name__, f, SCORES, SCORES[::-1].copy()).items()},
     "base.Optimizer.step:params": (GRAD, without_trainer(step)),
     "data.ArraySource.__init__:X": (X, without_trainer(examples)),
     "data.ArraySource.__init__:X, read": (X, without_trainer(read)),

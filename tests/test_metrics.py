@@ -1,14 +1,16 @@
-"""Metrics: accuracy, and how metrics are given."""
+"""Metrics by name, and how metrics are given."""
 
+import copy
 import math
 
 import numpy as np
 import pytest
 import sklearn.metrics
+from sklearn.metrics import f1_score, precision_score, recall_score
 
 from minidl import Sequential, Trainer
 from minidl.layers import Dense
-from minidl.metrics import accuracy, get
+from minidl.metrics import NAMES, TopKAccuracy, accuracy, binary_accuracy, f1, get, r2, subset_accuracy
 from minidl.optimizers import SGD
 
 
@@ -46,7 +48,9 @@ def test_an_object_is_named_after_its_class():
 @pytest.mark.parametrize(
     ("chosen", "error", "message"),
     [
-        (["f1"], ValueError, r"metrics: .*'accuracy'.* got 'f1'"),
+        (["auc"], ValueError, r"metrics: .*'accuracy'.*'top_5_accuracy'\] or a function, got 'auc'"),
+        (["f1", f1], ValueError, "metrics: expected a unique name for each, got 'f1'"),
+        (["top_5_accuracy", TopKAccuracy()], ValueError, "expected a unique name for each, got 'top_5_accuracy'"),
         ("accuracy", TypeError, r"metrics: expected a list .* got 'accuracy'"),
         ([3], TypeError, r"metrics: .* got 3"),
         ([None], TypeError, r"metrics: .* got None"),
@@ -83,7 +87,7 @@ def test_accuracy_of_positions_counts_them_alike(rng):
     assert math.isnan(accuracy(y[:1], scores[:1], ignore_index=255))
     for binary in (y == 1, (y == 1)[:, np.newaxis]):
         assert accuracy(binary, scores[:, :1]) == ((scores[:, 0] > 0) == (y == 1)).mean()
-    with pytest.raises(ValueError, match=r"expected y of shape \(4, 5, 2\), one label per position .* got \(4, 10\)"):
+    with pytest.raises(ValueError, match=r"expected y of shape \(4, 5, 2\), one label per pixel, got \(4, 10\)"):
         accuracy(y.reshape(4, 10), scores)
 
 
@@ -151,7 +155,164 @@ def test_score_metrics_of_scikit_learn_work(rng):
 
 def test_accuracy_with_multilabel_targets_suggests_an_alternative():
     y = np.arange(60).reshape(20, 3) % 2
-    with pytest.raises(
-        ValueError, match=r"accuracy: .*got \(20, 3\): for several labels .* \(\(scores > 0\) == y\)\.mean\(\)"
-    ):
+    with pytest.raises(ValueError, match=r'accuracy: .*got \(20, 3\): for several labels .*"binary_accuracy" counts'):
         fitted_with("accuracy", y, loss="binary_cross_entropy")
+
+
+# ---- metrics by name
+FOR_CLASSES = ("accuracy", "top_5_accuracy", "f1_macro", "precision_macro", "recall_macro")
+SKLEARN = {"precision": precision_score, "recall": recall_score, "f1": f1_score}
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (1, 1), (6, 4)])
+def test_accuracy_of_pixels(shape, rng):
+    scores, y = rng.normal(size=(9, 4, *shape)), rng.integers(0, 4, (9, *shape))
+    assert accuracy(y, scores) == np.mean(
+        [scores[i, :, a, b].argmax() == y[i, a, b] for i, a, b in np.ndindex(y.shape)]
+    )
+    masks = y > 1
+    for given in (masks, masks[:, np.newaxis]):
+        assert accuracy(given, scores[:, :1]) == ((scores[:, 0] > 0) == masks).mean()
+    with pytest.raises(
+        ValueError, match=rf"accuracy: expected y of shape \(9, {shape[0]}, {shape[1]}\), one label per pixel"
+    ):
+        accuracy(np.zeros((9, 4)), scores)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 9])
+def test_top_k_accuracy(k, rng):
+    scores, y = rng.normal(size=(300, 7)), rng.integers(0, 7, 300)
+    found = TopKAccuracy(k)(y, scores)
+    assert found == np.mean([label in row.argsort()[::-1][:k] for row, label in zip(scores, y, strict=True)])
+    if k < 7:
+        assert found == pytest.approx(sklearn.metrics.top_k_accuracy_score(y, scores, k=k))
+    ties = rng.integers(0, 3, (300, 7))
+    assert TopKAccuracy(1)(y, ties) == accuracy(y, ties)
+    assert TopKAccuracy(k)(y, ties) == np.mean(
+        [label in np.argsort(-row, kind="stable")[:k] for row, label in zip(ties, y, strict=True)]
+    )
+    pixels = rng.normal(size=(5, 7, 3, 2)), rng.integers(0, 7, (5, 3, 2))
+    rows = pixels[0].transpose(0, 2, 3, 1).reshape(-1, 7), pixels[1].ravel()
+    assert TopKAccuracy(k)(*pixels[::-1]) == TopKAccuracy(k)(*rows[::-1])
+
+
+def test_top_k_accuracy_is_named_after_k():
+    assert get(["top_5_accuracy", TopKAccuracy(3)]).keys() == {"top_5_accuracy", "top_3_accuracy"}
+    assert repr(TopKAccuracy(3)) == "TopKAccuracy(k=3)"
+    assert math.isnan(TopKAccuracy()(np.empty(0, int), np.empty((0, 3))))
+    assert TopKAccuracy(1)(np.array([0]), np.full((1, 3), np.nan)) == 0
+    for k, error in ((0, ValueError), (1.5, TypeError), (True, TypeError), ("5", TypeError)):
+        with pytest.raises(error, match="k: expected"):
+            TopKAccuracy(k)
+    for y, scores in (([0, 3], np.zeros((2, 3))), ([0, -1], np.zeros((2, 3))), ([0, 0.5], np.zeros((2, 3)))):
+        with pytest.raises(ValueError, match=r"top_5_accuracy: expected scores of at least two .* got other labels"):
+            TopKAccuracy()(np.array(y), scores)
+    with pytest.raises(ValueError, match=r"top_5_accuracy: .* got a single score"):
+        TopKAccuracy()(np.array([0, 1]), np.zeros((2, 1)))
+
+
+@pytest.mark.parametrize("name", SKLEARN)
+def test_precision_recall_and_f1_are_scikit_learns(name, rng):
+    y, scores = rng.integers(0, 2, 200), rng.normal(size=(200, 2))
+    predicted = scores.argmax(axis=1)
+    expected = SKLEARN[name](y, predicted)
+    assert NAMES[name](y, scores) == expected
+    assert NAMES[name](y.astype(float), scores) == expected
+    single = scores[:, 1:] - scores[:, :1]
+    assert NAMES[name](y[:, np.newaxis] == 1, single) == expected == NAMES[name](y, single)
+    macro = NAMES[f"{name}_macro"]
+    assert macro(y, scores) == SKLEARN[name](y, predicted, average="macro")
+    y, scores = rng.integers(0, 5, 200), rng.normal(size=(200, 6))
+    expected = SKLEARN[name](y, scores.argmax(axis=1), average="macro", zero_division=0)
+    assert macro(y, scores) == macro(y.astype(float), scores) == expected
+    labels, scores = rng.integers(0, 2, (100, 3)), rng.normal(size=(100, 3))
+    assert macro(labels, scores) == SKLEARN[name](labels, scores > 0, average="macro")
+    pixels, masks = rng.normal(size=(4, 3, 5, 5)), rng.integers(0, 3, (4, 5, 5))
+    assert macro(masks, pixels) == SKLEARN[name](masks.ravel(), pixels.argmax(axis=1).ravel(), average="macro")
+
+
+@pytest.mark.parametrize("name", [*SKLEARN, *(f"{name}_macro" for name in SKLEARN)])
+def test_precision_recall_and_f1_without_examples_or_hits(name):
+    assert math.isnan(NAMES[name](np.empty(0, int), np.empty((0, 2))))
+    assert NAMES[name](np.ones(3, int), np.array([[1.0, 0]] * 3)) == 0  # nothing found, and no warning
+    assert NAMES[name](np.ones(3, int), np.array([[0, 1.0]] * 3)) == 1
+    with pytest.raises(ValueError, match=rf"{name}: expected y of shape \(3,\)"):
+        NAMES[name](np.zeros(2), np.zeros((3, 2)))
+    with pytest.raises(ValueError, match=rf"{name}: expected (labels 0 and 1|integer labels), got other values"):
+        NAMES[name](np.array([0, 0.5]), np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize("name", SKLEARN)
+def test_scores_of_more_classes_need_the_macro_average(name):
+    with pytest.raises(
+        ValueError, match=f'{name}: expected scores of one or two classes, got 3: for more, "{name}_macro"'
+    ):
+        fitted_with(name, np.arange(60) % 3)
+    assert f"{name}_macro" in fitted_with(f"{name}_macro", np.arange(60) % 3).history
+
+
+def test_an_epochs_f1_is_not_the_mean_of_its_batches(rng):
+    y = np.arange(90) % 9 == 0
+    history = fitted_with("f1", y, 1, "binary_cross_entropy", batch_size=10, validation_split=0.5).history
+    assert len(history["f1"]) == len(history["val_f1"]) == 1
+    scores = rng.normal(size=(90, 1))
+    batches = [f1(y[i : i + 10], scores[i : i + 10]) for i in range(0, 90, 10)]
+    assert f1(y, scores) != pytest.approx(np.mean(batches))
+
+
+@pytest.mark.parametrize("shape", [(50, 4), (50, 1), (6, 2, 4, 3)])
+def test_independent_labels(shape, rng):
+    y, scores = rng.integers(0, 2, shape), rng.normal(size=shape)
+    right = (y == 1) == (scores > 0)
+    assert binary_accuracy(y, scores) == right.mean()
+    assert subset_accuracy(y, scores) == np.mean([row.all() for row in right])
+    if len(shape) == 2:
+        assert subset_accuracy(y, scores) == sklearn.metrics.accuracy_score(y, scores > 0)
+    if shape[1:] == (1,):
+        assert binary_accuracy(y[:, 0], scores) == accuracy(y, scores) == subset_accuracy(y[:, 0] > 0, scores)
+    for metric in (binary_accuracy, subset_accuracy):
+        assert math.isnan(metric(y[:0], scores[:0]))
+        with pytest.raises(ValueError, match=f"{metric.__name__}: expected y of the shape of scores"):
+            metric(np.zeros(7), scores)
+        with pytest.raises(ValueError, match=f"{metric.__name__}: expected labels 0 and 1, one for each score"):
+            metric(y + 1, scores)
+
+
+@pytest.mark.parametrize("shape", [(50, 4), (50, 1), (6, 2, 4, 3)])
+def test_errors_of_numbers(shape, rng):
+    y, scores = rng.normal(size=shape), rng.normal(size=shape).astype("f4")
+    rows = y.reshape(len(y), -1), scores.reshape(len(y), -1).astype("f8")
+    expected = {
+        "mae": sklearn.metrics.mean_absolute_error(*rows),
+        "mse": sklearn.metrics.mean_squared_error(*rows),
+        "rmse": np.sqrt(sklearn.metrics.mean_squared_error(*rows)),
+        "r2": sklearn.metrics.r2_score(*rows),
+    }
+    for name, value in expected.items():
+        assert NAMES[name](y, scores) == pytest.approx(value, rel=1e-12)
+        if shape[1:] == (1,):
+            assert NAMES[name](y[:, 0], scores) == NAMES[name](y, scores)
+        assert math.isnan(NAMES[name](y[:0], scores[:0])) and math.isnan(NAMES[name](y, np.full(shape, np.nan)))
+        with pytest.raises(
+            ValueError, match=rf"{name}: expected y of the shape of scores, \({shape[0]}, .*got \(50, 2\)"
+        ):
+            NAMES[name](np.zeros((50, 2)), scores)
+    assert math.isnan(r2(y[:1], scores[:1]))
+
+
+@pytest.mark.parametrize("name", ["mae", "mse", "rmse", "r2"])
+def test_a_wrong_metric_is_refused_before_the_first_step(name):
+    with pytest.raises(ValueError, match=f"^{name}: expected y of the shape of scores"):
+        fitted_with(name, np.arange(60) % 3)
+
+
+def test_metrics_survive_a_checkpoint_and_a_copy(tmp_path):
+    y = np.arange(60) % 3
+    trainer = Trainer(Sequential([Dense(3)], (4,)), "softmax_cross_entropy", SGD(0.1), [*FOR_CLASSES, TopKAccuracy(2)])
+    trainer.fit(np.random.default_rng(0).normal(size=(60, 4)), y, verbose=0)
+    trainer.save_checkpoint(tmp_path / "c")
+    for other in (Trainer.resume(tmp_path / "c"), copy.deepcopy(trainer)):
+        assert list(other.metrics) == list(trainer.metrics) == [*FOR_CLASSES, "top_2_accuracy"]
+        assert other.metrics["top_2_accuracy"].k == 2
+        assert other.history.keys() == trainer.history.keys()
+    assert all(trainer.history[name][0] > 0 for name in trainer.metrics)

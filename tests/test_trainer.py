@@ -266,7 +266,7 @@ def test_an_unbuilt_model_is_built_for_its_first_data():
         ({"loss": "mse"}, ValueError, "loss: .*got 'mse'"),
         ({"optimizer": SGD}, TypeError, "optimizer: .*such as SGD.*got <class"),
         ({"optimizer": 0.1}, TypeError, r"optimizer: .*got 0\.1"),
-        ({"metrics": ["f1"]}, ValueError, "metrics: .*got 'f1'"),
+        ({"metrics": ["auc"]}, ValueError, "metrics: .*got 'auc'"),
         ({"metrics": "accuracy"}, TypeError, "metrics: .*got 'accuracy'"),
         ({"seed": -1}, ValueError, "seed: .*got -1"),
         ({"num_threads": 0}, ValueError, "num_threads: .*got 0"),

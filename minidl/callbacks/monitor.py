@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from minidl.metrics import ERRORS, NAMES
 from minidl.utils.foreign_words import MONITORS
 from minidl.utils.hints import hint
 from minidl.utils.validation import check_bool
 
-LOWER_IS_BETTER = {"loss": True, "accuracy": False}
+LOWER_IS_BETTER = {"loss": True} | {name: metric in ERRORS for name, metric in NAMES.items()}
 
 
 class Monitor:
     """Watches one name in the history.
 
-    name: such as "val_loss". lower_is_better: None for losses and accuracies, whose direction is known.
+    name: such as "val_loss". lower_is_better: None for losses and metrics of minidl, by name.
 
     Raises TypeError unless the name is a string, ValueError if the direction is not known.
     """

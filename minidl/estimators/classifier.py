@@ -13,7 +13,6 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 
 from minidl.estimators.base import SequentialEstimator, Weights
-from minidl.estimators.stopping import subset_accuracy
 from minidl.estimators.targets import MulticlassTargets, MultilabelTargets, Targets
 from minidl.layers.base import Layer
 from minidl.losses import Loss, probabilities
@@ -169,7 +168,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         return weights
 
     def _metric(self, targets: Targets, loss: Loss) -> str | Metric:
-        return "accuracy" if isinstance(targets, MulticlassTargets) else subset_accuracy
+        return "accuracy" if isinstance(targets, MulticlassTargets) else "subset_accuracy"
 
     @property
     def classes_(self) -> Array:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 
 from minidl.estimators.base import SequentialEstimator
-from minidl.estimators.stopping import r2, r2_of_rates
+from minidl.estimators.stopping import r2_of_rates
 from minidl.estimators.targets import RegressionTargets, Targets
 from minidl.layers.base import Layer
 from minidl.losses import Loss, Poisson
@@ -89,7 +89,7 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
         return targets.encode(y, used), targets
 
     def _metric(self, targets: Targets, loss: Loss) -> str | Metric:
-        return r2_of_rates if isinstance(loss, Poisson) else r2
+        return r2_of_rates if isinstance(loss, Poisson) else "r2"
 
     def predict(self, X: ArrayLike) -> Array:
         """Returns the targets of each row, (n,) or (n, targets) as in fit. Raises NotFittedError before a fit."""

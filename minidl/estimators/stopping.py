@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import r2_score
 
+from minidl.metrics import r2
 from minidl.utils.arrays import Array
 
 
@@ -29,16 +29,6 @@ class NoImprovement:
             trainer.should_stop = True
 
 
-def subset_accuracy(y: Array, scores: Array) -> float:
-    """Returns the fraction of rows with all labels right: a label is predicted if its score is above 0."""
-    return float(((scores > 0) == (y > 0)).all(axis=1).mean())
-
-
-def r2(y: Array, scores: Array) -> float:
-    """Returns the coefficient of determination, averaged over outputs (sklearn.metrics.r2_score)."""
-    return float(r2_score(y, scores))
-
-
 def r2_of_rates(y: Array, scores: Array) -> float:
-    """Returns `r2` of the exponentials of scores, which are logarithms with the Poisson loss."""
-    return float(r2_score(y, np.exp(scores)))
+    """Returns R² of the exponentials of scores, which are logarithms with the Poisson loss."""
+    return r2(y, np.exp(scores))

@@ -14,8 +14,7 @@ from minidl.distributed.communicator import SINGLE_PROCESS, Communicator
 from minidl.engine.network import Network
 from minidl.engine.per_example import check_no_coupling
 from minidl.losses import Loss, NativeLoss, checked_loss
-from minidl.metrics import NAMES as METRICS
-from minidl.metrics import Metric, is_scikits, measure
+from minidl.metrics import Metric, is_ours, is_scikits, measure
 from minidl.optimizers.base import rate_at
 from minidl.sequential import Sequential
 from minidl.training import checked_attributes as checked
@@ -149,7 +148,7 @@ class BaseTrainer:
         scores = np.broadcast_to(
             np.zeros(self.model.output_shape, self.model.dtype), (len(targets), *self.model.output_shape)
         )
-        ours = {name: metric for name, metric in self.metrics.items() if metric in METRICS.values()}
+        ours = {name: metric for name, metric in self.metrics.items() if is_ours(metric)}
         self._measure(ours, targets, scores)
         theirs = {name: metric for name, metric in self.metrics.items() if is_scikits(metric)}
         if theirs and data.labels is not None:

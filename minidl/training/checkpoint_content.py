@@ -36,7 +36,7 @@ CLASSES = (
     *losses.CLASSES,
     *(optimizers.SGD, optimizers.Adagrad, optimizers.RMSprop, optimizers.Adam, optimizers.AdamW),
     *(schedules.Step, schedules.MultiStep, schedules.Exponential, schedules.Polynomial, schedules.Cosine),
-    schedules.OneCycle,
+    *(schedules.OneCycle, metrics.TopKAccuracy),
 )
 OURS = {**losses.NAMES, **metrics.NAMES, **{made.__name__: made for made in CLASSES}}
 KIND = "checkpoint"

@@ -30,7 +30,7 @@ class History(dict[str, list[float]]):
             on a logarithmic scale if it does so tenfold. A panel has training and validation.
         figure: an empty Figure or SubFigure to draw into; None: a new one, which pyplot does not know.
 
-        A ring marks the epoch of the best validation, of loss and accuracy: of other metrics it is not known
+        A ring marks the epoch of the best validation, of the loss and minidl's metrics: of others it is not known
         which values are better. Values that are not finite are gaps.
 
         Raises ValueError before the first epoch, for a name that is not here and for lists of different lengths;

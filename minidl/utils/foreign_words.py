@@ -162,7 +162,6 @@ METRICS: Words = {
     "acc": "use 'accuracy'",
     "categoricalaccuracy": "use 'accuracy'",
     "sparsecategoricalaccuracy": "use 'accuracy'",
-    "binaryaccuracy": "use 'accuracy'",
 }
 
 MONITORS: Words = {"acc": "use 'accuracy'", "valacc": "use 'val_accuracy'"}

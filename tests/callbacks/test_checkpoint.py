@@ -135,7 +135,7 @@ def test_the_best_value_is_kept_by_a_resume(monkeypatch, saves, tmp_path):
         ({"path": None}, TypeError, "path: expected a str or os.PathLike, got None"),
         ({"path": "{step:04d}"}, ValueError, "in the file's name, got {step:04d}"),
         ({"path": "{step}-{loss}", "max_to_keep": 2}, ValueError, "in the file's name, got {loss}"),
-        ({"path": "a", "monitor": "mse"}, ValueError, "monitor: expected one of .*, got 'mse'"),
+        ({"path": "a", "monitor": "gini"}, ValueError, "monitor: expected one of .*, got 'gini'"),
         ({"path": 3}, TypeError, "path: expected a str"),
         ({"path": "a", "max_to_keep": 2}, ValueError, "max_to_keep: expected None for a path without"),
         ({"path": "a{step}", "max_to_keep": 0}, ValueError, "max_to_keep: expected at least 1"),

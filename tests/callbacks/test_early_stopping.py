@@ -222,7 +222,7 @@ def test_custom_callbacks_next_to_it_change_nothing(tmp_path):
     ("arguments", "error", "message"),
     [
         ({"monitor": 3}, TypeError, "monitor: expected a name"),
-        ({"monitor": "val_f1"}, ValueError, "monitor: expected one of .*, got 'val_f1'"),
+        ({"monitor": "val_gini"}, ValueError, "monitor: expected one of .*, got 'val_gini'"),
         ({"patience": -1}, ValueError, "patience: expected at least 0"),
         ({"patience": 1.5}, TypeError, "patience: expected an integer"),
         ({"min_delta": -0.1}, ValueError, "min_delta: expected a number of at least 0"),

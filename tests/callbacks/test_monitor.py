@@ -11,6 +11,10 @@ from minidl.callbacks.monitor import Monitor
     ("name", "lower", "expected"),
     [
         ("loss", None, True),
+        ("val_f1_macro", None, False),
+        ("top_5_accuracy", None, False),
+        ("val_rmse", None, True),
+        ("r2", None, False),
         ("val_loss", None, True),
         ("accuracy", None, False),
         ("val_accuracy", None, False),
@@ -34,10 +38,10 @@ def test_which_value_is_better(name, lower, expected):
         (3, None, TypeError, "monitor: expected a name such as 'val_accuracy', got 3"),
         (None, None, TypeError, "monitor: expected a name"),
         (
-            "val_f1",
+            "val_gini",
             None,
             ValueError,
-            "monitor: .* loss, accuracy, val_loss, val_accuracy, got 'val_f1'; .* lower_is_better=",
+            "monitor: .* loss, accuracy, .* val_loss, val_accuracy, .*, got 'val_gini'; .* lower_is_better=",
         ),
         ("loss", "yes", TypeError, "lower_is_better: expected True or False, got 'yes'"),
     ],

@@ -100,7 +100,7 @@ def test_a_second_fit_starts_over_with_the_current_rate():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"monitor": "val_f1"}, ValueError, "monitor: expected one of .*, got 'val_f1'"),
+        ({"monitor": "val_gini"}, ValueError, "monitor: expected one of .*, got 'val_gini'"),
         ({"factor": 0}, ValueError, r"factor: expected a number in \(0, 1\), got 0"),
         ({"factor": 1.0}, ValueError, r"factor: expected a number in \[0, 1\), got 1.0"),
         ({"factor": "x"}, TypeError, "factor: expected a number"),

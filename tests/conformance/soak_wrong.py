@@ -87,7 +87,7 @@ REFUSED = {  # the mistake: the call
     "a monitor that does not exist": lambda w: w.trainer.fit(w.X, w.y, callbacks=[EarlyStopping("f1")], verbose=0),
     "an unknown argument": lambda w: w.trainer.fit(w.X, w.y, epoch=3),
     "an unknown loss": lambda w: Trainer(w.model, "softmax", SGD(0.1)),
-    "an unknown metric": lambda w: Trainer(w.model, "huber", SGD(0.1), ["f1"]),
+    "an unknown metric": lambda w: Trainer(w.model, "huber", SGD(0.1), ["auc"]),
     "no optimizer": lambda w: Trainer(w.model, "huber", "sgd"),
     "no model": lambda w: Trainer([Dense(3)], "huber", SGD(0.1)),
     "a rate below 0": lambda w: SGD(-0.1),

@@ -59,7 +59,7 @@ def test_the_best_validation_is_marked():
 
 
 def test_an_unknown_metric_has_no_best():
-    figure = make_history(5, ["f1"]).plot(["f1"])
+    figure = make_history(5, ["gini"]).plot(["gini"])
     assert set(lines_by_label(figure.axes[0])) == {"training", "validation"} and not figure.axes[0].get_title()
 
 

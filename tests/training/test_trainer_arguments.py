@@ -148,7 +148,7 @@ class InConstructor(Layer):
         (lambda: BatchNorm1D(16), "positional"),
         (lambda: Sequential([Conv2D(3, 3)], (28, 28)), r"X\[:, np.newaxis\] has one channel"),
         (InConstructor, "param: call it in build"),
-        (lambda: EarlyStopping("val_acc"), "monitor: expected one of .*val_accuracy, got 'val_acc'"),
+        (lambda: EarlyStopping("val_acc"), "monitor: expected one of .*val_accuracy.*, got 'val_acc'"),
     ],
 )
 def test_common_mistakes(make, message):

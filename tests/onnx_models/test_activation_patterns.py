@@ -142,7 +142,7 @@ def test_values_of_an_activation_may_be_used_elsewhere(tmp_path):
     sigmoid = g.add("Sigmoid", "x")
     g.add("Concat", g.add("Mul", "x", sigmoid), sigmoid, axis=1)
     (layer,) = check(g, tmp_path, "Parallel").layers
-    assert [str(branch) for branch in layer.named_branches().values()] == ["[SiLU()]", "[Sigmoid()]"]
+    assert [str(branch) for branch in layer.named_branches().values()] == ["(SiLU(),)", "(Sigmoid(),)"]
 
 
 def test_branches_of_activations(tmp_path):

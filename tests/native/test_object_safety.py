@@ -313,6 +313,7 @@ def sizes_that_overflow():
         lambda: SoftmaxOp(()), lambda: SoftmaxOp((0, 2)), lambda: PReLUOp((2, 0), True),
         lambda: ActivationOp(None, "elu"), lambda: ActivationOp((4,), "hardtanh", 1, 0),
         lambda: SoftmaxOp((4,), "f4", b""),
+        lambda: SoftmaxOp((4,), "float32", b""), lambda: SoftmaxOp((4,), "float32", "elu"),
         lambda: RescaleOp((True, "a"), 1.0), lambda: ReLUOp((4,), ["float32"]), lambda: ReLUOp(None),
     ):  # fmt: skip
         refused(call)

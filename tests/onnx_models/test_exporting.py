@@ -88,7 +88,7 @@ FLOAT32_ONLY = {
         "Residual",
         "Softplus",
     ),
-    *("Softsign", "SparsePlus", "Upsample2D"),
+    *("SELU", "Softsign", "SparsePlus", "Upsample2D"),
 }
 
 

@@ -6,7 +6,7 @@ from reference_activations import ARGUMENTS, FUNCTIONS, error
 
 import minidl_c
 from minidl import Sequential
-from minidl.layers import Dense, Exp
+from minidl.layers import Conv2D, Exp
 from minidl_c.kernels.activations import ActivationOp
 from minidl_c.runtime.single_op import backward_batch, forward_batch
 
@@ -126,12 +126,12 @@ def test_the_slope_at_a_kink_is_0_as_in_pytorch(check, dtype, name, a, b, kinks)
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [1, 5, 15, 17])
-def test_exp_is_finite_in_lanes_without_an_example(dtype, n):
-    """The bias of a dense layer is their only input, and its exponential may be infinite: gradients stay finite."""
-    layers = [Dense(3), Exp(), Dense(2)]
-    model = Sequential(layers, input_shape=(4,), dtype=dtype)
-    model.params["0.weight"].value, model.params["0.bias"].value = np.full((3, 4), -500), np.full(3, 2000)
-    y = model.forward(np.ones((n, 4)), training=True)
+def test_exp_is_finite_in_lanes_without_an_example(check, dtype, n):
+    """A bias is all that they get, and its exponential may be infinite: sums of gradients stay finite."""
+    layers = [Conv2D(3, 1), Exp(), Conv2D(2, 2)]
+    model = Sequential(layers, input_shape=(4, 2, 2), dtype=dtype)
+    model.params["0.weight"].value, model.params["0.bias"].value = np.full((3, 4, 1, 1), -500), np.full(3, 2000)
+    y = model.forward(np.ones((n, 4, 2, 2)), training=True)
     dx = model.backward(np.ones_like(y))
     assert all(np.isfinite(a).all() for a in (y, dx, *(param.grad for param in model.params.values())))
 

@@ -61,7 +61,7 @@ REFUSED = {  # the mistake: the call
     "fractional labels": lambda w: w.trainer.evaluate(w.X, w.y + 0.5),
     "labels of strings": lambda w: w.trainer.train_batch(w.X, np.full(len(w.y), "a")),
     "too few labels": lambda w: w.trainer.train_batch(w.X, w.y[:-1]),
-    "labels as rows": lambda w: w.trainer.fit(w.X, np.eye(w.classes)[w.y], verbose=0),
+    "negative probabilities": lambda w: w.trainer.fit(w.X, -np.eye(w.classes)[w.y], verbose=0),
     "no examples": lambda w: w.trainer.fit(w.X[:0], w.y[:0], verbose=0),
     "X of a wrong shape": lambda w: w.model.predict(w.X[..., :-1]),
     "X with an extra axis": lambda w: w.model.predict(w.X[np.newaxis]),

@@ -118,8 +118,7 @@ def numpy_between():
     return (3, 6, 6), [Conv2D(18, 3), ReLU(), Doubled(), Conv2D(4, 3), Flatten()]
 
 
-MODELS = (plain, deep, mobile, mixed, in_place_branches, gated, numpy_between)
-MODELS = (plain, deep, mobile, mixed, in_place_branches, convnext, numpy_between)
+MODELS = (plain, deep, mobile, mixed, in_place_branches, gated, convnext, numpy_between)
 
 
 def built(make, dtype, seed=0):

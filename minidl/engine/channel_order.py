@@ -13,18 +13,15 @@ from minidl.utils.validation import Shape
 # Layers for which (c, h, w) is an image, and layers that leave open what it is.
 LOOKS = (
     ours.Conv2D, ours.DepthwiseConv2D, ours.ConvTranspose2D, ours.MaxPool2D, ours.AvgPool2D, ours.GlobalMaxPool2D,
-    ours.GlobalAvgPool2D, ours.BatchNorm2D, ours.GroupNorm, ours.Pad2D, ours.Upsample2D, ours.RandomCrop,
-    ours.RandomFlip, ours.RandomShift, ours.Dropout2D, ours.Cutout,
-    ours.RandomRotation, ours.RandomZoom, ours.ColorJitter,
     ours.GlobalAvgPool2D, ours.AdaptiveMaxPool2D, ours.AdaptiveAvgPool2D, ours.BatchNorm2D, ours.GroupNorm, ours.Pad2D,
-    ours.Upsample2D, ours.RandomCrop, ours.RandomFlip, ours.RandomShift,
+    ours.Upsample2D, ours.Dropout2D, ours.RandomCrop, ours.RandomFlip, ours.RandomShift, ours.RandomRotation,
+    ours.RandomZoom, ours.ColorJitter, ours.Cutout,
 )  # fmt: skip
 PASSES = (
-    ours.Rescale, ours.Normalize, ours.Dropout, ours.ReLU, ours.LeakyReLU, ours.ELU, ours.GELU, ours.SiLU,
-    ours.Hardswish, ours.Sigmoid, ours.Tanh, ours.StochasticDepth, ours.GaussianNoise,
-    ours.Hardswish, ours.Sigmoid, ours.Tanh, ours.CELU, ours.Exp, ours.HardSigmoid, ours.Hardshrink, ours.Hardtanh,
-    ours.LogSigmoid, ours.Mish, ours.ReLU6, ours.SELU, ours.Softplus, ours.Softshrink, ours.Softsign, ours.SparsePlus,
-    ours.Squareplus, ours.Tanhshrink, ours.Threshold,
+    ours.Rescale, ours.Normalize, ours.Dropout, ours.StochasticDepth, ours.GaussianNoise, ours.ReLU, ours.LeakyReLU,
+    ours.ELU, ours.GELU, ours.SiLU, ours.Hardswish, ours.Sigmoid, ours.Tanh, ours.CELU, ours.Exp, ours.HardSigmoid,
+    ours.Hardshrink, ours.Hardtanh, ours.LogSigmoid, ours.Mish, ours.ReLU6, ours.SELU, ours.Softplus, ours.Softshrink,
+    ours.Softsign, ours.SparsePlus, ours.Squareplus, ours.Tanhshrink, ours.Threshold,
 )  # fmt: skip
 CHANNELS = (1, 3, 4)  # grey, RGB, RGBA
 MIN_SIDE = 8  # pixels of the smallest images

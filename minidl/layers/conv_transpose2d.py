@@ -73,10 +73,8 @@ class ConvTranspose2D(Layer):
         channels, height, width = check_image_shape(in_shape)
         filters, groups = check_int("filters", self.filters), check_int("groups", self.groups)
         kernel, stride = check_pair("kernel_size", self.kernel_size), check_pair("stride", self.stride)
-        padding, extra = (
-            check_sides("padding", self.padding),
-            check_pair("output_padding", self.output_padding, minimum=0),
-        )
+        padding = check_sides("padding", self.padding)
+        extra = check_pair("output_padding", self.output_padding, minimum=0)
         dilation, use_bias = check_pair("dilation", self.dilation), check_bool("use_bias", self.use_bias)
         window = (kernel, stride, padding, extra, dilation)
         self.op = ConvTranspose2DOp(in_shape, filters, *window, groups, self.dtype, use_bias=use_bias)

@@ -58,21 +58,16 @@ class DepthwiseConv2D(Layer):
 
     def build(self, in_shape: Shape) -> Shape:
         channels, height, width = check_image_shape(in_shape)
-        multiplier, use_bias = (
-            check_int("depth_multiplier", self.depth_multiplier),
-            check_bool("use_bias", self.use_bias),
-        )
+        multiplier = check_int("depth_multiplier", self.depth_multiplier)
         kernel, stride = check_pair("kernel_size", self.kernel_size), check_pair("stride", self.stride)
-        dilation = check_pair("dilation", self.dilation)
+        dilation, use_bias = check_pair("dilation", self.dilation), check_bool("use_bias", self.use_bias)
         padding = resolve_padding(self.padding, (height, width), kernel, stride, dilation)
         window = (kernel, stride, padding, dilation)
         self.op = DepthwiseConv2DOp(in_shape, *window, multiplier, self.dtype, use_bias=use_bias)
-        init = check_initializer("kernel_initializer", self.kernel_initializer)
-        self.weight = self.param("weight", (channels * multiplier, 1, *kernel), init, self.op.weight_order)
+        init, filters = check_initializer("kernel_initializer", self.kernel_initializer), channels * multiplier
+        self.weight = self.param("weight", (filters, 1, *kernel), init, self.op.weight_order)
         if use_bias:
-            self.bias = self.param(
-                "bias", (channels * multiplier,), check_initializer("bias_initializer", self.bias_initializer)
-            )
+            self.bias = self.param("bias", (filters,), check_initializer("bias_initializer", self.bias_initializer))
         self.macs = self.weight.value.size * math.prod(self.op.out_shape[1:])
         return self.op.out_shape
 

@@ -10,16 +10,12 @@ import numpy as np
 from minidl.utils.sparse import is_sparse
 from minidl.utils.validation import check_int
 
-OF_ARRAYS = ("__array__", "dtype", "dtypes")
+ARRAY_ATTRIBUTES = ("__array__", "dtype", "dtypes")
 
 
 def is_batches(X: Any) -> bool:
-    """Returns True for what can be read as batches: an iterable, or a sequence with a length, that is no array."""
-    if (
-        isinstance(X, (str, bytes, dict))
-        or is_sparse(X)
-        or any(hasattr(X, a) for a in ("__array__", "dtype", "dtypes"))
-    ):
+    """True for what can be read as batches: an iterable, or a sequence with a length, that is no array."""
+    if isinstance(X, (str, bytes, dict)) or is_sparse(X) or any(hasattr(X, name) for name in ARRAY_ATTRIBUTES):
         return False
     return hasattr(X, "__iter__") or (hasattr(X, "__len__") and hasattr(X, "__getitem__"))
 

@@ -7,13 +7,20 @@ from onnx_models.operator_cases import CASES, STATISTICS, UNSUPPORTED, VECTOR, C
 from minidl.onnx.graph import Graph, Node, Value
 from minidl.onnx.importing import build_model
 from minidl.onnx.model_file import to_bytes
-from minidl.onnx.operators import READ_FUNCTIONS
+from minidl.onnx.operators import FAMILIES, READ_FUNCTIONS
 
 # Operators without attributes, constants or an order of inputs, and identities.
 WITHOUT_CASES = {"Cast", "Concat", "Dropout", "Identity", "Relu", "Sigmoid", "Sum", "Tanh"}
 
 # ONNX's evaluator uses later opsets for some operators, and does not implement grouped transposed convolutions.
 WRONG_IN_REFERENCE = {"Softmax before 13", "BatchNormalization 11", "ConvTranspose group"}
+
+
+def test_families_do_not_overlap():
+    """Each operator and layer is in one family: of two functions one would never be called."""
+    for table in ("READ_FUNCTIONS", "WRITE_FUNCTIONS"):
+        entries = [entry for family in FAMILIES for entry in getattr(family, table)]
+        assert len(entries) == len(set(entries))
 
 
 def check_close(found, expected):

@@ -24,7 +24,6 @@ RANDOM = "the mask comes from ONNX's random numbers"
 MODE = "Pad2D pads with a constant only"
 SCALE = "Upsample2D takes integer scales only"
 INTERPOLATED = "Upsample2D is nearest or bilinear, without a filter, in PyTorch's coordinates"
-INTERPOLATED = "Upsample2D takes the nearest pixel only"
 CROSSED = "Hardtanh takes a lower bound below the upper one only"
 COORDINATES = "a pixel other than the nearest"
 

@@ -179,10 +179,6 @@ def write_tanhshrink(writer: NodeWriter, x: str) -> str:
     return writer.add_node("Sub", x, writer.add_node("Tanh", x))
 
 
-def read_neg(reader: NodeReader) -> list[LayerWithWeights]:
-    return [LayerWithWeights(Rescale(-1.0))]
-
-
 def write_gelu(writer: NodeWriter, x: str) -> str:
     return writer.add_node("Gelu", x, approximate=writer["approximate"])
 
@@ -278,7 +274,6 @@ READ_FUNCTIONS: dict[str, ReadFunction] = {
     "LeakyRelu": read_leaky_relu,
     "LogSoftmax": read_over_channels(LogSoftmax),
     "Mish": read_as(Mish),
-    "Neg": read_neg,
     "PRelu": read_prelu,
     "Relu": read_as(ReLU),
     "Selu": read_selu,

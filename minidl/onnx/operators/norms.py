@@ -76,10 +76,15 @@ def write_layer_norm(writer: NodeWriter, x: str) -> str:
     return writer.add_node("Transpose", y, perm=[0, rank, *range(1, rank)])
 
 
-def read_layer_norm(reader: NodeReader) -> list[LayerWithWeights]:
+def check_axis(reader: NodeReader) -> None:
+    """Refuses a layer or RMS norm over a part of an example; the precision of its means, stash_type, may be any."""
     reader.attribute("stash_type", 1)
     if (axis := reader.normalize_axis(reader.attribute("axis", -1))) != 1:
         reader.refuse(f"expected axis=1, the whole example of {reader.shape}, got {axis}")
+
+
+def read_layer_norm(reader: NodeReader) -> list[LayerWithWeights]:
+    check_axis(reader)
     weights = {"weight": reader.weight(1, *reader.shape)}
     weights["bias"] = reader.weight(2, *reader.shape) if reader.has_input(2) else np.zeros_like(weights["weight"])
     return [LayerWithWeights(LayerNorm(eps=reader.attribute("epsilon", 1e-5)), weights)]
@@ -116,9 +121,7 @@ def write_rms_norm(writer: NodeWriter, x: str) -> str:
 
 
 def read_rms_norm(reader: NodeReader) -> list[LayerWithWeights]:
-    reader.attribute("stash_type", 1)
-    if (axis := reader.normalize_axis(reader.attribute("axis", -1))) != 1:
-        reader.refuse(f"expected axis=1, the whole example of {reader.shape}, got {axis}")
+    check_axis(reader)
     weights = {"weight": reader.weight(1, *reader.shape)}
     return [LayerWithWeights(RMSNorm(eps=reader.attribute("epsilon", 1e-5)), weights)]
 

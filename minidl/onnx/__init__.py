@@ -21,7 +21,7 @@ from minidl.saving import atomic
 from minidl.saving.atomic import Path
 from minidl.saving.safetensors_file import FileError
 from minidl.sequential import Sequential
-from minidl.utils.validation import Shape, check_bool, check_choice
+from minidl.utils.validation import Shape, check_bool
 
 __all__ = ["NodeWriter", "export", "import_model"]
 
@@ -58,8 +58,8 @@ def export(
     """
     net, name = model_of(model), atomic.text(path)
     model_file.import_onnx()
-    if input_dtype is not None:
-        check_choice("input_dtype", input_dtype, "uint8")
+    if input_dtype not in (None, "uint8"):
+        raise ValueError(f"input_dtype: expected 'uint8' or None, got {input_dtype!r}")
     metadata = class_names_of(model, class_names, net)
     if check_bool("softmax", softmax):
         net = with_softmax(model, net)

@@ -41,7 +41,7 @@ def load_tensors(onnx: Any, graph: Any, large: dict[int, Array], folder: str | N
     for i in reversed(range(len(graph.initializer))):
         tensor = graph.initializer[i]
         if _is_external(onnx, tensor):
-            raw = _read_external(onnx, tensor, tensor.name, folder)
+            raw = _read_external(onnx, tensor, tensor.name, folder, has_values=i in large)
         elif i not in large:
             continue
         elif not _matches(onnx, tensor, raw := large.pop(i)):
@@ -73,14 +73,14 @@ def _is_external(onnx: Any, tensor: Any) -> bool:
     return bool(tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data)
 
 
-def _read_external(onnx: Any, tensor: Any, name: str, folder: str | None) -> Array:
+def _read_external(onnx: Any, tensor: Any, name: str, folder: str | None, has_values: bool = False) -> Array:
     if folder is None:
         raise ValueError(
             f"tensor {name!r}: expected its values in this file, got a reference to another file (external data): "
             "export with torch.onnx.export(..., external_data=False), or merge both files with "
             "onnx.save(onnx.load(path), other), or pass external_data=True"
         )
-    if any(getattr(tensor, field) for field in DATA_FIELDS):
+    if has_values or any(getattr(tensor, field) for field in DATA_FIELDS):
         raise FileError(f"tensor {name!r}: expected its values once, got them here and in another file")
     if (size := _size(onnx, tensor)) is None:
         got = f"{_dtype_name(onnx, tensor)} of shape {list(tensor.dims)[:9]}"

@@ -252,7 +252,8 @@ INSIDE_TOO = {
     *(f"predictions.Predictions.__init__:{name}" for name in ("labels", "predicted", "probabilities")),
     "flat_parameters.FlatParameters.views:flat", "sequential.Sequential.from_config:state",
     "labeled_data.LabeledData.__init__:examples", "labeled_data.LabeledData.to_validate:given",
-    "metrics.measure:y", "metrics.measure:scores",
+    "metrics.measure:y", "metrics.measure:scores", "sequential.Sequential.build_from:state",
+    "arrays.copy_into:target", "arrays.copy_into:source", "arrays.is_zeros_view:array",
 }  # fmt: skip
 ANY_SIZE = (  # no other argument determines the number of rows
     "activations.feature_maps:X",

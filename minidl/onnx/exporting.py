@@ -7,6 +7,7 @@ The graph's metadata also holds the model's config, with everything that only ma
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from minidl.engine.layer_list import from_spec, layer_name, to_spec
@@ -39,30 +40,38 @@ def convert_dtype(model: Sequential, dtype: str | None) -> Sequential:
 
 
 def build_graph(model: Sequential, input_dtype: str | None = None) -> Graph:
-    """Returns the model as a graph. Its tensors are the model's own arrays.
+    """Returns the model as a graph with its config in the metadata; otherwise as `write_layers`.
 
-    input_dtype: of the graph's input; None: the model's.
-
-    Raises ValueError, naming the layer and its path, for a layer without ONNX operators, and for a model that is not
-    built; TypeError or ValueError for what a layer's own `onnx` raises, or for invalid nodes that it adds.
+    Raises ValueError for a model that is not built.
     """
-    in_value = Value(INPUT, input_dtype or model.dtype, [BATCH_AXIS, *model.input_shape])
+    _ = model.input_shape  # raises
+    graph = write_layers(model.layers, input_dtype)
+    graph.metadata = _make_metadata(model, {k: v for k, v in tensors(model.layers).items() if k not in graph.tensors})
+    return graph
+
+
+def write_layers(layers: Sequence[Layer], input_dtype: str | None) -> Graph:
+    """Returns the graph of built layers. Its tensors are the layers' own arrays.
+
+    input_dtype: of the graph's input; None: the layers'.
+
+    Raises ValueError, naming the layer and its path, for a layer without ONNX operators; TypeError or ValueError for
+    what a layer's own `onnx` raises, or for invalid nodes that it adds.
+    """
+    first, last = layers[0], layers[-1]
     nodes, x = list[Node](), INPUT
-    if in_value.dtype != model.dtype:
-        nodes.append(make_cast(INPUT, model.dtype))
+    if input_dtype not in (None, first.dtype):
+        nodes.append(make_cast(INPUT, first.dtype))
         x = nodes[0].outputs[0]
-    for i, layer in enumerate(model.layers):
+    for i, layer in enumerate(layers):
         x = _write_layer(nodes, layer, str(i), layer_name(i, layer), x)
     _rename_output(nodes, x, OUTPUT)
-    state, used = tensors(model.layers), {value for node in nodes for value in node.inputs}
-    weights = {key: array for key, array in state.items() if key in used}
-    rest = {key: array for key, array in state.items() if key not in used}
+    used = {value for node in nodes for value in node.inputs}
     return Graph(
         nodes,
-        weights,
-        [in_value],
-        [Value(OUTPUT, model.dtype, [BATCH_AXIS, *model.output_shape])],
-        metadata=_make_metadata(model, rest),
+        {key: array for key, array in tensors(layers).items() if key in used},
+        [Value(INPUT, input_dtype or first.dtype, [BATCH_AXIS, *first.in_shape])],
+        [Value(OUTPUT, last.dtype, [BATCH_AXIS, *last.out_shape])],
     )
 
 

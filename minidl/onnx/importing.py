@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from minidl.engine import channel_order
-from minidl.engine.layer_list import MAX_PIXELS, named_layers
+from minidl.engine.layer_list import MAX_PIXELS, build, from_config, named_layers, unbuild
+from minidl.engine.state import check_dtype
 from minidl.layers.base import Layer
 from minidl.onnx import model_file
 from minidl.onnx.branches import Join, Series, parse_graph
 from minidl.onnx.constant_folding import Constants
-from minidl.onnx.exporting import COUNTERS_KEY, METADATA_KEY, build_graph
+from minidl.onnx.exporting import COUNTERS_KEY, METADATA_KEY, write_layers
 from minidl.onnx.graph import ANY_BATCH, Graph, Node, UnsupportedNodeError, Value, refuse
 from minidl.onnx.input_cast import INTEGERS, remove_input_cast
 from minidl.onnx.joins import get_branches, make_container, match_activation
@@ -39,11 +40,9 @@ def build_model(graph: Graph, input_shape: Shape | None) -> Sequential:
 
     Unless the caller keeps the graph, each tensor is released when its layer has copied it.
     """
-    model = restore_exported(graph) if input_shape is None else None
-    if model is not None:
-        return model
+    plan = restore_exported(graph) if input_shape is None else None
     try:
-        plan = Importer(graph, input_shape).run()
+        plan = plan or Importer(graph, input_shape).run()
     except UnsupportedNodeError as first:
         importer = Importer(graph, input_shape)
         survey = GraphSurvey(importer.graph, importer.constants, importer.batch, importer.infer_node_shape)
@@ -52,10 +51,11 @@ def build_model(graph: Graph, input_shape: Shape | None) -> Sequential:
     return plan.build()
 
 
-def restore_exported(graph: Graph) -> Sequential | None:
+def restore_exported(graph: Graph) -> Plan | None:
     """Returns the model in the metadata if it computes the same as the graph, else None.
 
-    The metadata is not trusted: exporting the model again must give the same graph.
+    The metadata is not trusted: exporting the model again must give the same graph. That is tried with zeros as its
+    state, since the tensors of the graph are its state whatever their values are.
     """
     declared = graph.metadata.get(METADATA_KEY, "")
     if len(declared) > MAX_HEADER or len(graph.inputs) != 1:
@@ -65,13 +65,18 @@ def restore_exported(graph: Graph) -> Sequential | None:
         if config["dtype"] not in DTYPES:
             return None
         counters = {name: np.array(number, config["dtype"]) for name, number in config.pop(COUNTERS_KEY).items()}
-        model = Sequential.from_config(config, {**counters, **graph.tensors}, {})
-        again = build_graph(model, graph.inputs[0].dtype)
-        same = again.tensors.keys() == graph.tensors.keys()  # and equal values, which the model has from there
-        same = same and _serialize_nodes(again) == _serialize_nodes(graph)
+        state = {**counters, **graph.tensors}
+        zeros = {name: zeros_view(array.shape, str(array.dtype)) for name, array in state.items()}
+        check_dtype(state, config["dtype"])
+        model = Sequential(from_config(config["layers"], {}), None, config["seed"], config["dtype"])
+        in_shape = check_shape("input_shape", config["input_shape"])
+        build(model.layers, in_shape, model.dtype, model.seed, zeros)
+        again = write_layers(model.layers, graph.inputs[0].dtype)
+        same = again.tensors.keys() == graph.tensors.keys() and _serialize_nodes(again) == _serialize_nodes(graph)
     except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError):
         return None
-    return model if same else None
+    unbuild(model.layers)
+    return Plan(list(model.layers), in_shape, model.dtype, state, model.seed) if same else None
 
 
 def _serialize_nodes(graph: Graph) -> bytes:
@@ -87,11 +92,11 @@ class Plan:
     in_shape: Shape
     dtype: str
     state: dict[str, Array]
+    seed: int = 0
 
     def build(self) -> Sequential:
         """Returns the model, and empties `state`."""
-        model = Sequential(self.layers, dtype=self.dtype)
-        channel_order.warn(named_layers(model.layers), self.in_shape)
+        model = Sequential(self.layers, None, self.seed, self.dtype)
         model.build_from(self.in_shape, self.state)
         return model
 
@@ -139,7 +144,9 @@ class Importer:
             [source for weighted in layers if weighted.weights for source in weighted.sources], self.constants
         )
         state = {f"{i}.{name}": array for i, weighted in enumerate(layers) for name, array in weighted.weights.items()}
-        return Plan([weighted.layer for weighted in layers], self.shape, self.dtype, state)
+        plan = Plan([weighted.layer for weighted in layers], self.shape, self.dtype, state)
+        channel_order.warn(named_layers(plan.layers), self.shape)
+        return plan
 
     def import_series(self, items: Series, shape: Shape) -> tuple[list[LayerWithWeights], Shape]:
         """Returns the layers of a series of nodes, and the shape of their output, without the batch."""

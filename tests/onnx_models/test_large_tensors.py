@@ -120,8 +120,8 @@ REFUSED = {
     "an unknown dtype": lambda tensors: setattr(tensors[0], "data_type", 99),
     "bytes as strings": lambda tensors: setattr(tensors[0], "data_type", 8),
     "no name": lambda tensors: setattr(tensors[0], "name", ""),
-    "one name twice": lambda tensors: setattr(tensors[0], "name", "c2"),
-    "the name of a small one": lambda tensors: setattr(tensors[0], "name", "c1"),
+    "one name twice": lambda tensors: tensors.add().CopyFrom(tensors[0]),
+    "the name of a small one": lambda tensors: tensors.add(name="c0", data_type=1, dims=[1], raw_data=bytes(4)),
 }
 
 

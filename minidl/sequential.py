@@ -58,7 +58,7 @@ class Sequential(BaseModel):
         self.layers = layer_list.check_layers(layers)
         self.dtype, self.seed = dtype, seed
         super().__init__()
-        self._claimed = False  # True once `_build` has taken the layers for this model
+        self._claimed = False  # True once `build_from` has taken the layers for this model
         if input_shape is not None:
             self.build(input_shape)
 
@@ -66,10 +66,13 @@ class Sequential(BaseModel):
         """Infers all shapes, creates all parameters; warns of channels last. Raises as the constructor; or if built."""
         if self.network is None:
             build_warnings.warn(layer_list.named_layers(self.layers), check_shape("input_shape", input_shape))
-        self._build(input_shape, None)
+        self.build_from(input_shape, None)
 
-    def _build(self, input_shape: Shape, state: Mapping[str, Array] | None) -> None:
-        """Builds the model with new parameters, or with those of `state`, allocating no more memory than they need."""
+    def build_from(self, input_shape: Shape, state: dict[str, Array] | None) -> None:
+        """Builds the model with the values of `state` (None: new ones), allocating no more memory than they need.
+
+        It empties `state`: an array is released when its layer has copied it. Raises as `build`.
+        """
         if self.network is not None:
             raise ValueError(f"the model is built already, for inputs of shape {self.input_shape}")
         shape = check_shape("input_shape", input_shape)
@@ -175,7 +178,7 @@ class Sequential(BaseModel):
         custom = checked_custom(custom_objects)
         model = cls(layer_list.from_config(config["layers"], custom), None, config["seed"], config["dtype"])
         check_dtype(state, model.dtype)
-        model._build(config["input_shape"], state)
+        model.build_from(config["input_shape"], dict(state))
         return model
 
     def summary(self, batch_size: int = 64, num_threads: int | None = None) -> Summary:
@@ -226,5 +229,5 @@ def _rebuild(
     """Returns a model of new layers with this state; it is not built if shape is None."""
     model = Sequential(layer_list.from_spec(specs), None, seed, dtype)
     if shape is not None:
-        model._build(shape, state)
+        model.build_from(shape, dict(state))
     return model

@@ -312,6 +312,8 @@ INSIDE_TOO = {
       for name in ("labels", "numbers")),
     "lazy.is_lazy:X",
     "labeled_data.LabeledData.from_tuple:given", "lazy.LazyRows.__init__:array",
+    "sequential.Sequential.build_from:state",
+    "arrays.copy_into:target", "arrays.copy_into:source", "arrays.is_zeros_view:array",
 }  # fmt: skip
 ANY_SIZE = (  # no other argument determines the number of rows
     "activations.feature_maps:X", "saliency.saliency:X", "saliency.grad_cam:X",

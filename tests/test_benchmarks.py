@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import minidl
 import minidl_c
+from minidl import Sequential
 from minidl.layers import Conv2D, Dense, Flatten
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
@@ -25,6 +27,7 @@ PROGRAMS = {
     "first_weights.py",
     "fit_memory.py",
     "footprint.py",
+    "import_onnx.py",
     "inference.py",
     "kernels.py",
     "nets.py",
@@ -160,6 +163,14 @@ def test_footprint(run, tmp_path):
     assert f"minidl_c/{minidl_c.isa}" in sizes
     assert results["memory_kilobytes"]["mlp, minidl"]["imports"] > 0
     assert results["growth_kilobytes"]["steps"] == 20
+
+
+@pytest.mark.oracle("onnx")
+def test_import_onnx(run, tmp_path):
+    model = Sequential([Dense(1000)], input_shape=(1000,))
+    minidl.onnx.export(model, tmp_path / "model.onnx")
+    _, results = run("import_onnx.py", tmp_path / "model.onnx", "--rounds", 2, json_file=tmp_path / "r.json")
+    assert_positive([number for row in results["import"]["minidl"].values() for number in row.values()])
 
 
 @pytest.mark.slow

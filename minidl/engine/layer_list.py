@@ -87,8 +87,11 @@ def check_dtype(attributes: Mapping[str, Any]) -> None:
         raise ValueError(f"dtype: expected {network.dtype!r}, of the built model, got {dtype!r}; make another model")
 
 
-def build(layers: Sequence[Layer], shape: Shape, dtype: str, seed: int, state: Mapping[str, Array] | None) -> None:
-    """Builds each layer for the output shape of the one before, with new values or with those of `state`."""
+def build(layers: Sequence[Layer], shape: Shape, dtype: str, seed: int, state: dict[str, Array] | None) -> None:
+    """Builds each layer for the output shape of the one before, with new values or with those of `state`.
+
+    It empties `state`: an array that nothing else refers to is released when its layer has copied it.
+    """
     given = [None] * len(layers) if state is None else by_layer(state, len(layers))
     pixels = 0
     for i, layer in enumerate(layers):

@@ -55,14 +55,17 @@ def _converted(name: str, value: ArrayLike, home: Array) -> Array:
     return as_dtype(array, str(home.dtype), f"state[{name!r}]")
 
 
-def by_layer(state: Mapping[str, Array], count: int) -> list[dict[str, Array]]:
-    """Returns the state of each of `count` layers, by the layer's own names; raises ValueError for other names."""
+def by_layer(state: dict[str, Array], count: int) -> list[dict[str, Array]]:
+    """Returns the state of each of `count` layers, by the layer's own names, and empties `state`.
+
+    Raises ValueError for other names.
+    """
     parts: dict[str, dict[str, Array]] = {str(i): {} for i in range(count)}
-    for name, array in state.items():
+    for name in list(state):
         place, dot, inner = name.partition(".")
         if not dot or place not in parts:
             raise ValueError(f"tensor {name!r}: expected a name such as '0.weight', of one of {count} layers")
-        parts[place][inner] = array
+        parts[place][inner] = state.pop(name)
     return list(parts.values())
 
 

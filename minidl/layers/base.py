@@ -12,7 +12,7 @@ import numpy as np
 
 from minidl.initializers import Init, check_initializer
 from minidl.layers.param import Param
-from minidl.utils.arrays import Array, as_array, as_dtype, with_memory_order
+from minidl.utils.arrays import Array, as_array, as_dtype, copy_into, is_zeros_view, with_memory_order
 from minidl.utils.constructors import constructor_arguments, parameters
 from minidl.utils.hints import answer_arguments
 from minidl.utils.validation import Shape, check_bool, check_int, check_non_negative
@@ -143,8 +143,10 @@ class Layer:
         order = tuple(range(len(shape))) if order is None else tuple(order)
         if sorted(order) != list(range(len(shape))):
             raise ValueError(f"param {name!r}: order: expected a permutation of {len(shape)} axes, got {order}")
-        flat = np.array(first, dtype=self.dtype).transpose(order).reshape(-1)
-        self.params[name] = Param(with_memory_order(flat, tuple(shape), order))
+        value = with_memory_order(np.zeros(first.size, self.dtype), tuple(shape), order)
+        if not is_zeros_view(first):  # else the new zeros remain memory that is reserved, but not used
+            copy_into(value, first)
+        self.params[name] = Param(value)
         return self.params[name]
 
     def buffer(self, name: str, shape: Shape, init: Init) -> Array:
@@ -167,16 +169,14 @@ class Layer:
 
     # ---- for the model to call
 
-    def setup(
-        self, in_shape: Shape, dtype: str, seed: int, path: str, given: Mapping[str, Array] | None = None
-    ) -> Shape:
+    def setup(self, in_shape: Shape, dtype: str, seed: int, path: str, given: dict[str, Array] | None = None) -> Shape:
         """Builds the layer once for its path in a model. Not to be overridden.
 
-        given: initial values of all parameters and buffers, which replace those of the initializers. Then nothing is
-        allocated beyond what `given` holds.
+        given: initial values of all parameters and buffers, which replace those of the initializers, and are taken out
+        of `given`. Then nothing is allocated beyond what it holds.
         """
         self.params, self.buffers = {}, {}
-        self._given = None if given is None else dict(given)
+        self._given = given
         self.dtype, self._seed, self._path = dtype, seed, path
         self._step, self._rng = 0, None
         self.in_shape = in_shape
@@ -243,7 +243,7 @@ class Layer:
             raise ValueError(f"{kind} {name!r}: expected a value, got none")
         if first.shape != shape:
             raise ValueError(f"{source}: expected shape {shape}, got {first.shape}")
-        return as_dtype(first, self.dtype, source)
+        return first if first.dtype == self.dtype else as_dtype(first, self.dtype, source)
 
     def _generator(self, name: str) -> np.random.Generator:
         return np.random.default_rng([self._seed, *f"{self._path}/{name}".encode()])

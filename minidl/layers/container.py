@@ -67,25 +67,22 @@ class Container(Layer):
         """The largest minimum of the layers in it."""
         return max((layer.min_batch_size for layer in self.leaves()), default=1)
 
-    def setup(
-        self, in_shape: Shape, dtype: str, seed: int, path: str, given: Mapping[str, Array] | None = None
-    ) -> Shape:
+    def setup(self, in_shape: Shape, dtype: str, seed: int, path: str, given: dict[str, Array] | None = None) -> Shape:
         """Builds every layer in it; arguments as in Layer.setup."""
         self.dtype, self.in_shape = dtype, in_shape
-        rest = None if given is None else dict(given)
         shapes = {}
         for name, layers in self.named_branches().items():
             shape = in_shape
             for i, layer in enumerate(layers):
                 child = child_path(name, i)
                 try:
-                    shape = layer.setup(shape, dtype, seed, f"{path}.{child}", _pop_values(rest, child))
+                    shape = layer.setup(shape, dtype, seed, f"{path}.{child}", _pop_values(given, child))
                 except (TypeError, ValueError) as error:
                     kind = TypeError if isinstance(error, TypeError) else ValueError
                     raise kind(f"{child}, {type(layer).__name__}: {error}") from error
             shapes[name or "0"] = shape
-        if rest:
-            raise ValueError(f"expected values of its layers only, got {sorted(rest)}")
+        if given:
+            raise ValueError(f"expected values of its layers only, got {sorted(given)}")
         self.out_shape = joined_shape(self.join, shapes)
         return self.out_shape
 

@@ -66,10 +66,9 @@ class Block(Container):
     def named_branches(self) -> dict[str, Branch]:
         return {"": self.layers}
 
-    def setup(
-        self, in_shape: Shape, dtype: str, seed: int, path: str, given: Mapping[str, Array] | None = None
-    ) -> Shape:
-        return super().setup(in_shape, dtype, seed, path, self._weights if given is None else given)
+    def setup(self, in_shape: Shape, dtype: str, seed: int, path: str, given: dict[str, Array] | None = None) -> Shape:
+        own = None if self._weights is None else dict(self._weights)
+        return super().setup(in_shape, dtype, seed, path, own if given is None else given)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from minidl.layers.activations import Sigmoid
 from minidl.layers.avgpool2d import GlobalAvgPool2D
 from minidl.layers.base import Layer
@@ -49,8 +47,6 @@ class SqueezeExcite(Container):
     def named_branches(self) -> dict[str, Branch]:
         return {"x": (), "gate": self._layers}
 
-    def setup(
-        self, in_shape: Shape, dtype: str, seed: int, path: str, given: Mapping[str, Array] | None = None
-    ) -> Shape:
+    def setup(self, in_shape: Shape, dtype: str, seed: int, path: str, given: dict[str, Array] | None = None) -> Shape:
         self._expand.filters = in_shape[0]
         return super().setup(in_shape, dtype, seed, path, given)

@@ -8,59 +8,90 @@ Both need the onnx package: pip install "minidl[onnx]".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 from minidl.onnx import model_file
+from minidl.onnx.deployment import class_names_of, model_of, with_softmax
 from minidl.onnx.exporting import build_graph, convert_dtype
 from minidl.onnx.importing import build_model
+from minidl.onnx.node_writer import NodeWriter
 from minidl.saving import atomic
 from minidl.saving.atomic import Path
-from minidl.saving.safetensors_file import FileError, content_of
+from minidl.saving.safetensors_file import FileError
 from minidl.sequential import Sequential
-from minidl.utils.validation import Shape
+from minidl.utils.validation import Shape, check_bool
 
-__all__ = ["export", "import_model"]
+__all__ = ["NodeWriter", "export", "import_model"]
 
 
-def export(model: Sequential, path: Path, dtype: str | None = None) -> None:
+def export(
+    model: Any,
+    path: Path,
+    dtype: str | None = None,
+    *,
+    softmax: bool = False,
+    input_dtype: str | None = None,
+    class_names: Sequence[str] | None = None,
+) -> None:
     """Writes the model as an ONNX file (opset 21): input (N, *input_shape), scores (N, *output_shape).
 
     The graph computes inference: dropout and augmentation are identities, except that RandomCrop takes the centre,
     and batch norm uses its running statistics. Parameters keep their names, "0.weight"; nodes are named after the path
     of their layer, "3.body.0.Conv". The file is written atomically: the path always holds the complete old or new file.
+    A layer that is not minidl's writes its nodes in its method `onnx(self, writer, x)`: see NodeWriter.
 
+    model: a Sequential, or a Trainer, SequentialClassifier or SequentialRegressor, of which the model is written.
     dtype: "float32" or "float64"; None: the model's. onnxruntime supports convolutions, average pooling and other
         layers in float32 only. ONNX stores attributes such as eps and slopes as float32 for either dtype.
+    softmax: whether to write probabilities instead of scores, as predict_proba returns them: a Softmax is appended. A
+        single score becomes two columns.
+    input_dtype: "uint8": the graph's input is bytes, which it casts to the model's dtype; None: the model's dtype.
+    class_names: for each output (two for a single score), as a JSON list in the metadata entry "class_names"; None: the
+        labels of a SequentialClassifier as strings; other models have none.
 
-    Raises TypeError unless the model is a Sequential; ValueError, naming the layer and its path, for a layer that is
-    not minidl's, for a model that is not built or larger than 2 GB, for another dtype or weights out of its range;
-    OSError naming the path; ImportError without onnx.
+    Raises TypeError for another `model`; ValueError, naming the layer and its path, for a layer without ONNX nodes or
+    with invalid ones, for a model that is not built or larger than 2 GB, for another dtype or weights out of its range,
+    for softmax=True if the outputs are not scores of classes, and for another number of names; OSError naming the path;
+    ImportError without onnx.
     """
-    if not isinstance(model, Sequential):
-        raise TypeError(f"model: expected a Sequential, got {type(model).__name__}")
-    name = atomic.text(path)
+    net, name = model_of(model), atomic.text(path)
     model_file.import_onnx()
-    atomic.write(name, [memoryview(model_file.to_bytes(build_graph(convert_dtype(model, dtype))))])
+    if input_dtype not in (None, "uint8"):
+        raise ValueError(f"input_dtype: expected 'uint8' or None, got {input_dtype!r}")
+    metadata = class_names_of(model, class_names, net)
+    if check_bool("softmax", softmax):
+        net = with_softmax(model, net)
+    net = convert_dtype(net, dtype)
+    with net.usage.reading("export"):
+        graph = build_graph(net, input_dtype)
+        content = model_file.to_bytes(replace(graph, metadata={**graph.metadata, **metadata}))
+    atomic.write(name, [memoryview(content)])
 
 
-def import_model(path: Path, input_shape: Shape | None = None) -> Sequential:
+def import_model(path: Path, input_shape: Shape | None = None, external_data: bool = False) -> Sequential:
     """Returns the model in an ONNX file. A file from `export` gives the same layers and bit-identical predictions.
 
     In graphs from other programs, opset 11 to 28, each node becomes the layers that compute the same: Conv, Gemm or
     MatMul, pooling, norms, activations, and branches joined by Add, Sub, Sum, Mul or Concat. Transposes of models with
     channels last disappear where nodes can be moved before them. The batch may have any size. Weights shared by several
-    nodes become one copy per layer; a UserWarning names the nodes, since training updates the copies separately.
+    nodes become one copy per layer; a UserWarning names the nodes, since training updates the copies separately. An
+    input of integers with a Cast after it becomes an input of the dtype that it is cast to.
 
     input_shape: of one example, if the file has dynamic sizes.
+    external_data: whether to read tensors that are in other files, in the folder of this one.
 
     Raises ValueError for a graph that layers cannot express exactly: the message lists every kind of unsupported node
-    with one example and the reason, and what to do about weights in a second file (`external_data=False` in PyTorch);
-    `minidl.FileError`, a ValueError, for a damaged file or another format; OSError if it cannot be read; ImportError
-    without onnx. ONNX files have no checksums, so modified weights go unnoticed.
+    with one example and the reason; and for tensors in other files without external_data=True. Raises
+    `minidl.FileError`, a ValueError, for a damaged file or another format, and for external data outside the folder or
+    of another length; OSError if the file cannot be read; ImportError without onnx. ONNX files have no checksums, so
+    modified weights go unnoticed.
     """
     name = atomic.text(path)
     model_file.import_onnx()
-    content = content_of(name, model_file.MAX_BYTES)
     try:
-        return build_model(model_file.from_bytes(content), input_shape)
+        return build_model(model_file.read(name, check_bool("external_data", external_data)), input_shape)
     except FileError as error:
         raise FileError(f"{name}: {error}") from error
     except ValueError as error:

@@ -7,16 +7,22 @@ The graph's metadata also holds the model's config, with everything that only ma
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 from minidl.engine.layer_list import from_spec, layer_name, to_spec
+from minidl.engine.state import tensors
 from minidl.layers import Block, Parallel, Residual, SqueezeExcite
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, child_path
 from minidl.layers.join import CONCAT, MULTIPLY
+from minidl.onnx.custom_layers import write_custom
 from minidl.onnx.graph import Graph, Node, Value
+from minidl.onnx.input_cast import make_cast
 from minidl.onnx.node_writer import NodeWriter
 from minidl.onnx.operators import WRITE_FUNCTIONS
 from minidl.sequential import Sequential
+from minidl.utils.arrays import Array
 from minidl.utils.validation import check_choice
 
 INPUT, OUTPUT, BATCH_AXIS = "input", "scores", "N"
@@ -33,38 +39,51 @@ def convert_dtype(model: Sequential, dtype: str | None) -> Sequential:
     return copy
 
 
-def build_graph(model: Sequential) -> Graph:
-    """Returns the model as a graph, with copies of its weights.
+def build_graph(model: Sequential, input_dtype: str | None = None) -> Graph:
+    """Returns the model as a graph with its config in the metadata; otherwise as `write_layers`.
 
-    Raises ValueError, naming the layer and its path, for a layer without ONNX operators, and for a model that is not
-    built.
+    Raises ValueError for a model that is not built.
     """
-    state, nodes, x = model.state_dict(), list[Node](), INPUT
-    for i, layer in enumerate(model.layers):
+    _ = model.input_shape  # raises
+    graph = write_layers(model.layers, input_dtype)
+    graph.metadata = _make_metadata(model, {k: v for k, v in tensors(model.layers).items() if k not in graph.tensors})
+    return graph
+
+
+def write_layers(layers: Sequence[Layer], input_dtype: str | None) -> Graph:
+    """Returns the graph of built layers. Its tensors are the layers' own arrays.
+
+    input_dtype: of the graph's input; None: the layers'.
+
+    Raises ValueError, naming the layer and its path, for a layer without ONNX operators; TypeError or ValueError for
+    what a layer's own `onnx` raises, or for invalid nodes that it adds.
+    """
+    first, last = layers[0], layers[-1]
+    nodes, x = list[Node](), INPUT
+    if input_dtype not in (None, first.dtype):
+        nodes.append(make_cast(INPUT, first.dtype))
+        x = nodes[0].outputs[0]
+    for i, layer in enumerate(layers):
         x = _write_layer(nodes, layer, str(i), layer_name(i, layer), x)
     _rename_output(nodes, x, OUTPUT)
     used = {value for node in nodes for value in node.inputs}
-    tensors = {key: array for key, array in state.items() if key in used}
-    counters = {key: float(array) for key, array in state.items() if key not in used}
     return Graph(
         nodes,
-        tensors,
-        [Value(INPUT, model.dtype, [BATCH_AXIS, *model.input_shape])],
-        [Value(OUTPUT, model.dtype, [BATCH_AXIS, *model.output_shape])],
-        metadata=_make_metadata(model, counters),
+        {key: array for key, array in tensors(layers).items() if key in used},
+        [Value(INPUT, input_dtype or first.dtype, [BATCH_AXIS, *first.in_shape])],
+        [Value(OUTPUT, last.dtype, [BATCH_AXIS, *last.out_shape])],
     )
 
 
 def _write_layer(nodes: list[Node], layer: Layer, path: str, label: str, x: str) -> str:
     """Adds the nodes of a layer and of its children; returns the name of its output. label: its name in errors."""
-    writer = NodeWriter(nodes, path, layer)
     if type(layer) in WRITE_FUNCTIONS:
         try:
-            return WRITE_FUNCTIONS[type(layer)](writer, x)
+            return WRITE_FUNCTIONS[type(layer)](NodeWriter(nodes, path, layer), x)
         except ValueError as error:
             raise ValueError(f"{label}: {error}") from error
     if not isinstance(layer, Container) or type(layer) not in (Block, Parallel, Residual, SqueezeExcite):
-        raise ValueError(f"{label}: expected one of minidl's layers, got one without an ONNX operator")
+        return write_custom(nodes, layer, path, label, x)
     ends = []
     for branch, layers in layer.named_branches().items():
         end = x
@@ -73,6 +92,7 @@ def _write_layer(nodes: list[Node], layer: Layer, path: str, label: str, x: str)
         ends.append(end)
     if isinstance(layer, Block):
         return ends[0]
+    writer = NodeWriter(nodes, path, layer)
     if layer.join == CONCAT:
         return writer.add_node("Concat", *ends, axis=1)
     if layer.join == MULTIPLY:
@@ -84,14 +104,25 @@ def _write_layer(nodes: list[Node], layer: Layer, path: str, label: str, x: str)
 
 
 def _rename_output(nodes: list[Node], old: str, new: str) -> None:
-    """Renames the output of the last node."""
-    nodes[-1].outputs = [new if value == old else value for value in nodes[-1].outputs]
+    """Renames the output of the last node that has one of this name; adds an Identity if layers added no node."""
+    node = next((node for node in reversed(nodes) if old in node.outputs), None)
+    if node is None or any(old in other.inputs for other in nodes):
+        nodes.append(Node("Identity", f"{new}.Identity", [old], [new]))
+    else:
+        node.outputs = [new if value == old else value for value in node.outputs]
 
 
-def _make_metadata(model: Sequential, counters: dict[str, float]) -> dict[str, str]:
-    """Returns the model's config as in a model file, or nothing if a layer has none."""
+def _make_metadata(model: Sequential, rest: dict[str, Array]) -> dict[str, str]:
+    """Returns the model's config as in a model file; nothing if a layer has none, or is not minidl's.
+
+    rest: the state that is not in the graph.
+    """
+    custom: dict[str, Any] = {}
     try:
-        config = {**model.get_config(), COUNTERS_KEY: counters}
+        config = model.get_config(custom)
     except (TypeError, ValueError):
         return {}
+    if custom:  # an import creates only minidl's layers
+        return {}
+    config[COUNTERS_KEY] = {name: float(array) for name, array in rest.items()}
     return {METADATA_KEY: json.dumps(config, separators=(",", ":"), sort_keys=True)}

@@ -8,13 +8,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from minidl.engine.layer_list import MAX_PIXELS
+from minidl.engine import build_warnings
+from minidl.engine.layer_list import MAX_PIXELS, build, from_config, named_layers, unbuild
+from minidl.engine.state import check_dtype
+from minidl.layers.base import Layer
 from minidl.onnx import model_file
 from minidl.onnx.activation_patterns import ActivationNode, fuse_activations
 from minidl.onnx.branches import Join, Series, parse_graph
 from minidl.onnx.constant_folding import Constants
-from minidl.onnx.exporting import COUNTERS_KEY, METADATA_KEY, build_graph
+from minidl.onnx.exporting import COUNTERS_KEY, METADATA_KEY, write_layers
 from minidl.onnx.graph import ANY_BATCH, Graph, Node, UnsupportedNodeError, Value, refuse
+from minidl.onnx.input_cast import INTEGERS, remove_input_cast
 from minidl.onnx.joins import get_branches, make_container
 from minidl.onnx.layer_fusion import fuse_layers, match_channel_shuffle
 from minidl.onnx.layouts import move_transposes
@@ -25,6 +29,7 @@ from minidl.onnx.shared_weights import warn_about_shared_weights
 from minidl.onnx.unsupported import NO_SUCH_LAYER, GraphSurvey
 from minidl.saving.safetensors_file import MAX_HEADER
 from minidl.sequential import Sequential
+from minidl.utils.arrays import Array, zeros_view
 from minidl.utils.validation import Shape, check_shape
 
 DTYPES = ("float32", "float64")
@@ -32,39 +37,69 @@ REWRITES = (expand_splits, merge_layer_norms, merge_strided_views, move_transpos
 
 
 def build_model(graph: Graph, input_shape: Shape | None) -> Sequential:
-    """Returns the model of a graph. Raises ValueError that lists every kind of unsupported node."""
-    model = restore_exported(graph) if input_shape is None else None
-    if model is not None:
-        return model
+    """Returns the model of a graph. Raises ValueError that lists every kind of unsupported node.
+
+    Unless the caller keeps the graph, each tensor is released when its layer has copied it.
+    """
+    plan = restore_exported(graph) if input_shape is None else None
     try:
-        return Importer(graph, input_shape).run()
+        plan = plan or Importer(graph, input_shape).run()
     except UnsupportedNodeError as first:
         importer = Importer(graph, input_shape)
         survey = GraphSurvey(importer.graph, importer.constants, importer.batch, importer.infer_node_shape)
         raise ValueError(survey.report(first, importer.shape)) from first
+    del graph
+    return plan.build()
 
 
-def restore_exported(graph: Graph) -> Sequential | None:
+def restore_exported(graph: Graph) -> Plan | None:
     """Returns the model in the metadata if it computes the same as the graph, else None.
 
-    The metadata is not trusted: exporting the model again must give the same graph.
+    The metadata is not trusted: exporting the model again must give the same graph. That is tried with zeros as its
+    state, since the tensors of the graph are its state whatever their values are.
     """
     declared = graph.metadata.get(METADATA_KEY, "")
-    if len(declared) > MAX_HEADER or len(graph.inputs) != 1 or graph.inputs[0].dtype not in DTYPES:
+    if len(declared) > MAX_HEADER or len(graph.inputs) != 1:
         return None
     try:
         config = json.loads(declared)
-        counters = {name: np.array(number, graph.inputs[0].dtype) for name, number in config.pop(COUNTERS_KEY).items()}
-        model = Sequential.from_config(config, {**graph.tensors, **counters}, {})
-        same = _serialize_computation(build_graph(model)) == _serialize_computation(graph)
+        if config["dtype"] not in DTYPES:
+            return None
+        counters = {name: np.array(number, config["dtype"]) for name, number in config.pop(COUNTERS_KEY).items()}
+        state = {**counters, **graph.tensors}
+        zeros = {name: zeros_view(array.shape, str(array.dtype)) for name, array in state.items()}
+        check_dtype(state, config["dtype"])
+        model = Sequential(from_config(config["layers"], {}), None, config["seed"], config["dtype"])
+        in_shape = check_shape("input_shape", config["input_shape"])
+        build(model.layers, in_shape, model.dtype, model.seed, zeros)
+        again = write_layers(model.layers, graph.inputs[0].dtype)
+        same = again.tensors.keys() == graph.tensors.keys() and _serialize_nodes(again) == _serialize_nodes(graph)
     except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError):
         return None
-    return model if same else None
+    unbuild(model.layers)
+    return Plan(list(model.layers), in_shape, model.dtype, state, model.seed) if same else None
 
 
-def _serialize_computation(graph: Graph) -> bytes:
-    """Returns the graph as bytes without its metadata, which other programs may have changed."""
-    return model_file.to_bytes(replace(graph, metadata={}))
+def _serialize_nodes(graph: Graph) -> bytes:
+    """Returns the graph as bytes without its tensors, and its metadata, which other programs may have changed."""
+    return model_file.to_bytes(replace(graph, tensors={}, metadata={}))
+
+
+@dataclass
+class Plan:
+    """The layers of a model that is not built yet, and its state by name."""
+
+    layers: list[Layer]
+    in_shape: Shape
+    dtype: str
+    state: dict[str, Array]
+    seed: int = 0
+
+    def build(self) -> Sequential:
+        """Returns the model, and empties `state`."""
+        model = Sequential(self.layers, None, self.seed, self.dtype)
+        model.build_from(self.in_shape, self.state)
+        return model
 
 
 @dataclass
@@ -79,6 +114,7 @@ class Importer:
     """Turns nodes into layers in order, and tracks the shape of each value."""
 
     def __init__(self, graph: Graph, input_shape: Shape | None) -> None:
+        graph = remove_input_cast(graph)
         for rewrite in REWRITES:
             graph = rewrite(graph, Constants(graph))
         self.graph, self.constants, self.n_pixels = graph, Constants(graph), 0
@@ -87,13 +123,15 @@ class Importer:
             raise ValueError(f"expected a graph of one input and one output, got {declared[0]} and {declared[1]}")
         (self.input,) = graph.inputs
         if self.input.dtype not in DTYPES:
-            raise ValueError(f"input {self.input.name!r}: expected float or double, got {self.input.dtype}")
+            expected = "expected float or double, got"
+            cast = ", not followed by a Cast to one of them" if self.input.dtype in INTEGERS else ""
+            raise ValueError(f"input {self.input.name!r}: {expected} {self.input.dtype}{cast}")
         self.dtype, self.shape = self.input.dtype, resolve_input_shape(self.input, input_shape)
         first = self.input.shape[0] if self.input.shape else None
         self.batch = first if isinstance(first, int) else ANY_BATCH
 
-    def run(self) -> Sequential:
-        """Returns the model. Raises UnsupportedNodeError for the first unsupported node."""
+    def run(self) -> Plan:
+        """Returns the layers and their state. Raises UnsupportedNodeError for the first unsupported node."""
         self.constants.shapes[self.input.name] = (self.batch, *self.shape)
         layers, shape = self.import_series(parse_graph(self.graph, self.constants), self.shape)
         if not layers:
@@ -103,14 +141,13 @@ class Importer:
             raise ValueError(
                 f"output {output.name!r}: expected shape {output.shape}, got layers with outputs {shape} per example"
             )
-        model = Sequential([weighted.layer for weighted in layers], self.shape, dtype=self.dtype)
-        model.load_state_dict(
-            {f"{i}.{name}": array for i, weighted in enumerate(layers) for name, array in weighted.weights.items()}
-        )
         warn_about_shared_weights(
             [source for weighted in layers if weighted.weights for source in weighted.sources], self.constants
         )
-        return model
+        state = {f"{i}.{name}": array for i, weighted in enumerate(layers) for name, array in weighted.weights.items()}
+        plan = Plan([weighted.layer for weighted in layers], self.shape, self.dtype, state)
+        build_warnings.warn(named_layers(plan.layers), self.shape)
+        return plan
 
     def import_series(self, items: Series, shape: Shape) -> tuple[list[LayerWithWeights], Shape]:
         """Returns the layers of a series of nodes, and the shape of their output, without the batch."""
@@ -168,12 +205,13 @@ class Importer:
         return self.infer_layer_shape(weighted, shape, node)
 
     def infer_layer_shape(self, weighted: LayerWithWeights, shape: Shape, node: Node) -> Shape:
-        """Returns the output shape of a layer, which is built to find it and then unbuilt."""
+        """Returns the output shape of a layer, which is built to find it, without its weights, and then unbuilt."""
         self.n_pixels += sum(shape[1:])
         if self.n_pixels > MAX_PIXELS:
             refuse(node, f"expected at most {MAX_PIXELS} rows and columns in all layers, got more")
         try:
-            return weighted.layer.setup(shape, self.dtype, 0, "", weighted.weights)
+            given = {name: zeros_view(array.shape, self.dtype) for name, array in weighted.weights.items()}
+            return weighted.layer.setup(shape, self.dtype, 0, "", given)
         except (TypeError, ValueError) as error:
             refuse(node, f"{type(weighted.layer).__name__} cannot take input {shape}: {error}")
         finally:

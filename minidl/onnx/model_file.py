@@ -1,16 +1,20 @@
-"""ONNX files: conversion between a Graph and bytes. The only module that uses the onnx package.
+"""ONNX files: conversion between a Graph and bytes, by the onnx package, which no other module imports.
 
-It refuses features of ONNX that a Graph does not have: subgraphs, sparse tensors, tensors in other files.
+It refuses features of ONNX that a Graph does not have: subgraphs, sparse and quantized tensors.
 """
 
 from __future__ import annotations
 
+import io
+import os
 from typing import Any
 
 import numpy as np
 
 from minidl.onnx.graph import IR_VERSION, MAX_OPSET, MIN_OPSET, Graph, Node, Value
-from minidl.saving.safetensors_file import FileError
+from minidl.onnx.large_tensors import split
+from minidl.onnx.tensor_values import check_utf8, load_tensors
+from minidl.saving.safetensors_file import FileError, open_regular
 from minidl.utils.arrays import Array
 from minidl_c import __version__
 
@@ -18,7 +22,6 @@ PRODUCER = "minidl"
 MAX_NODES = 20_000
 MAX_BYTES = 2**31 - 1  # limit of a protobuf message
 CONVERT_HINT = "convert it with onnx.version_converter, or export it for another opset"
-LITTLE_ENDIAN = {"float32": "<f4", "float64": "<f8", "int64": "<i8"}
 
 
 def import_onnx() -> Any:
@@ -75,33 +78,60 @@ def _to_value(onnx: Any, value: Value) -> Any:
 
 
 def _to_tensor(onnx: Any, name: str, array: Array) -> Any:
-    elem_type, little = (
-        onnx.helper.np_dtype_to_tensor_dtype(array.dtype),
-        np.asarray(array, LITTLE_ENDIAN[array.dtype.name]),
-    )
-    return onnx.helper.make_tensor(name, elem_type, array.shape, little.tobytes(), raw=True)
+    elem_type, little = onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.dtype.newbyteorder("<")
+    return onnx.helper.make_tensor(name, elem_type, array.shape, np.asarray(array, little).tobytes(), raw=True)
+
+
+def check(graph: Graph) -> None:
+    """Raises ValueError, in the words of the onnx package, for a graph that is not valid or contradicts its shapes."""
+    onnx = import_onnx()
+    try:
+        onnx.checker.check_model(onnx.load_model_from_string(to_bytes(graph)), full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise ValueError(f"expected valid ONNX nodes: {' '.join(str(error).split())[:500]}") from error
 
 
 # ---- from bytes
 
 
+def read(name: str, external_data: bool) -> Graph:
+    """Returns the graph in a file; external_data: whether to read tensors in other files.
+
+    Raises FileError and ValueError as `from_file`, OSError naming the path.
+    """
+    with open_regular(name) as file:
+        try:
+            size = os.fstat(file.fileno()).st_size
+            return from_file(file, size, os.path.dirname(name) if external_data else None)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, name) from error
+
+
 def from_bytes(content: bytes) -> Graph:
-    """Returns the graph in a file's content.
+    """Returns the graph in a file's content. Raises as `from_file`."""
+    return from_file(io.BytesIO(content), len(content), None)
+
+
+def from_file(file: io.BufferedIOBase, size: int, folder: str | None) -> Graph:
+    """Returns the graph in a file of this size; large tensors are in memory once. folder: of external data, or None.
 
     Raises FileError for invalid ONNX, ValueError for features that a Graph does not have.
     """
+    if size > MAX_BYTES:
+        raise FileError(f"expected at most {MAX_BYTES} bytes, got {size} bytes")
     onnx = import_onnx()
     from google.protobuf.message import DecodeError
 
+    content, large = split(file, size)
     try:
-        return _from_model(onnx, onnx.load_model_from_string(content))
+        return _from_model(onnx, onnx.load_model_from_string(content), large, folder)
     except (DecodeError, UnicodeDecodeError) as error:
         raise FileError(f"expected an ONNX file, got a damaged file or another format: {error}") from error
     except onnx.checker.ValidationError as error:
         raise FileError(f"expected a valid ONNX graph: {_first_line(error)}") from error
 
 
-def _from_model(onnx: Any, model: Any) -> Graph:
+def _from_model(onnx: Any, model: Any, large: dict[int, Array], folder: str | None) -> Graph:
     if not model.graph.node or not model.opset_import:
         raise FileError("expected an ONNX file, got one without a graph")
     if model.functions:
@@ -109,11 +139,13 @@ def _from_model(onnx: Any, model: Any) -> Graph:
     _normalize_domains(model)
     opset = _get_opset(model)
     _check_supported(onnx, model.graph)
+    names = [check_utf8(tensor.name) for tensor in model.graph.initializer]
+    read = load_tensors(onnx, model.graph, large, folder)
     onnx.checker.check_model(model)
-    tensors = {check_utf8(tensor.name): _from_tensor(onnx, tensor, tensor.name) for tensor in model.graph.initializer}
+    tensors = {tensor.name: _from_tensor(onnx, tensor, tensor.name) for tensor in model.graph.initializer} | read
     return Graph(
         [_from_node(onnx, node) for node in model.graph.node],
-        tensors,
+        {name: tensors[name] for name in names},
         [_from_value(onnx, value) for value in model.graph.input if value.name not in tensors],
         [_from_value(onnx, value) for value in model.graph.output],
         opset,
@@ -150,8 +182,6 @@ def _check_supported(onnx: Any, graph: Any) -> None:
         raise ValueError(f"expected no quantized tensors, got {graph.quantization_annotation[0].tensor_name!r}")
     types = onnx.AttributeProto
     supported = (types.INT, types.FLOAT, types.STRING, types.TENSOR, types.INTS, types.FLOATS, types.STRINGS)
-    for tensor in graph.initializer:
-        _check_not_external(onnx, tensor, tensor.name)
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.type not in supported:
@@ -159,24 +189,6 @@ def _check_supported(onnx: Any, graph: Any) -> None:
                 raise ValueError(
                     f"{described}: expected numbers, strings or a tensor for {attribute.name!r}, got another type"
                 )
-            if attribute.type == types.TENSOR:
-                _check_not_external(onnx, attribute.t, node.output[0] if node.output else node.name)
-
-
-def _check_not_external(onnx: Any, tensor: Any, name: str) -> None:
-    if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
-        raise ValueError(
-            f"tensor {name!r}: expected its values in this file, got a reference to another file (external data): "
-            "export with torch.onnx.export(..., external_data=False), or merge both files with "
-            "onnx.save(onnx.load(path), other)"
-        )
-
-
-def check_utf8(value: str | bytes) -> str:
-    """Returns a string from a file; raises FileError for bytes, which protobuf gives for invalid UTF-8."""
-    if isinstance(value, bytes):
-        raise FileError(f"expected names in UTF-8, got {value[:100]!r}")
-    return value
 
 
 def _from_node(onnx: Any, node: Any) -> Node:
@@ -233,7 +245,7 @@ def _axis_sizes(tensor: Any) -> list[int | str | None] | None:
 
 def _from_tensor(onnx: Any, tensor: Any, name: str) -> Array:
     try:
-        array: Array = np.array(onnx.numpy_helper.to_array(tensor))
+        array: Array = onnx.numpy_helper.to_array(tensor)
     except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise FileError(f"tensor {name!r}: expected values that match its shape: {_first_line(error)}") from error
     return array

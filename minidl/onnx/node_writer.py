@@ -1,4 +1,4 @@
-"""NodeWriter: what the write functions in operators/ add nodes with."""
+"""NodeWriter: what the write functions in operators/, and the method `onnx` of a user's layer, add nodes with."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from minidl.layers.base import Layer
 from minidl.layers.container import title
 from minidl.onnx.graph import Node
 from minidl.utils.arrays import Array
+from minidl.utils.validation import check_choice
+
+CONSTANT_DTYPES = ("float32", "float64", "int32", "int64", "uint8", "bool")
 
 
 def round_to_float32(value: float) -> float:
@@ -22,10 +25,21 @@ def round_to_float32(value: float) -> float:
 
 
 class NodeWriter:
-    """Adds the nodes of one layer to a graph, named after its path: "3.body.0.Conv"."""
+    """Adds the nodes of one layer to a graph, named after its path: "3.body.0.Conv".
+
+    A layer that is not minidl's is exported by its method `onnx(self, writer, x)`. It adds the nodes that compute its
+    inference from the value of name x, and returns the name of its output:
+
+        def onnx(self, writer, x):  # y = x * sigmoid(beta * x)
+            scaled = writer.add_node("Mul", x, writer.param_name("beta"))
+            return writer.add_node("Mul", x, writer.add_node("Sigmoid", scaled))
+
+    in_shape, out_shape: of one example, without the batch axis, which comes first in the graph. dtype: of the graph.
+    arguments: of the layer's constructor, also as writer["name"]. path: of the layer.
+    """
 
     def __init__(self, nodes: list[Node], path: str, layer: Layer) -> None:
-        self._nodes, self._layer, self._doc, self._counts = nodes, layer, title(layer), Counter[str]()
+        self._nodes, self._layer, self._doc = nodes, layer, title(layer)
         self.path, self.dtype = path, layer.dtype
         self.in_shape, self.out_shape = layer.in_shape, layer.out_shape
         self.arguments: Mapping[str, Any] = layer.config()
@@ -36,9 +50,10 @@ class NodeWriter:
         return self.arguments[name]
 
     def add_node(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """Adds a node; returns the name of its output. Raises ValueError for a float that ONNX cannot hold.
+        """Adds a node of ONNX's operator `op` with one output; returns the name of its output.
 
-        A second node of one operator is named "0.Mul_2".
+        inputs: names of values; "" omits an optional one. attributes: numbers, strings, lists of these, or an array.
+        Raises ValueError for a float that ONNX cannot hold. A second node of one operator is named "0.Mul_2".
         """
         self._counts[op] += 1
         name = f"{self.path}.{op}" if self._counts[op] == 1 else f"{self.path}.{op}_{self._counts[op]}"
@@ -62,8 +77,11 @@ class NodeWriter:
         return self.add_node("Unsqueeze", param, self.add_int_constant(f"{name}_axes", range(1, axes + 1)))
 
     def add_constant(self, name: str, value: Any, dtype: str | None = None) -> str:
-        """Adds a constant; returns its name. dtype: None: the model's."""
-        array: Array = np.asarray(value, dtype or self.dtype)
+        """Adds a constant; returns its name.
+
+        name: unique in the layer. dtype: "float32", "float64", "int32", "int64", "uint8" or "bool"; None: the model's.
+        """
+        array: Array = np.asarray(value, check_choice("dtype", dtype or self.dtype, *CONSTANT_DTYPES))
         path = f"{self.path}.{name}"
         self._nodes.append(Node("Constant", path, [], [path], {"value": array}))
         return path

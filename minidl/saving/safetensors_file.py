@@ -139,7 +139,7 @@ def read(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
     for invalid content, OSError if it cannot be read or is not a regular file.
     """
     name = atomic.text(path)
-    with _open_regular(name) as file:
+    with open_regular(name) as file:
         try:
             return _read(file, os.fstat(file.fileno()).st_size, kind)
         except FileError as error:
@@ -153,23 +153,8 @@ def from_bytes(content: bytes, kind: str) -> tuple[dict[str, Any], dict[str, Arr
     return _read(io.BytesIO(content), len(content), kind)
 
 
-def content_of(path: Path, limit: int) -> bytes:
-    """Returns all bytes of a file; raises FileError for more than `limit` bytes, OSError as `read`."""
-    name = atomic.text(path)
-    with _open_regular(name) as file:
-        try:
-            size = os.fstat(file.fileno()).st_size
-            content = file.read(size + 1) if size <= limit else b""
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, name) from error
-    if size > limit:
-        raise FileError(f"{name}: expected at most {limit} bytes, got {size} bytes")
-    if len(content) != size:
-        raise FileError(f"{name}: expected a file that does not change while it is read")
-    return content
-
-
-def _open_regular(name: str) -> BinaryIO:
+def open_regular(name: str) -> io.BufferedReader:
+    """Opens a regular file for reading; raises OSError naming it for others."""
     file = os.open(name, os.O_RDONLY | os.O_NONBLOCK)  # does not block on a FIFO without a writer
     try:
         mode = os.fstat(file).st_mode

@@ -243,7 +243,10 @@ class DenseSubclass(Dense):
 @pytest.mark.parametrize(
     ("layers", "message"),
     [
-        ([Dense(3), CustomLayer()], r"layer 1, CustomLayer: expected one of minidl's layers"),
+        (
+            [Dense(3), CustomLayer()],
+            r"layer 1, CustomLayer: expected one of minidl's layers, or one with a method onnx",
+        ),
         (
             [Dense(3), Residual(ReLU(), CustomLayer())],
             r"layer 1, Residual: body\.1, CustomLayer: expected one of minidl's",
@@ -280,7 +283,7 @@ def test_an_attribute_beyond_float32_is_refused(layer, dtype, message, tmp_path)
 @oracle
 def test_invalid_arguments_are_refused(tmp_path, monkeypatch):
     path, model = tmp_path / "model.onnx", Sequential([Dense(3)], input_shape=(4,))
-    with pytest.raises(TypeError, match="model: expected a Sequential, got Dense"):
+    with pytest.raises(TypeError, match="model: expected a Sequential, a Trainer or a fitted estimator, got Dense"):
         minidl.onnx.export(Dense(3), path)
     with pytest.raises(ValueError, match="the model is not built yet"):
         minidl.onnx.export(Sequential([Dense(3)]), path)

@@ -1,0 +1,75 @@
+"""What an exported file adds to a model: a softmax of the scores, and the names of the classes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from minidl.engine.layer_list import from_spec, to_spec
+from minidl.layers import Dense, Softmax
+from minidl.losses import BinaryCrossEntropy
+from minidl.sequential import Sequential
+
+CLASS_NAMES_KEY = "class_names"  # metadata entry: a JSON list of strings
+
+
+def model_of(source: Any) -> Sequential:
+    """Returns the model of a Sequential, a Trainer or a fitted estimator; raises TypeError for other objects.
+
+    Raises scikit-learn's NotFittedError for an estimator that is not fitted.
+    """
+    if isinstance(source, Sequential):
+        return source
+    # Trainer and estimators are not imported: they build on this package, and estimators on scikit-learn
+    model = source.model_ if hasattr(type(source), "model_") else getattr(source, "model", None)
+    if not isinstance(model, Sequential):
+        raise TypeError(f"model: expected a Sequential, a Trainer or a fitted estimator, got {type(source).__name__}")
+    return model
+
+
+def with_softmax(source: Any, model: Sequential) -> Sequential:
+    """Returns the model of `source` with a Softmax at its end, which gives the probabilities of `predict_proba`.
+
+    A single score s becomes the scores 0 and s before it. Raises ValueError for outputs that are not scores of classes.
+    """
+    loss = getattr(getattr(source, "trainer_", source), "loss", None)
+    if hasattr(type(source), "model_") and not hasattr(type(source), "predict_proba"):
+        raise ValueError(f"softmax: expected a classifier, got {type(source).__name__}")
+    if len(model.output_shape) != 1:
+        raise ValueError(f"softmax: expected a model with outputs (classes,), got {model.output_shape}")
+    if isinstance(loss, BinaryCrossEntropy) and model.output_shape != (1,):
+        raise ValueError(
+            "softmax: expected scores of which one class is right, got scores of independent labels "
+            "(binary_cross_entropy): end the model with a Sigmoid"
+        )
+    if isinstance(model.layers[-1], Softmax):
+        raise ValueError("softmax: expected a model without a Softmax at its end, got one")
+    layers, state = from_spec(to_spec(model.layers)), model.state_dict()
+    if model.output_shape == (1,):
+        state[f"{len(layers)}.weight"] = np.array([[0], [1]], model.dtype)
+        layers = (*layers, Dense(2, use_bias=False))
+    longer = Sequential([*layers, Softmax()], None, model.seed, model.dtype)
+    longer.build_from(model.input_shape, state)
+    return longer
+
+
+def class_names_of(source: Any, given: Any, model: Sequential) -> dict[str, str]:
+    """Returns the metadata of class names: the given ones, else the labels of a classifier, else none.
+
+    Raises TypeError unless they are strings, ValueError unless there is one for each output; a single score has two.
+    """
+    if given is None:
+        if not hasattr(type(source), "classes_"):
+            return {}
+        given = [str(label) for label in source.classes_.tolist()]
+    names = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [None]
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"class_names: expected a list of strings, got {given!r}")
+    outputs = model.output_shape[0]
+    expected = 2 if outputs == 1 else outputs
+    if len(names) != expected:
+        raise ValueError(f"class_names: expected {expected} names, for outputs {model.output_shape}, got {len(names)}")
+    return {CLASS_NAMES_KEY: json.dumps(names, ensure_ascii=False)}

@@ -1,13 +1,15 @@
 """Constant folding: values that a graph computes from constants, and from the shapes of other values.
 
-Exporters write transposed weights, and shapes that are assembled from those of other values: Shape, Gather, Unsqueeze
-and Concat before a Reshape.
+Exporters write transposed or standardized weights, and shapes that are assembled from those of other values: Shape,
+Gather, Unsqueeze and Concat before a Reshape.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,8 @@ import numpy as np
 from minidl.onnx.graph import ANY_BATCH, Graph, Node, refuse
 from minidl.utils.arrays import Array
 
-MAX_ELEMENTS = 4096  # elements of a folded constant; those read from the file may be larger
+MAX_ELEMENTS = 4096  # elements of a folded constant, unless it is computed from one in the file that is as large
+MAX_WORK = 64  # elements read and written to compute large constants, compared with those of the file's tensors
 DTYPES = {1: "float32", 6: "int32", 7: "int64", 9: "bool", 11: "float64"}  # by the numbers of TensorProto.DataType
 LAYOUT_OPS = ("Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")  # same elements, another layout
 
@@ -29,9 +32,15 @@ def check_small(array: Array) -> Array:
     return array
 
 
+def check_size(shape: tuple[int, ...], inputs: Sequence[Array]) -> None:
+    """Raises ValueError for a shape of more elements than MAX_ELEMENTS, and than each of the inputs."""
+    if (size := math.prod(shape)) > max(MAX_ELEMENTS, *(array.size for array in inputs)):
+        raise ValueError(f"expected at most {MAX_ELEMENTS} elements in a folded constant, got {size}")
+
+
 def check_no_batch(array: Array) -> Array:
     """Returns the array; raises ValueError if it contains the batch size, which is unknown."""
-    if ANY_BATCH in array:
+    if array.dtype.kind == "i" and ANY_BATCH in array:
         raise ValueError("expected values that do not depend on the batch size, got others")
     return array
 
@@ -55,10 +64,44 @@ def fold_cast(inputs: list[Any], attributes: dict[str, Any]) -> Array:
 
 
 def fold_arithmetic(function: Callable[..., Array]) -> FoldFunction:
-    """Returns a function that computes an elementwise operator of small arrays that do not depend on the batch."""
-    return lambda inputs, attributes: check_small(
-        np.asarray(function(*(check_no_batch(check_small(array)) for array in inputs)))
-    )
+    """Returns a function that computes an elementwise operator of arrays that do not depend on the batch."""
+
+    def fold(inputs: list[Any], attributes: dict[str, Any]) -> Array:
+        arrays = [check_no_batch(array) for array in inputs if array is not None]
+        check_size(np.broadcast_shapes(*(array.shape for array in arrays)), arrays)
+        return np.asarray(function(*inputs))
+
+    return fold
+
+
+def fold_reduction(function: Callable[..., Array]) -> FoldFunction:
+    """Returns a function that reduces an array over its axes, by default all."""
+
+    def fold(inputs: list[Any], attributes: dict[str, Any]) -> Array:
+        x, axes = check_no_batch(inputs[0]), get_axes(inputs, attributes)
+        if not axes and attributes.get("noop_with_empty_axes", 0):
+            return x
+        return np.asarray(function(x, axis=axes or None, keepdims=bool(attributes.get("keepdims", 1)), dtype=x.dtype))
+
+    return fold
+
+
+def clip(x: Array, low: Array | None = None, high: Array | None = None) -> Array:
+    """Bounds an array as ONNX: above first below, so that `high` is the result if the bounds are in no order."""
+    x = x if low is None else np.maximum(x, low)
+    return x if high is None else np.minimum(x, high)
+
+
+def fold_batch_norm(inputs: list[Any], attributes: dict[str, Any]) -> Array:
+    """Normalizes the channels of an array, axis 1; in training mode with its own means and variances."""
+    x, *per_channel = inputs
+    others = tuple(axis for axis in range(x.ndim) if axis != 1)
+    scale, bias, mean, variance = (array.reshape(-1, *(1,) * (x.ndim - 2)) for array in per_channel)
+    if attributes.get("training_mode", 0):
+        mean, variance = x.mean(others, keepdims=True), x.var(others, keepdims=True)
+    check_size(np.broadcast_shapes(x.shape, *(array.shape for array in (scale, bias, mean, variance))), [x])
+    epsilon = x.dtype.type(attributes.get("epsilon", 1e-5))
+    return np.asarray(scale * (x - mean) / np.sqrt(variance + epsilon) + bias)
 
 
 def divide(a: Array, b: Array) -> Array:
@@ -115,8 +158,10 @@ def fold_slice(inputs: list[Any], attributes: dict[str, Any]) -> Array:
 
 FOLD_FUNCTIONS: dict[str, FoldFunction] = {
     "Add": fold_arithmetic(np.add),
+    "BatchNormalization": fold_batch_norm,
     "Cast": fold_cast,
     "Ceil": fold_arithmetic(np.ceil),
+    "Clip": fold_arithmetic(clip),
     "Concat": lambda inputs, attributes: check_small(
         np.concatenate([check_small(array) for array in inputs], attributes["axis"])
     ),
@@ -134,6 +179,8 @@ FOLD_FUNCTIONS: dict[str, FoldFunction] = {
     "Mul": fold_arithmetic(np.multiply),
     "Neg": fold_arithmetic(np.negative),
     "Range": fold_range,
+    "ReduceMean": fold_reduction(np.mean),
+    "ReduceProd": fold_reduction(np.prod),
     "Reshape": fold_reshape,
     "Slice": fold_slice,
     "Sqrt": fold_arithmetic(np.sqrt),
@@ -146,7 +193,7 @@ FOLD_FUNCTIONS: dict[str, FoldFunction] = {
 
 
 class Constants(Mapping[str, Array]):
-    """Mapping of a graph's constants by name, each folded on first access.
+    """Mapping of a graph's constants by name, each folded on first access; large ones on each, since they are not kept.
 
     shapes: of the values that depend on the graph's input, batch first; filled in as they become known.
     """
@@ -156,12 +203,14 @@ class Constants(Mapping[str, Array]):
         self._tensors, self._values = graph.tensors, dict(graph.tensors)
         self._producers: dict[str, int] = {}
         self._nodes = graph.nodes
+        self._work = MAX_WORK * sum(array.size for array in graph.tensors.values())
         for i, node in enumerate(graph.nodes):
             if self._is_constant(node):
                 self._producers[node.outputs[0]] = i
 
     def _is_constant(self, node: Node) -> bool:
-        if node.domain or len(node.outputs) != 1:
+        trains = node.op == "BatchNormalization" and node.attributes.get("training_mode") == 1  # more outputs
+        if node.domain or not node.outputs or (len(node.outputs) > 1 and not trains):
             return False
         return node.op == "Shape" or (node.op in FOLD_FUNCTIONS and all(name in self for name in node.inputs if name))
 
@@ -204,24 +253,37 @@ class Constants(Mapping[str, Array]):
             if current not in self._values and current in self._producers and self._producers[current] not in needed:
                 needed.add(self._producers[current])
                 pending += self._nodes[self._producers[current]].inputs
-        for i in sorted(needed):
-            self._values[self._nodes[i].outputs[0]] = self._fold(self._nodes[i])
-        return self._values[name]
+        order, large = sorted(needed), dict[str, Array]()
+        last_reader = {read: i for i in order for read in self._nodes[i].inputs}
+        for i in order:
+            node = self._nodes[i]
+            array = self._fold(node, ChainMap(large, self._values))
+            is_view = node.op in LAYOUT_OPS and node.inputs[0] in self._values
+            (self._values if array.size <= MAX_ELEMENTS or is_view else large)[node.outputs[0]] = array
+            for read in node.inputs:
+                if last_reader[read] == i:
+                    large.pop(read, None)
+        return large[name] if name in large else self._values[name]
 
-    def _fold(self, node: Node) -> Array:
+    def _fold(self, node: Node, values: Mapping[str, Array]) -> Array:
         try:
             if node.op == "Shape":
-                return self._fold_shape(node)
-            return FOLD_FUNCTIONS[node.op](
-                [self._values[name] if name else None for name in node.inputs], node.attributes
-            )
+                return self._fold_shape(node, values)
+            inputs = [values[name] if name else None for name in node.inputs]
+            array = FOLD_FUNCTIONS[node.op](inputs, node.attributes)
+            sizes = [value.size for value in (*inputs, array) if value is not None]
+            if max(sizes) > MAX_ELEMENTS and node.op not in LAYOUT_OPS:
+                self._work -= sum(sizes)
+            if self._work < 0:
+                raise ValueError("expected less work to compute large constants")
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             refuse(node, f"expected a foldable constant: {error}")
+        return array
 
-    def _fold_shape(self, node: Node) -> Array:
+    def _fold_shape(self, node: Node, values: Mapping[str, Array]) -> Array:
         (name,) = node.inputs
         if name in self:
-            shape = self._values[name].shape
+            shape = values[name].shape
         elif name in self.shapes:
             shape = self.shapes[name]
         else:

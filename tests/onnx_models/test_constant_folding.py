@@ -9,16 +9,35 @@ from minidl.onnx.graph import ANY_BATCH, Graph, Node, Value
 MATRIX, ROW = np.arange(12.0, dtype="f4").reshape(3, 4), np.array([2, -7, 5])
 
 
+IMAGE = np.random.default_rng(0).standard_normal((2, 3, 5)).astype("f4")
+STATISTICS = [np.array(values, "f4") for values in ([1, 2, 3], [0.5, 0, -1], [0.1, 0.2, 0.3], [1, 2, 0.5])]
+
+
 def integers(*numbers):
     return np.array(numbers, "int64")
 
 
+def normalize(x, mean, variance):
+    scale, bias, mean, variance = (array[:, None] for array in (*STATISTICS[:2], mean, variance))
+    return scale * (x - mean) / np.sqrt(variance + np.float32(1e-3)) + bias
+
+
 CASES = {
     "Add": ([MATRIX, MATRIX[0]], {}, MATRIX + MATRIX[0]),
+    "BatchNormalization": ([IMAGE, *STATISTICS], {"epsilon": 1e-3}, normalize(IMAGE, *STATISTICS[2:])),
+    "BatchNormalization training_mode": (
+        [IMAGE, *STATISTICS],
+        {"epsilon": 1e-3, "training_mode": 1},
+        normalize(IMAGE, IMAGE.mean((0, 2)), IMAGE.var((0, 2))),
+    ),
     "Cast": ([ROW], {"to": 6}, ROW.astype("int32")),
     "Cast to real": ([ROW], {"to": 1}, ROW.astype("f4")),
     "Cast to integers": ([MATRIX / 3], {"to": 7}, (MATRIX / 3).astype("int64")),
     "Ceil": ([MATRIX / 3], {}, np.ceil(MATRIX / 3)),
+    "Clip": ([ROW, np.array(-3), np.array(4)], {}, integers(2, -3, 4)),
+    "Clip above": ([ROW, None, np.array(4)], {}, integers(2, -7, 4)),
+    "Clip below": ([ROW, np.array(3)], {}, integers(3, 3, 5)),
+    "Clip of no order": ([ROW, np.array(3), np.array(1)], {}, integers(1, 1, 1)),
     "Concat": ([MATRIX, MATRIX], {"axis": 1}, np.concatenate([MATRIX, MATRIX], 1)),
     "Constant": ([], {"value_floats": [0.5, 2.0]}, np.array([0.5, 2.0], "f4")),
     "Constant of integers": ([], {"value_ints": [3, 4]}, integers(3, 4)),
@@ -38,6 +57,12 @@ CASES = {
     "Mul": ([ROW, ROW], {}, ROW * ROW),
     "Neg": ([ROW], {}, -ROW),
     "Range": ([np.array(1), np.array(8), np.array(3)], {}, integers(1, 4, 7)),
+    "ReduceMean": ([IMAGE, integers(0, 2)], {"keepdims": 0}, IMAGE.mean((0, 2))),
+    "ReduceMean before 18": ([MATRIX], {"axes": [1]}, MATRIX.mean(1, keepdims=True)),
+    "ReduceMean without axes": ([MATRIX], {}, MATRIX.mean(keepdims=True)),
+    "ReduceMean noop_with_empty_axes": ([MATRIX, integers()], {"noop_with_empty_axes": 1}, MATRIX),
+    "ReduceProd": ([ROW], {"keepdims": 0}, np.array(-70)),
+    "ReduceProd axes": ([MATRIX, integers(0)], {}, MATRIX.prod(0, keepdims=True)),
     "Reshape": ([MATRIX, integers(0, 2, -1)], {}, MATRIX.reshape(3, 2, 2)),
     "Reshape allowzero": ([np.zeros((0, 4), "f4"), integers(2, 0)], {"allowzero": 1}, np.zeros((2, 0), "f4")),
     "Slice": ([MATRIX, integers(1), integers(9)], {}, MATRIX[1:]),
@@ -104,7 +129,10 @@ def test_all_foldable_operators_have_a_case():
     ("Cast", [ROW], {"to": 8}, "expected numbers, and to in [1, 6, 7, 9, 11], got int64 and to=8"),
     ("Cast", [integers(ANY_BATCH)], {"to": 1}, "expected values that do not depend on the batch size"),
     ("Add", [integers(ANY_BATCH), integers(1)], {}, "expected values that do not depend on the batch size"),
-    ("Mul", [np.ones(4097), np.ones(1)], {}, "at most 4096 elements"),
+    ("Mul", [np.ones((4097, 1)), np.ones(2)], {}, "at most 4096 elements in a folded constant, got 8194"),
+    ("ReduceProd", [integers(ANY_BATCH, 3)], {}, "expected values that do not depend on the batch size"),
+    ("Clip", [integers(ANY_BATCH), integers(3)], {}, "expected values that do not depend on the batch size"),
+    ("BatchNormalization", [np.ones((9, 1)), *[np.ones(999)] * 4], {}, "at most 4096 elements"),
     ("Div", [integers(1), integers(0)], {}, "expected divisors other than 0"),
     ("Range", [np.array(0), np.array(9999), np.array(1)], {}, "expected at most 4096 numbers"),
     ("Range", [np.array(0), np.array(9), np.array(0)], {}, "expected at most 4096 numbers"),
@@ -119,3 +147,39 @@ def test_unfoldable_constants_are_refused(op, arrays, attributes, message):
     with pytest.raises(ValueError, match=r"node 'n' \(\w+\): expected a foldable constant: .*") as error:
         fold(op, arrays, attributes)["y"]
     assert message in str(error.value)
+
+
+# ---- large constants
+
+
+def graph_of(nodes, **tensors):
+    value = Value("x", "float32", ["N", 3])
+    return Graph(nodes, tensors, [value], [value])
+
+
+def chain(length):
+    """Returns nodes that each add a large constant, a00, to the value of the one before."""
+    return [Node("Add", "n", [f"a{i:02}", "a00"], [f"a{i + 1:02}"]) for i in range(length)]
+
+
+def test_large_constants_are_computed_from_those_of_the_file_and_not_kept():
+    constants = Constants(graph_of(chain(2), a00=np.arange(5000.0)))
+    first, second = constants["a02"], constants["a02"]
+    assert np.array_equal(first, 3 * np.arange(5000.0)) and np.array_equal(first, second) and first is not second
+    small = Constants(graph_of(chain(2), a00=np.arange(5.0)))
+    assert small["a02"] is small["a02"]
+
+
+def test_the_work_for_large_constants_is_limited():
+    """A small file could ask for much of it."""
+    assert Constants(graph_of(chain(21), a00=np.ones(5000)))["a21"][0] == 22
+    with pytest.raises(ValueError, match=r"node 'n' \(Add\): .* expected less work to compute large constants"):
+        Constants(graph_of(chain(22), a00=np.ones(5000)))["a22"]
+
+
+def test_only_the_first_output_of_a_batch_norm_is_a_constant():
+    names = ["x", "scale", "bias", "mean", "variance"]
+    for attributes, constant in (({"training_mode": 1}, True), ({}, False)):
+        node = Node("BatchNormalization", "n", names, ["y", "m", "v"], attributes)
+        constants = Constants(graph_of([node], **dict(zip(names, [IMAGE, *STATISTICS], strict=True))))
+        assert ("y" in constants, "m" in constants) == (constant, False)

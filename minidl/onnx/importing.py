@@ -23,8 +23,9 @@ from minidl.onnx.joins import get_branches, make_container
 from minidl.onnx.layer_fusion import fuse_layers, match_channel_shuffle
 from minidl.onnx.layouts import move_transposes
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader
+from minidl.onnx.norm_patterns import merge_layer_norms
 from minidl.onnx.operators import find_read_function
-from minidl.onnx.rewriting import expand_splits, merge_layer_norms, merge_strided_views
+from minidl.onnx.rewriting import expand_splits, merge_strided_views
 from minidl.onnx.shared_weights import warn_about_shared_weights
 from minidl.onnx.unsupported import NO_SUCH_LAYER, GraphSurvey
 from minidl.saving.safetensors_file import MAX_HEADER

@@ -14,7 +14,9 @@ import numpy as np
 
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import REWRITTEN, Graph, Node
-from minidl.onnx.rewriting import CHANNEL_NORM, SPLIT_PART
+from minidl.onnx.norm_patterns import CHANNEL_NORM
+from minidl.onnx.rewriting import SPLIT_PART
+from minidl.onnx.tensordots import TENSORDOT, TensordotNode, is_over_last_axis, merge_tensordots
 from minidl.utils.arrays import Array
 
 Axes = tuple[int, ...]  # of a Transpose: for each axis of its output, the axis of its input; batch included
@@ -69,8 +71,8 @@ class _Mover:
         if not any(node.op == "Transpose" and not node.domain for node in self.graph.nodes):
             return self.graph
         self._transpose_input()
-        for node in self.graph.nodes:
-            self._copy(replace(node, inputs=[self.aliases.get(name, name) for name in node.inputs]))
+        for node in merge_tensordots(self.graph, self.constants):
+            self._copy(self._resolve(node))
         for value in self.graph.outputs:
             if (source := self.aliases.get(value.name)) is not None:
                 self.nodes.append(Node("Identity", "", [source], [value.name]))
@@ -94,6 +96,10 @@ class _Mover:
             if node.op in FIRST and sum(x not in self.constants for x in node.inputs if x) == 1:
                 found.update(node.outputs)
 
+    def _resolve(self, node: Node) -> Node:
+        """Returns a node that reads no values that are gone."""
+        return replace(node, inputs=[self.aliases.get(name, name) for name in node.inputs])
+
     def _copy(self, node: Node) -> None:
         """Copies a node, below the Transposes of its inputs if possible."""
         data = [name for name in node.inputs if name and name not in self.constants]
@@ -107,6 +113,10 @@ class _Mover:
             if (result := rewrite(inner, moved)) is not None:
                 self._append(*result, node.outputs)
                 return
+        if isinstance(node, TensordotNode):
+            for part in node.parts:
+                self._copy(self._resolve(part))
+            return
         for name in data:
             self._write(name)
         self.nodes.append(node)
@@ -216,17 +226,24 @@ class _Mover:
         return replace(node, inputs=inputs, attributes=attributes), axes
 
     def _layer_norm(self, node: Node, axes: Axes) -> tuple[Node, Axes] | None:
-        axis = node.attributes.get("axis", -1)
-        if axis not in (-1, len(axes) - 1) or axes[-1] != 1:
+        """A norm over one axis, the channels: all from `axis` on in ONNX, one in a norm that was several nodes."""
+        axis, one = node.attributes.get("axis", -1), node.domain == REWRITTEN and "view" not in node.attributes
+        if axis not in (-1, len(axes) - 1) and not (one and -len(axes) <= axis < len(axes)):
             return None
-        attributes = {key: value for key, value in node.attributes.items() if key != "axis"}
-        return replace(node, op=CHANNEL_NORM, domain=REWRITTEN, attributes=attributes), axes
+        permuted = self._arithmetic(node, axes) if axes[axis] == 1 else None
+        if permuted is None:
+            return None
+        attributes = {**node.attributes, "axis": 1}
+        return replace(permuted[0], op=CHANNEL_NORM, domain=REWRITTEN, attributes=attributes), axes
 
     def _matmul(self, node: Node, axes: Axes) -> tuple[Node, Axes] | None:
         """A product with the last axis, the channels: a convolution of kernel 1."""
         weight = self.constants.find(node.inputs[1])
         if axes[-1] != 1 or weight is None or weight.ndim != 2:
             return None
+        if isinstance(node, TensordotNode):
+            moved = Node(TENSORDOT, node.name, node.inputs, [], {"axes": list(axes)}, domain=REWRITTEN)
+            return (moved, axes) if is_over_last_axis(node, self.graph, len(axes)) else None
         shape = self._constant(np.array((*weight.shape[::-1], *(1,) * (len(axes) - 2)), "int64"))
         kernel = self._computed("Reshape", [self._computed("Transpose", [node.inputs[1]], perm=[1, 0]), shape])
         return replace(node, op="Conv", inputs=[node.inputs[0], kernel]), axes

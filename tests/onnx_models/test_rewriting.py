@@ -1,4 +1,4 @@
-"""Graphs that are rewritten before they become layers: splits, channels-last regions, norms of several nodes, views.
+"""Graphs that are rewritten before they become layers: splits, channels-last regions, views.
 
 Compared with onnxruntime.
 """
@@ -107,17 +107,6 @@ def test_a_convnext_block_becomes_channels_first(tmp_path, norm):
     names = ["DepthwiseConv2D", "LayerNorm", "Conv2D", "Tanh", "Conv2D", "Scale"]
     assert all(layer_names(block.layers) == names for block in layers)
     assert layers[0].layers[1].axis == "channels" and layers[0].layers[1].eps == pytest.approx(1e-6)
-
-
-def test_a_norm_whose_inner_values_are_used_elsewhere_is_refused(tmp_path):
-    g = Graph((8, 6, 5), opset=17)
-    y = g.add("Transpose", "x", perm=TO_LAST)
-    centred = g.add("Sub", y, g.add("ReduceMean", y, axes=[-1]))
-    variance = g.add("ReduceMean", g.add("Mul", centred, centred), axes=[-1])
-    y = g.add("Div", centred, g.add("Sqrt", g.add("Add", variance, g.constant(1e-6))))
-    g.add("Add", y, centred)
-    with pytest.raises(ValueError, match="ReduceMean"):
-        import_model(g.save(tmp_path))
 
 
 def test_a_channels_last_model_begins_with_one_permute(tmp_path):

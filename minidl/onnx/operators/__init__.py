@@ -21,6 +21,7 @@ READ_FUNCTIONS: dict[str, ReadFunction] = {
 }
 REWRITTEN_READ_FUNCTIONS: dict[str, ReadFunction] = {
     **channels.REWRITTEN_READ_FUNCTIONS,
+    **convolutions.REWRITTEN_READ_FUNCTIONS,
     **norms.REWRITTEN_READ_FUNCTIONS,
 }
 

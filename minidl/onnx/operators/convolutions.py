@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from minidl.layers import (
@@ -14,6 +15,7 @@ from minidl.layers import (
     Pad2D,
 )
 from minidl.layers.base import Layer
+from minidl.onnx.graph import ANY_BATCH
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
 from minidl.onnx.operators.windows import (
@@ -26,6 +28,7 @@ from minidl.onnx.operators.windows import (
     resolve_layer_padding,
     resolve_pads,
 )
+from minidl.onnx.tensordots import TENSORDOT
 from minidl.utils.validation import Shape
 
 
@@ -79,6 +82,25 @@ def fit_padding(
     return ([], sides) if len(shape) == 2 else ([LayerWithWeights(Pad2D((sides[0], sides[1], sides[2], sides[3])))], 0)
 
 
+def read_tensordot(reader: NodeReader) -> list[LayerWithWeights]:
+    """Reads a product over the last axis of channels-last images, whose Transposes are gone: a kernel of 1.
+
+    Refuses other shapes than those of a matrix with a row per pixel, and of the product, in the axes of the file.
+    """
+    axes = reader.attribute("axes", ())
+    weight = reader.weight(1, reader.shape[0], None).T
+    filters, channels = weight.shape
+    pixels, sizes = math.prod(reader.shape[1:]), [reader.shape[axis - 1] for axis in axes[1:-1]]
+    for batch in (1, 3) if reader.batch == ANY_BATCH else (reader.batch,):
+        for i, size, rest in ((2, batch * pixels, [channels]), (3, batch, [*sizes, filters])):
+            shape = reader.constant_of_batch(i, batch).tolist()
+            if shape not in ([size, *rest], [-1, *rest]) or axes[0] != 0:
+                reader.refuse(f"expected a product over the last axis, with shape {[size, *rest]}, got {shape}")
+    conv = Conv1D if len(reader.shape) == 2 else Conv2D
+    kernel = weight.reshape(*weight.shape, *(1,) * (len(reader.shape) - 1))
+    return [LayerWithWeights(conv(filters, 1, use_bias=False), {"weight": kernel})]
+
+
 def write_conv_transpose(writer: NodeWriter, x: str) -> str:
     names = ("kernel_size", "stride", "dilation", "output_padding")
     kernel, stride, dilation, extra = (layer_axes(writer, name) for name in names)
@@ -118,3 +140,4 @@ WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     DepthwiseConv2D: write_conv,
 }
 READ_FUNCTIONS: dict[str, ReadFunction] = {"Conv": read_conv, "ConvTranspose": read_conv_transpose}
+REWRITTEN_READ_FUNCTIONS: dict[str, ReadFunction] = {TENSORDOT: read_tensordot}

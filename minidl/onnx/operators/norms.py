@@ -6,9 +6,15 @@ import numpy as np
 
 from minidl.layers import BatchNorm1D, BatchNorm2D, GroupNorm, LayerNorm, RMSNorm
 from minidl.layers.base import Layer
-from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
+from minidl.onnx.node_reader import (
+    LayerWithWeights,
+    NodeReader,
+    ReadFunction,
+    broadcast_to_channels,
+    per_channel_constant,
+)
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
-from minidl.onnx.rewriting import CHANNEL_NORM
+from minidl.onnx.norm_patterns import CHANNEL_NORM
 from minidl.utils.validation import Shape
 
 
@@ -91,18 +97,29 @@ def read_layer_norm(reader: NodeReader) -> list[LayerWithWeights]:
 
 
 def read_channel_layer_norm(reader: NodeReader) -> list[LayerWithWeights]:
-    """Reads a LayerNormalization over the last axis of channels-last images, whose Transposes are gone.
+    """Reads a norm over the channels: of channels-last images whose Transposes are gone, or written as several nodes.
 
-    Without a scale it is one that was written as several nodes.
+    `rank` is that of constants inside, and `view` the shape in which the means are subtracted.
     """
     reader.attribute("stash_type", 1)
-    eps = reader.attribute("epsilon", 1e-5)
-    if not reader.has_input(1):
-        return [LayerWithWeights(LayerNorm(eps=eps, affine=False, axis="channels"))]
-    weights = {"weight": reader.weight(1, reader.shape[0])}
-    has_bias = reader.has_input(2)
-    weights["bias"] = reader.weight(2, reader.shape[0]) if has_bias else np.zeros_like(weights["weight"])
-    return [LayerWithWeights(LayerNorm(eps=eps, axis="channels"), weights)]
+    eps, rank = reader.attribute("epsilon", 1e-5), len(reader.shape) + 1
+    if (axis := reader.normalize_axis(reader.attribute("axis", -1))) != 1:
+        reader.refuse(f"expected a norm over axis 1, the channels of {reader.shape}, got {axis}")
+    if (inner := reader.attribute("rank", 0)) > rank:
+        reader.refuse(f"expected constants of at most {rank} axes, got {inner}")
+    view, same = reader.attribute("view", ()), (1, *reader.shape[1:])
+    if view and (view[0] not in (-1, reader.batch) or view[1:] != same):
+        reader.refuse(f"expected means of {reader.shape} in shape {same} per example, got {view}")
+    over = "channels" if rank > 2 else None
+    if len(reader.node.inputs) == 1:
+        return [LayerWithWeights(LayerNorm(eps=eps, affine=False, axis=over))]
+    weights = {"weight": np.ones(reader.shape[:1], reader.dtype), "bias": np.zeros(reader.shape[:1], reader.dtype)}
+    for i, name in enumerate(weights, 1):
+        if reader.has_input(i):
+            if (values := per_channel_constant(reader, i)) is None:
+                reader.refuse(f"expected one number per channel of {reader.shape}, got {reader.constant(i).shape}")
+            weights[name] = broadcast_to_channels(values, reader.shape[0])
+    return [LayerWithWeights(LayerNorm(eps=eps, axis=over), weights)]
 
 
 def write_rms_norm(writer: NodeWriter, x: str) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from minidl.engine import build_warnings
 from minidl.engine.layer_list import MAX_PIXELS, build, from_config, named_layers, unbuild
 from minidl.engine.state import check_dtype
+from minidl.layers import Reshape
 from minidl.layers.base import Layer
 from minidl.onnx import model_file
 from minidl.onnx.activation_patterns import ActivationNode, fuse_activations
@@ -19,7 +20,7 @@ from minidl.onnx.constant_folding import Constants
 from minidl.onnx.exporting import COUNTERS_KEY, METADATA_KEY, write_layers
 from minidl.onnx.graph import ANY_BATCH, Graph, Node, UnsupportedNodeError, Value, refuse
 from minidl.onnx.input_cast import INTEGERS, remove_input_cast
-from minidl.onnx.joins import get_branches, make_container
+from minidl.onnx.joins import PRODUCT, broadcast_product, get_branches, make_container
 from minidl.onnx.layer_fusion import fuse_layers, match_channel_shuffle
 from minidl.onnx.layouts import move_transposes
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader
@@ -181,10 +182,13 @@ class Importer:
         return shape
 
     def import_join(self, join: Join, shape: Shape) -> list[LayerWithWeights]:
-        """Returns the container for joined branches."""
-        branches = [self.import_series(branch, shape)[0] for branch in get_branches(join, len(shape) + 1)]
+        """Returns the container for joined branches, and the layer that restores the shape of their product."""
+        imported = [self.import_series(branch, shape) for branch in get_branches(join, len(shape) + 1)]
+        branches, shapes = [layers for layers, _ in imported], [out for _, out in imported]
+        restored = broadcast_product(branches, shapes) if join.node.op == PRODUCT else None
         try:
-            return [make_container(join.node.op, branches)]
+            after = [LayerWithWeights(Reshape(restored))] if restored else []
+            return [make_container(join.node.op, branches), *after]
         except (TypeError, ValueError) as error:
             refuse(join.node, error)
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from minidl.layers import Parallel, Rescale, Residual
+import math
+from typing import Any
+
+from minidl.layers import Parallel, Rescale, Reshape, Residual, Upsample2D
 from minidl.layers.base import Layer
 from minidl.layers.container import child_path
-from minidl.layers.join import ADD, CONCAT, MULTIPLY
+from minidl.layers.join import ADD, CONCAT, MULTIPLY, is_gate
 from minidl.onnx.branches import Join, Series
 from minidl.onnx.graph import Node, refuse
 from minidl.onnx.node_reader import LayerWithWeights
 from minidl.utils.arrays import Array
+from minidl.utils.validation import Shape
 
 SUM_OPS, PRODUCT = ("Add", "Sum"), "Mul"
 
@@ -42,6 +46,38 @@ def _flatten(join: Join, ops: tuple[str, ...]) -> list[Series]:
                     if op in ops and len(inputs) == len(inner.branches):
                         return [*_flatten(inner, ops), other]
     return join.branches
+
+
+def broadcast_product(branches: list[list[LayerWithWeights]], shapes: list[Shape]) -> Shape | None:
+    """Prepares the branches of a product, whose outputs have these shapes, for broadcasting.
+
+    A gate (c, 1, 1) needs no expansion to (c, h, w). Stacked gates (k, c, 1, 1) and images (k, c, h, w) get k * c
+    channels: returns the shape of the product, for a Reshape after it; None if it has that already.
+    """
+    full = max(shapes, key=math.prod)
+    for i, branch in enumerate(branches):
+        others = [shape for j, shape in enumerate(shapes) if j != i]
+        if full in others and branch and _is_expansion(branch[-1].layer, shapes[i]):
+            branch.pop()
+            shapes[i] = (full[0], *(1,) * (len(full) - 1))
+    same = [[a == b for a, b in zip(shape, full, strict=False)] for shape in shapes if shape != full]
+    if not same or any(len(shape) != len(full) or is_gate(shape) for shape in shapes):
+        return None
+    lead = min(flags.index(False) for flags in same)
+    if any(shape != full and shape != (*full[:lead], *(1,) * (len(full) - lead)) for shape in shapes):
+        return None
+    for branch, shape in zip(branches, shapes, strict=True):
+        branch.append(LayerWithWeights(Reshape((math.prod(shape[:lead]), *shape[lead:]))))
+    return full
+
+
+def _is_expansion(layer: Layer, shape: Shape) -> bool:
+    """True if the layer repeats one pixel over an image, its output of this shape."""
+    return isinstance(layer, Upsample2D) and layer.mode == "nearest" and _pair(layer.scale) == shape[1:]
+
+
+def _pair(scale: Any) -> tuple[Any, ...]:
+    return tuple(scale) if isinstance(scale, (tuple, list)) else (scale, scale)
 
 
 def make_container(op: str, branches: list[list[LayerWithWeights]]) -> LayerWithWeights:

@@ -206,6 +206,8 @@ class _Mover:
         flattens = "oftmax" in node.op and self.graph.opset < 13  # all axes from this one on
         if flattens or not -len(axes) <= axis < len(axes) or any(name in self.constants for name in node.inputs):
             return None
+        if axis % len(axes) == 1 != axes[axis]:  # layers act on the channels, axis 1
+            return None
         return replace(node, attributes={**node.attributes, "axis": axes[axis]}), axes
 
     def _reduction(self, node: Node, axes: Axes) -> tuple[Node, Axes] | None:

@@ -190,6 +190,19 @@ def _read_scales(reader: NodeReader) -> tuple[list[float], list[int] | None]:
     return [1.0, *(new / old for new, old in zip(sizes[1:], reader.shape, strict=True))], list(sizes[2:])
 
 
+def read_expand(reader: NodeReader) -> list[LayerWithWeights]:
+    """Reads the repetition of one number per channel, (c, 1, 1), over an image; and one to the same shape."""
+    sizes = reader.int_list(1)
+    batch, *given = (1,) * (len(reader.shape) + 1 - len(sizes)) + sizes
+    if batch in (1, reader.batch) and len(given) == len(reader.shape):
+        repeats = [new for new, old in zip(given, reader.shape, strict=True) if new not in (1, old)]
+        if not repeats:
+            return []
+        if len(given) == 3 and reader.shape[1:] == (1, 1) and given[0] in (1, reader.shape[0]) and min(repeats) > 1:
+            return [LayerWithWeights(Upsample2D(collapse(given[1:])))]
+    return reader.refuse(f"expected {reader.shape}, or numbers per channel repeated over an image, got {list(sizes)}")
+
+
 def write_crop(writer: NodeWriter, x: str) -> str:
     """Writes the crop of the centre, as in inference: a Pad if it exceeds the image, then a Slice."""
     before, after, starts = [0, 0], [0, 0], [0, 0]
@@ -216,6 +229,7 @@ WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     Upsample2D: write_upsample,
 }
 READ_FUNCTIONS: dict[str, ReadFunction] = {
+    "Expand": read_expand,
     "Flatten": read_flatten,
     "Pad": read_pad,
     "Reshape": read_reshape,

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import NoReturn
 
 from minidl.engine.layer_list import MAX_NESTING
-from minidl.onnx.graph import Graph, Node, refuse
+from minidl.onnx.graph import Graph, Node, UnsupportedNodeError, refuse
+from minidl.onnx.regions import Join, Region, Series, plan_region
 
 NOT_COMPUTABLE = "expected a value computed from the graph's input, or a foldable constant, got neither"
 INPUT_INDEX = -1  # stands for the graph's input among the indices of nodes
 
 
-@dataclass
-class Join:
-    """A node that joins branches. They fork at the end of the series before it; a branch may be empty."""
-
-    node: Node
-    branches: list[Series]
-
-
-Series = list[Node | Join]
+class NestingError(UnsupportedNodeError):
+    """A value that is read by branches that do not fork there."""
 
 
 def parse_graph(graph: Graph, constants: Container[str]) -> Series:
     """Returns the nodes between the graph's input and output as a series, without `constants` and their producers.
 
-    Raises ValueError, naming the node, unless they are made of nested branches that fork and join.
+    Branches that do not nest are in a Region. Raises ValueError for nodes that the output cannot be computed by.
     """
     return _DominatorTree(graph, constants).parse()
 
@@ -65,7 +59,7 @@ class _DominatorTree:
         self.producers, self.secondary_outputs = {graph.inputs[0].name: INPUT_INDEX}, dict[str, Node]()
         self.predecessors: dict[int, list[int]] = {}
         self.idom, self.dom_depth = {INPUT_INDEX: INPUT_INDEX}, {INPUT_INDEX: 0}
-        self.visited: set[int] = set()
+        self.visited: dict[int, None] = {}  # in order
         for i, node in enumerate(self.nodes):
             self._add_node(i, node, [name for name in node.inputs if name and name not in constants])
 
@@ -100,14 +94,38 @@ class _DominatorTree:
         while current != start:
             node = self.nodes[current]
             if current in self.visited:
-                refuse(node, "its output feeds branches that do not fork there: no container of minidl expresses that")
-            self.visited.add(current)
+                raise NestingError(node, "its output feeds branches that do not fork there")
+            self.visited[current] = None
             if len(self.predecessors[current]) == 1:
                 series.append(node)
             else:
-                series.append(self.parse_join(node, self.idom[current], self.predecessors[current], depth))
+                series.append(self.parse_branches(current, depth))
             current = self.idom[current]
         return series[::-1]
+
+    def parse_branches(self, end: int, depth: int) -> Join | Region:
+        """Returns the join of branches that ends with the node `end`; if they do not nest, a region of them."""
+        n_visited = len(self.visited)
+        try:
+            return self.parse_join(self.nodes[end], self.idom[end], self.predecessors[end], depth)
+        except NestingError:
+            while len(self.visited) > n_visited:
+                self.visited.popitem()
+            region = self.find_region(end)
+            if any(i in self.visited for i in region):  # the branches of an outer join do not nest
+                raise
+        self.visited.update(dict.fromkeys(region))
+        return plan_region(self.nodes, [*region, end], self.idom[end], self.predecessors)
+
+    def find_region(self, end: int) -> list[int]:
+        """Returns the nodes between a join and the value that its branches begin with, in order."""
+        region, pending = set[int](), list(self.predecessors[end])
+        while pending:
+            current = pending.pop()
+            if current != self.idom[end] and current not in region:
+                region.add(current)
+                pending += self.predecessors[current]
+        return sorted(region)
 
     def parse_join(self, node: Node, start: int, ends: list[int], depth: int) -> Join:
         """Returns the join of the branches that fork at `start` and end in the nodes `ends`."""

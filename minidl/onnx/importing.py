@@ -15,17 +15,19 @@ from minidl.layers import Reshape
 from minidl.layers.base import Layer
 from minidl.onnx import model_file
 from minidl.onnx.activation_patterns import ActivationNode, fuse_activations
-from minidl.onnx.branches import Join, Series, parse_graph
+from minidl.onnx.branches import parse_graph
+from minidl.onnx.carried_values import CarriedValues
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.exporting import COUNTERS_KEY, METADATA_KEY, write_layers
 from minidl.onnx.graph import ANY_BATCH, Graph, Node, UnsupportedNodeError, Value, refuse
 from minidl.onnx.input_cast import INTEGERS, remove_input_cast
-from minidl.onnx.joins import PRODUCT, broadcast_product, get_branches, make_container
+from minidl.onnx.joins import PRODUCT, broadcast_product, check_join, get_branches, make_container
 from minidl.onnx.layer_fusion import fuse_layers, match_channel_shuffle
 from minidl.onnx.layouts import move_transposes
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader
 from minidl.onnx.norm_patterns import merge_layer_norms
 from minidl.onnx.operators import find_read_function
+from minidl.onnx.regions import Computed, Join, Region, Series
 from minidl.onnx.rewriting import expand_splits, merge_strided_views
 from minidl.onnx.shared_weights import warn_about_shared_weights
 from minidl.onnx.unsupported import NO_SUCH_LAYER, GraphSurvey
@@ -156,7 +158,7 @@ class Importer:
         placed: list[PlacedLayer] = []
         for item in items:
             node = item if isinstance(item, Node) else item.node
-            for weighted in self.import_join(item, shape) if isinstance(item, Join) else self.import_node(item, shape):
+            for weighted in self.import_item(item, shape):
                 shape = self.append_or_fuse(placed, weighted, shape, node)
             self.constants.shapes[node.outputs[0]] = (self.batch, *shape)
         return [entry.weighted for entry in placed], shape
@@ -181,16 +183,58 @@ class Importer:
             shape = self.infer_layer_shape(weighted, shape, node)
         return shape
 
-    def import_join(self, join: Join, shape: Shape) -> list[LayerWithWeights]:
-        """Returns the container for joined branches, and the layer that restores the shape of their product."""
-        imported = [self.import_series(branch, shape) for branch in get_branches(join, len(shape) + 1)]
-        branches, shapes = [layers for layers, _ in imported], [out for _, out in imported]
-        restored = broadcast_product(branches, shapes) if join.node.op == PRODUCT else None
+    def import_item(self, item: Node | Join | Region, shape: Shape) -> list[LayerWithWeights]:
+        """Returns the layers of a node, or of branches and what joins them."""
+        if isinstance(item, Region):
+            return self.import_region(item, shape)
+        if isinstance(item, Join):
+            branches = get_branches(item, len(shape) + 1)
+            return self.join_branches(item.node, [self.import_series(branch, shape) for branch in branches])
+        return self.import_node(item, shape)
+
+    def import_region(self, region: Region, shape: Shape) -> list[LayerWithWeights]:
+        """Returns the layers of a region, one container for each step."""
+        layers, carried = list[LayerWithWeights](), CarriedValues({region.start: shape})
+        for step, later in zip(region.steps, region.kept(), strict=True):
+            kept = [i for i in carried.shapes if i in later]
+            computed = {i: self.import_computed(value, carried) for i, value in step.items()}
+            shapes = {i: carried.shapes[i] for i in kept} | {i: out for i, (_, out) in computed.items()}
+            following = CarriedValues(shapes)
+            branches = carried.pass_on(kept, following)
+            branches += [[*value, *following.pack(out)] for value, out in computed.values()]
+            layers += branches[0] if len(branches) == 1 else self.make_container(region.node, "Concat", branches)
+            carried = following
+        return layers
+
+    def import_computed(self, value: Computed, carried: CarriedValues) -> tuple[list[LayerWithWeights], Shape]:
+        """Returns the layers that compute a value of a region, and its shape."""
+        branches = list[tuple[list[LayerWithWeights], Shape]]()
+        for source, series in value.branches:
+            layers, shape = self.import_series(series, carried.shapes[source])
+            branches.append(([*carried.unpack(source), *layers], shape))
+        if value.join is None:
+            return branches[0]
+        check_join(value.join, len(branches), len(branches[0][1]) + 1)
+        joined, shape = self.join_branches(value.join, branches), carried.shape
+        for weighted in joined:
+            shape = self.infer_layer_shape(weighted, shape, value.join)
+        self.constants.shapes[value.join.outputs[0]] = (self.batch, *shape)
+        rest, shape = self.import_series(value.rest, shape)
+        return [*joined, *rest], shape
+
+    def join_branches(self, node: Node, imported: list[tuple[list[LayerWithWeights], Shape]]) -> list[LayerWithWeights]:
+        """Returns the container for branches, and the layer that restores the shape of their product."""
+        branches, shapes = [layers for layers, _ in imported], [shape for _, shape in imported]
+        restored = broadcast_product(branches, shapes) if node.op == PRODUCT else None
+        after = [LayerWithWeights(Reshape(restored))] if restored else []
+        return [*self.make_container(node, node.op, branches), *after]
+
+    def make_container(self, node: Node, op: str, branches: list[list[LayerWithWeights]]) -> list[LayerWithWeights]:
+        """Returns the container for branches; an error names the node."""
         try:
-            after = [LayerWithWeights(Reshape(restored))] if restored else []
-            return [make_container(join.node.op, branches), *after]
+            return [make_container(op, branches)]
         except (TypeError, ValueError) as error:
-            refuse(join.node, error)
+            refuse(node, error)
 
     def append_or_fuse(self, placed: list[PlacedLayer], weighted: LayerWithWeights, shape: Shape, node: Node) -> Shape:
         """Appends a layer, or fuses it with the last one; returns the output shape."""

@@ -9,13 +9,23 @@ from minidl.layers import Parallel, Rescale, Reshape, Residual, Upsample2D
 from minidl.layers.base import Layer
 from minidl.layers.container import child_path
 from minidl.layers.join import ADD, CONCAT, MULTIPLY, is_gate
-from minidl.onnx.branches import Join, Series
 from minidl.onnx.graph import Node, refuse
 from minidl.onnx.node_reader import LayerWithWeights
+from minidl.onnx.regions import Join, Series
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
 
 SUM_OPS, PRODUCT = ("Add", "Sum"), "Mul"
+
+
+def check_join(node: Node, n_branches: int, rank: int) -> None:
+    """Raises ValueError for nodes that join branches in a way that no container does."""
+    if node.op not in (*SUM_OPS, PRODUCT, "Sub", "Concat") or node.domain:
+        refuse(node, "expected branches joined by Add, Sub, Sum, Mul or Concat: no container of minidl does that")
+    if len(node.inputs) != n_branches:
+        refuse(node, "expected branches only, got a constant among them")
+    if node.op == "Concat" and (axis := node.attributes.get("axis")) not in (1, 1 - rank):
+        refuse(node, f"expected axis=1, the channels, got {axis}")
 
 
 def get_branches(join: Join, rank: int) -> list[Series]:
@@ -23,18 +33,10 @@ def get_branches(join: Join, rank: int) -> list[Series]:
 
     Raises ValueError for nodes that join branches in another way.
     """
-    node = join.node
-    if node.op not in (*SUM_OPS, PRODUCT, "Sub", "Concat") or node.domain:
-        refuse(node, "expected branches joined by Add, Sub, Sum, Mul or Concat: no container of minidl does that")
-    if len(node.inputs) != len(join.branches):
-        refuse(node, "expected branches only, got a constant among them")
-    if node.op == "Concat":
-        if (axis := node.attributes.get("axis")) not in (1, 1 - rank):
-            refuse(node, f"expected axis=1, the channels, got {axis}")
+    check_join(join.node, len(join.branches), rank)
+    if join.node.op in ("Concat", "Sub"):
         return join.branches
-    if node.op == "Sub":
-        return join.branches
-    return _flatten(join, (PRODUCT,) if node.op == PRODUCT else SUM_OPS)
+    return _flatten(join, (PRODUCT,) if join.node.op == PRODUCT else SUM_OPS)
 
 
 def _flatten(join: Join, ops: tuple[str, ...]) -> list[Series]:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 
 from minidl.onnx.activation_patterns import ActivationNode
-from minidl.onnx.branches import NOT_COMPUTABLE, Join
+from minidl.onnx.branches import NOT_COMPUTABLE
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import Graph, Node, UnsupportedNodeError
-from minidl.onnx.joins import get_branches
+from minidl.onnx.joins import check_join
 from minidl.onnx.operators import find_read_function
 from minidl.utils.validation import Shape
 
@@ -103,7 +103,7 @@ class GraphSurvey:
         """Returns the output shape of a node that joins branches, None if unknown."""
         shapes = [self.shapes[name] for name in names]
         known = [shape for shape in shapes if shape is not None]
-        get_branches(Join(node, [[] for _ in names]), len(known[0]) + 1 if known else 0)
+        check_join(node, len(names), len(known[0]) + 1 if known else 0)
         if node.op != "Concat":
             return known[0] if known else None
         if len(known) < len(shapes):

@@ -340,6 +340,10 @@ ARITHMETIC = {
     "Slice": Case("Slice", lambda x, *_: x[:, 1:3], (integers(1), integers(3), integers(1))),
     "Slice from the end": Case("Slice", lambda x, *_: x[:, -3:], (integers(-3), integers(2**62), integers(-3))),
     "Slice of two axes": Case("Slice", lambda x, *_: x[:, 1:4], (integers(0, 1), integers(99, 4), integers(3, 1))),
+    "Slice of rows": Case("Slice", lambda x, *_: x[:, :, 2:5], (integers(2), integers(5), integers(2))),
+    "Slice of rows and columns": Case(
+        "Slice", lambda x, *_: x[:, :, 1:, :-1], (integers(0, 1, 0), integers(2**31 - 1, 99, -1), integers(0, 2, 3))
+    ),
     "Slice steps": Case("Slice", lambda x, *_: x[:, 2:], (integers(2), integers(9), integers(1), integers(1))),
     "Transpose": Case("Transpose", lambda x: x.transpose(0, 2, 3, 1), (), {"perm": [0, 2, 3, 1]}),
     "Transpose of rows": Case("Transpose", lambda x: x.transpose(0, 1, 3, 2), (), {"perm": [0, 1, 3, 2]}),
@@ -475,5 +479,11 @@ UNSUPPORTED = {
     "Expand of channels": (Case("Expand", None, (integers(1, 4, 1, 1),), shape=(1, 1, 1)), "repeated over an image"),
     "Expand of the batch": (Case("Expand", None, (integers(5, 4, 6, 7),)), "repeated over an image, got [5, 4, 6, 7]"),
     "Expand to more axes": (Case("Expand", None, (integers(1, 1, 4, 6, 7),)), "repeated over an image"),
+    "Slice of examples": (Case("Slice", None, (integers(0), integers(5), integers(0))), "expected all examples"),
+    "Slice of later examples": (Case("Slice", None, (integers(1), integers(2**62), integers(0))), "got 1 to 46"),
+    "Slice of rows in steps": (
+        Case("Slice", None, (integers(0), integers(6), integers(2), integers(2))),
+        "expected a range in steps of 1, got 0 to 6 of axis 2 of (4, 6, 7) in steps of 2",
+    ),
     "Squeeze of the batch": (Case("Squeeze", None, (integers(0),)), "expected axes of size 1 after the batch"),
 }

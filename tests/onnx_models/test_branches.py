@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from minidl.onnx.branches import Join, parse_graph
+from minidl.onnx.branches import parse_graph
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import ANY_BATCH, Graph, Node, Value
 from minidl.onnx.importing import build_model
+from minidl.onnx.regions import Join, Region
 
 
 def graph(*nodes, tensors=None, opset=21):
@@ -27,9 +28,19 @@ def to_text(chain):
     for item in chain:
         if isinstance(item, Join):
             parts.append(f"[{' | '.join(map(to_text, item.branches))}]{item.node.op}")
+        elif isinstance(item, Region):
+            parts.append(f"<{'; '.join(', '.join(map(value_text, step.items())) for step in item.steps)}>")
         else:
             parts.append(item.op)
     return " ".join(parts)
+
+
+def value_text(item):
+    """Returns a value of a region as text: its node, and what it is computed from."""
+    index, value = item
+    branches = " | ".join(f"{source}: {to_text(series)}".strip() for source, series in value.branches)
+    join = f"[{branches}]{value.join.op} {to_text(value.rest)}" if value.join else branches
+    return f"{index} = {join}".strip()
 
 
 @pytest.mark.parametrize(
@@ -72,17 +83,51 @@ def test_parse_graph(nodes, expected):
 
 
 @pytest.mark.parametrize(
-    "nodes",
+    ("nodes", "expected"),
     [
-        ["a = Relu(x)", "b = Tanh(x)", "c = Add(a, b)", "y = Add(c, b)"],
-        ["a = Relu(x)", "b = Tanh(a)", "c = Elu(a)", "y = Sum(x, b, c)"],  # x + (b + c) rounds differently
-        ["a = Relu(x)", "b = Tanh(a)", "c = Elu(b)", "d = Add(c, x)", "e = Add(d, b)", "y = Add(e, a)"],
+        (
+            ["a = Relu(x)", "b = Tanh(x)", "c = Add(a, b)", "y = Add(c, b)"],
+            "<1 = -1: Tanh; 2 = [-1: Relu | 1:]Add; 3 = [2: | 1:]Add>",
+        ),
+        (  # x + (b + c) rounds differently
+            ["a = Relu(x)", "b = Tanh(a)", "c = Elu(a)", "y = Sum(x, b, c)"],
+            "<0 = -1: Relu; 3 = [-1: | 0: Tanh | 0: Elu]Sum>",
+        ),
+        (  # a chain, and a join of branches that nest, are in one step
+            ["a = Relu(x)", "b = Tanh(a)", "c = Elu(b)", "d = Add(b, c)", "e = Add(d, x)", "y = Mul(e, b)"],
+            "<1 = -1: Relu Tanh; 4 = [1: [ | Elu]Add | -1:]Add; 5 = [4: | 1:]Mul>",
+        ),
+        (  # what follows a join before it is read twice
+            [
+                "a = Relu(x)",
+                "b = Tanh(x)",
+                "c = Add(a, b)",
+                "d = Exp(c)",
+                "e = Elu(d)",
+                "f = Mul(d, e)",
+                "g = Add(f, b)",
+                "y = Add(g, a)",
+            ],
+            "<0 = -1: Relu, 1 = -1: Tanh; 5 = [0: | 1:]Add Exp [ | Elu]Mul; 6 = [5: | 1:]Add; 7 = [6: | 0:]Add>",
+        ),
     ],
 )
-def test_branches_that_do_not_nest_are_refused(nodes):
+def test_branches_that_do_not_nest_are_a_region(nodes, expected):
     g = graph(*nodes)
-    with pytest.raises(ValueError, match=r"node 'n\d' \(\w+\): its output feeds branches that do not fork there"):
-        parse_graph(g, Constants(g))
+    assert to_text(parse_graph(g, Constants(g))) == expected
+
+
+def test_a_region_inside_a_branch():
+    """Only the innermost join whose branches do not nest becomes a region."""
+    g = graph("a = Relu(x)", "b = Tanh(a)", "c = Elu(a)", "d = Add(b, c)", "e = Add(d, c)", "y = Mul(e, x)")
+    assert to_text(parse_graph(g, Constants(g))) == "[Relu <2 = 0: Elu; 3 = [0: Tanh | 2:]Add; 4 = [3: | 2:]Add> | ]Mul"
+
+
+def test_a_region_of_an_outer_join():
+    """d nests, but b is also read outside of it."""
+    g = graph("a = Relu(x)", "b = Tanh(a)", "c = Elu(a)", "d = Add(b, c)", "y = Sum(d, b, x)")
+    expected = "<0 = -1: Relu; 1 = 0: Tanh; 3 = [1: | 0: Elu]Add; 4 = [3: | 1: | -1:]Sum>"
+    assert to_text(parse_graph(g, Constants(g))) == expected
 
 
 def layer_lines(model):

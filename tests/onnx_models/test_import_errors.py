@@ -317,15 +317,6 @@ def test_branches_that_would_broadcast(tmp_path):
     )
 
 
-def test_branches_that_do_not_nest(tmp_path):
-    """c1 feeds both Concats, in different orders."""
-    g = Graph()
-    c1 = g.add("Relu", "x")
-    j1 = g.add("Concat", "x", c1, axis=1)
-    g.add("Concat", c1, "x", g.add("Tanh", j1), axis=1)
-    assert "node 'Relu_0' (Relu): its output feeds branches that do not fork there" in import_error(g, tmp_path)
-
-
 def test_branches_nested_too_deep(tmp_path):
     g, end = Graph(), "x"
     for _ in range(17):

@@ -45,12 +45,12 @@ def test_the_last_part_of_a_split_may_be_smaller(tmp_path):
     check(g, tmp_path, "Parallel")
 
 
-def test_a_split_of_rows_is_refused(tmp_path):
-    g = Graph((4, 8, 8))
+def test_a_split_of_rows(tmp_path):
+    g = Graph((4, 8, 6))
     g.add("Split", "x", outputs=["a", "b"], axis=2)
-    g.add("Add", "a", "b")
-    with pytest.raises(ValueError, match=r"node 'Split_0' \(Split\): expected a range of channels, axis 1"):
-        import_model(g.save(tmp_path))
+    g.add("Add", "a", g.add("Relu", "b"))
+    (layer,) = check(g, tmp_path, "Residual").layers
+    assert layer_names(layer.layers) == ["Permute", "Columns", "Permute", "ReLU"]
 
 
 def test_gates_and_products(tmp_path):

@@ -77,13 +77,8 @@ def test_layers_without_metadata(name, dtype, tmp_path):
             errors.append(str(error))
         else:
             assert found.predict(x).tobytes() == model.predict(x).tobytes(), f"{model!r} of {model.input_shape}"
-    if name == "RandomCrop":
-        found = sum("'0.Slice' (Slice): expected a range of channels" in message for message in errors)
-        assert 5 < found < 20  # the others keep or enlarge the image
-    elif name.startswith("Adaptive"):  # windows of several sizes
-        assert all(
-            "(Slice): expected a range" in message or "(Concat): expected axis=1" in message for message in errors
-        )
+    if name.startswith("Adaptive"):  # windows of several sizes
+        assert all("(Concat): expected axis=1" in message for message in errors)
         assert 5 < len(errors) < 15
     elif name == "AvgPool2D":  # windows beyond the end of padding that counts
         assert all("expected equal pads on both sides" in message for message in errors) and len(errors) <= 2

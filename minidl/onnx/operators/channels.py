@@ -15,6 +15,7 @@ from minidl.onnx.node_writer import NodeWriter, WriteFunction
 from minidl.onnx.operators.shapes import reshape_to
 from minidl.onnx.rewriting import SPLIT_PART, STRIDED_VIEW
 
+MAX_SIZE = 2**31 - 1  # the end of a Slice that means all, where exporters write 32 bits
 MAX_PARTS = 16  # of a sum, each of which becomes a branch
 
 
@@ -25,7 +26,7 @@ def write_columns(writer: NodeWriter, x: str) -> str:
 
 
 def read_slice(reader: NodeReader) -> list[LayerWithWeights]:
-    """Reads a Slice of channels with steps of 1."""
+    """Reads a Slice with steps of 1."""
     starts, ends = reader.int_list(1), reader.int_list(2)
     axes = reader.int_list(3) if reader.has_input(3) else tuple(range(len(starts)))
     steps = reader.int_list(4) if reader.has_input(4) else (1,) * len(starts)
@@ -34,7 +35,9 @@ def read_slice(reader: NodeReader) -> list[LayerWithWeights]:
     layers = []
     for axis, start, end, step in zip(map(reader.normalize_axis, axes), starts, ends, steps, strict=True):
         if axis == 0:
-            reader.refuse("expected axes after the batch, got 0")
+            if (start, step) != (0, 1) or end < MAX_SIZE:
+                reader.refuse(f"expected all examples, or axes after the batch, got {start} to {end} of axis 0")
+            continue
         size = reader.shape[axis - 1]
         first, last, _ = slice(start, end).indices(size)
         if (first, last, step) != (0, size, 1):
@@ -43,11 +46,14 @@ def read_slice(reader: NodeReader) -> list[LayerWithWeights]:
 
 
 def make_columns(reader: NodeReader, axis: int, start: int, stop: int, step: int = 1) -> list[LayerWithWeights]:
-    """Returns the layer for a range of one axis, which has to be the channels."""
-    if axis != 1 or step != 1 or start >= stop:
-        of = f"axis {axis} of {reader.shape}, {start} to {stop} in steps of {step}"
-        reader.refuse(f"expected a range of channels, axis 1, in steps of 1, got {of}")
-    return [LayerWithWeights(Columns(start, stop))]
+    """Returns the layers for a range of one axis: Columns, between two Permutes unless it is the first."""
+    if step != 1 or start >= stop:
+        of = f"{start} to {stop} of axis {axis} of {reader.shape} in steps of {step}"
+        reader.refuse(f"expected a range in steps of 1, got {of}")
+    axes = list(range(len(reader.shape)))
+    axes[0], axes[axis - 1] = axes[axis - 1], axes[0]
+    before, after = ([] if axis == 1 else [LayerWithWeights(Permute(tuple(axes)))] for _ in range(2))
+    return [*before, LayerWithWeights(Columns(start, stop)), *after]
 
 
 def read_split_part(reader: NodeReader) -> list[LayerWithWeights]:

@@ -100,6 +100,11 @@ def _channels(shape: Shape) -> tuple[int, int]:
 FAN_IN_INITIALIZERS = (damped_he_uniform, he_uniform, he_normal, glorot_uniform, glorot_normal, lecun_normal)
 
 
+def standard_normal(rng: np.random.Generator, shape: Shape) -> Values:
+    """Normal with variance 1, for the vectors of an Embedding."""
+    return rng.standard_normal(shape)
+
+
 def zeros(rng: np.random.Generator, shape: Shape) -> Values:
     """All zeros, for biases."""
     return np.zeros(shape)

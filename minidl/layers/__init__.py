@@ -10,6 +10,7 @@ from minidl.layers.conv_transpose2d import ConvTranspose2D
 from minidl.layers.dense import Dense
 from minidl.layers.depthwise_conv2d import DepthwiseConv2D
 from minidl.layers.dropout import Dropout
+from minidl.layers.embedding import Embedding
 from minidl.layers.flatten import Flatten, Reshape
 from minidl.layers.groupnorm import GroupNorm, LayerNorm
 from minidl.layers.maxpool2d import GlobalMaxPool2D, MaxPool2D
@@ -39,6 +40,7 @@ __all__ = [
     "Dense",
     "DepthwiseConv2D",
     "Dropout",
+    "Embedding",
     "Flatten",
     "GlobalAvgPool2D",
     "GlobalMaxPool2D",

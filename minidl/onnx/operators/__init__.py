@@ -9,9 +9,9 @@ from minidl.layers.base import Layer
 from minidl.onnx.graph import REWRITTEN, Node
 from minidl.onnx.node_reader import ReadFunction
 from minidl.onnx.node_writer import WriteFunction
-from minidl.onnx.operators import activations, arithmetic, channels, convolutions, dense, norms, pools, shapes
+from minidl.onnx.operators import activations, arithmetic, channels, convolutions, dense, embedding, norms, pools, shapes
 
-FAMILIES = (activations, convolutions, dense, norms, arithmetic, pools, shapes, channels)
+FAMILIES = (activations, convolutions, dense, embedding, norms, arithmetic, pools, shapes, channels)
 
 WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     cls: write for family in FAMILIES for cls, write in family.WRITE_FUNCTIONS.items()
@@ -19,7 +19,10 @@ WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
 READ_FUNCTIONS: dict[str, ReadFunction] = {
     op: read for family in FAMILIES for op, read in family.READ_FUNCTIONS.items()
 }
-REWRITTEN_READ_FUNCTIONS: dict[str, ReadFunction] = {**channels.REWRITTEN_READ_FUNCTIONS}
+REWRITTEN_READ_FUNCTIONS: dict[str, ReadFunction] = {
+    **channels.REWRITTEN_READ_FUNCTIONS,
+    **embedding.REWRITTEN_READ_FUNCTIONS,
+}
 
 
 def find_read_function(node: Node) -> ReadFunction | None:

@@ -45,6 +45,9 @@ def fuse_layers(
             return [LayerWithWeights(Rescale(first.layer.scale, second.layer.offset))]
         case Rescale(scale=2.0, offset=0.0), Rescale(scale=0.5, offset=0.0):
             return []
+        case Permute(), Permute():
+            axes = tuple(first.layer.axes[axis] for axis in second.layer.axes)
+            return [] if list(axes) == sorted(axes) else [LayerWithWeights(Permute(axes))]
         case Normalize(), Normalize():
             return _fuse_normalize(first.layer, second.layer)
     return None

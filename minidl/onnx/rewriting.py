@@ -10,14 +10,13 @@ import numpy as np
 
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import REWRITTEN, Graph, Node
-from minidl.utils.arrays import Array
 
 # Operators of the domain REWRITTEN
 STRIDED_VIEW = "Gather"  # the elements of an array, flattened with the batch, at the indices of input 1
-EMBEDDING = "Embedding"  # rows of constant 0 at the indices of input 1, which are floats, as (batch, dim, length)
 SPLIT_PART = "Split"  # one output of a Split: part `index` of `count` equal ones, or `start` to `stop`
 
 INT32, INT64 = 6, 7  # attribute `to` of Cast
+INTEGERS = ("int32", "int64")
 
 
 def expand_splits(graph: Graph, constants: Constants) -> Graph:
@@ -58,7 +57,7 @@ def merge_strided_views(graph: Graph, constants: Constants) -> Graph:
     }
     nodes = [
         replace(node, op=STRIDED_VIEW, domain=REWRITTEN, inputs=[flat[node.inputs[0]], node.inputs[1]], attributes={})
-        if node.op == "Gather" and not node.domain and node.inputs[0] in flat and node.attributes.get("axis", 0) == 0
+        if is_gather_of_rows(node) and node.inputs[0] in flat
         else node
         for node in graph.nodes
     ]
@@ -70,8 +69,8 @@ def _is_flattening(node: Node, constants: Constants) -> bool:
     return shape is not None and shape.tolist() == [-1]
 
 
-def merge_embeddings(graph: Graph, constants: Constants) -> Graph:
-    """Returns the graph with Embedding nodes for Gathers of rows of a constant, without Casts of indices to integers.
+def expect_float_indices(graph: Graph, constants: Constants) -> Graph:
+    """Returns the graph with Gathers of constant rows at floats, whole numbers, instead of at Casts of them to integers.
 
     A graph input of integers gets the dtype of the rows.
     """
@@ -80,29 +79,22 @@ def merge_embeddings(graph: Graph, constants: Constants) -> Graph:
         for node in graph.nodes
         if node.op == "Cast" and not node.domain and node.attributes.get("to") in (INT32, INT64)
     }
-    nodes, dtype = list[Node](), None
+    nodes, dtype = list[Node](), ""
     for node in graph.nodes:
-        rows = _rows_of_gather(node, constants)
-        if rows is None:
-            nodes.append(node)
-            continue
-        indices, vectors, dtype = node.inputs[1], f"{node.outputs[0]}/{EMBEDDING}", str(rows.dtype)
-        while indices in casts:
-            indices = casts[indices]
-        inputs = [node.inputs[0], indices]
-        nodes.append(replace(node, op=EMBEDDING, domain=REWRITTEN, inputs=inputs, outputs=[vectors], attributes={}))
-        nodes.append(replace(node, op="Transpose", inputs=[vectors], attributes={"perm": [0, 2, 1]}))
-    integers = ("int32", "int64") if dtype else ()
-    inputs_of_graph = [replace(value, dtype=dtype) if value.dtype in integers else value for value in graph.inputs]
-    return replace(graph, nodes=nodes, inputs=inputs_of_graph)
+        rows = constants.find(node.inputs[0]) if is_gather_of_rows(node) else None
+        if rows is not None and rows.dtype.kind == "f" and constants.find(node.inputs[1]) is None:
+            indices, dtype = node.inputs[1], str(rows.dtype)
+            while indices in casts:
+                indices = casts[indices]
+            node = replace(node, inputs=[node.inputs[0], indices])
+        nodes.append(node)
+    inputs = [replace(value, dtype=dtype) if value.dtype in INTEGERS and dtype else value for value in graph.inputs]
+    return replace(graph, nodes=nodes, inputs=inputs)
 
 
-def _rows_of_gather(node: Node, constants: Constants) -> Array | None:
-    """Returns the matrix whose rows a Gather reads at computed indices; None for other nodes."""
-    if node.op != "Gather" or node.domain or node.attributes.get("axis", 0) != 0 or constants.find(node.inputs[1]) is not None:
-        return None
-    rows = constants.find(node.inputs[0])
-    return rows if rows is not None and rows.ndim == 2 and rows.dtype.kind == "f" else None
+def is_gather_of_rows(node: Node) -> bool:
+    """True if a node is a Gather along the first axis."""
+    return node.op == "Gather" and not node.domain and node.attributes.get("axis", 0) == 0
 
 
 def merge_layer_norms(graph: Graph, constants: Constants) -> Graph:

@@ -19,10 +19,7 @@ WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
 READ_FUNCTIONS: dict[str, ReadFunction] = {
     op: read for family in FAMILIES for op, read in family.READ_FUNCTIONS.items()
 }
-REWRITTEN_READ_FUNCTIONS: dict[str, ReadFunction] = {
-    **channels.REWRITTEN_READ_FUNCTIONS,
-    **embedding.REWRITTEN_READ_FUNCTIONS,
-}
+REWRITTEN_READ_FUNCTIONS: dict[str, ReadFunction] = {**channels.REWRITTEN_READ_FUNCTIONS}
 
 
 def find_read_function(node: Node) -> ReadFunction | None:

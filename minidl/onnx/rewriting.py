@@ -81,8 +81,9 @@ def expect_float_indices(graph: Graph, constants: Constants) -> Graph:
     }
     nodes, dtype = list[Node](), ""
     for node in graph.nodes:
-        rows = constants.find(node.inputs[0]) if is_gather_of_rows(node) else None
-        if rows is not None and rows.dtype.kind == "f" and constants.find(node.inputs[1]) is None:
+        is_lookup = is_gather_of_rows(node) and node.inputs[1] not in constants
+        rows = constants.find(node.inputs[0]) if is_lookup else None
+        if rows is not None and rows.dtype.kind == "f":
             indices, dtype = node.inputs[1], str(rows.dtype)
             while indices in casts:
                 indices = casts[indices]

@@ -33,11 +33,13 @@ from minidl.layers import (  # noqa: E402
     AvgPool2D,
     BatchNorm1D,
     BatchNorm2D,
+    Columns,
     Conv2D,
     ConvTranspose2D,
     Dense,
     DepthwiseConv2D,
     Dropout,
+    Embedding,
     Flatten,
     GroupNorm,
     LayerNorm,
@@ -88,6 +90,12 @@ def blocks():
     ]  # fmt: skip
 
 
+def embeddings():
+    """Returns vectors for the first pixels, of which some values have no examples, beside numbers."""
+    branches = [Columns(0, 300), Embedding(300, 5), Flatten()], [Columns(300), Rescale(1 / 255)]
+    return [Flatten(), Parallel(*branches), Dense(30), ReLU(), Dense(10)]
+
+
 class InThreadOrder(Layer):
     """The canary: adds a learned shift, whose gradient is summed in one part per thread."""
 
@@ -110,6 +118,7 @@ NETS = {
     "cnn": nets.cnn,
     "mixed": mixed,
     "blocks": blocks,
+    "embeddings": embeddings,
     "canary": lambda: [Rescale(1 / 255), Flatten(), InThreadOrder(), Dense(10)],
 }
 

@@ -7,6 +7,8 @@ from per_example_checks import check_alone, check_sums
 
 from minidl_c.kernels.dense import DenseOp
 from minidl_c.kernels.embedding import EmbeddingOp
+from minidl_c.kernels.flatten import FlattenOp
+from minidl_c.losses.elementwise_losses import ElementwiseLossOp
 from minidl_c.runtime.plan import Plan
 from minidl_c.runtime.single_op import backward_batch, forward_batch
 
@@ -100,6 +102,29 @@ def test_other_numbers_give_nan_and_no_gradient(check, dtype, n):
         check.same_bits(y[0, :, 0], weight[0], "y of -0")
         valid = backward(check, dy[:, :, [0, -1]].copy(), x[:, [0, -1]].copy(), weight)[1]
         check.same_bits(backward(check, dy, x, weight)[1], valid, "dweight")
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@each_dtype
+def test_the_blocked_layout_has_the_bits_of_tiles(dtype, geometry):
+    categories, dim, length = geometry
+    n_out, rng = dim * length, np.random.default_rng(1)
+    x, _, weight = draw(rng, 16, geometry, dtype)
+    targets, weights = rng.standard_normal((16, n_out)).astype(dtype), rng.uniform(0, 2, 16).astype(dtype)
+    ops = EmbeddingOp((length,), categories, dim, dtype), FlattenOp((dim, length), dtype)
+    training = Plan([*ops, ElementwiseLossOp((n_out,), "mean_squared_error", dtype=dtype)], [0] * 3, True)
+    inference = Plan(ops, [0] * 2)
+
+    def run(n, threads, limit):
+        inference.blocked_limit = training.blocked_limit = limit
+        y, losses, grad = np.empty((n, n_out), dtype), np.empty(n, dtype), np.full(weight.size, 7, dtype)
+        inference.predict(x[:n], None, weight.ravel(), y, threads)
+        given = (x[:n], None, n, targets[:n], weights[:n], losses, None, np.full(1, 3.0), np.zeros(1))
+        training.train(*given, weight.ravel().copy(), grad, None, threads, 5, np.full(1, 9), None)
+        return y.tobytes(), losses.tobytes(), grad.tobytes()
+
+    for n in (1, 2, 7, 16):
+        assert run(n, 1, 16) == run(n, 3, 16) == run(n, 1, 0), n
 
 
 @pytest.mark.parametrize("n", [1, 5, 19])

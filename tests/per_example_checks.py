@@ -33,7 +33,10 @@ def sum_of(rows):
 
 
 def check_sums(op, dy, x, dx, params, grads, threads):
-    """Checks that per-example gradients sum to the batch's, bit for bit except in weights of dense layers and embeddings; dx must be equal."""
+    """Checks that per-example gradients sum to the batch's; dx must be equal.
+
+    The sums are bit for bit equal except for weights of dense layers and embeddings.
+    """
     if not len(x):
         return
     result = np.full_like(dx, 7)

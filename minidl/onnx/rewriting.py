@@ -70,7 +70,7 @@ def _is_flattening(node: Node, constants: Constants) -> bool:
 
 
 def expect_float_indices(graph: Graph, constants: Constants) -> Graph:
-    """Returns the graph with Gathers of constant rows at floats, whole numbers, instead of at Casts of them to integers.
+    """Returns the graph with Gathers of constant rows at whole numbers that are floats, without their Cast to integers.
 
     A graph input of integers gets the dtype of the rows.
     """

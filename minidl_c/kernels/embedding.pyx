@@ -120,14 +120,12 @@ cdef void embedding_example_gradient(
     Py_ssize_t c0, Py_ssize_t c1,
 ) noexcept nogil:
     cdef Py_ssize_t category, i, k
-    cdef const real *gradient
     memset(grad, 0, (c1 - c0) * d.dim * sizeof(real))
     for i in range(lane * d.length, (lane + 1) * d.length):
         category = categories_of(saved)[i]
         if c0 <= category < c1:
-            gradient = gradient_of(d, saved, i, <const real *> grad)
             for k in range(d.dim):
-                grad[(category - c0) * d.dim + k] += gradient[k]
+                grad[(category - c0) * d.dim + k] += gradient_of(d, saved, i, <const real *> grad)[k]
 
 
 cdef inline bint is_repeated(const Py_ssize_t *categories, Py_ssize_t i) noexcept nogil:
@@ -276,8 +274,8 @@ cdef void gradient_blocked(const op *o, const batch_view *w, Py_ssize_t c0, Py_s
 cdef class EmbeddingOp(Op):
     """Vectors of `dim` numbers for `categories` categories: (length,) to (dim, length).
 
-    Parameters in the flat buffer: weight (categories, dim). Raises ValueError for sizes below 1, an input that is no vector, or
-    more categories than the dtype has whole numbers in sequence.
+    Parameters in the flat buffer: weight (categories, dim).
+    Raises TypeError or ValueError for an input that is no vector, sizes below 1, or more categories than MOST.
     """
 
     cdef embedding_dims d
@@ -288,10 +286,8 @@ cdef class EmbeddingOp(Op):
         init_op(self, (d.length,), (d.dim, d.length), dtype)
         if d.categories > MOST[dtype]:
             raise ValueError(f"categories: expected at most {MOST[dtype]}, up to which {dtype} has all whole numbers, got {categories}")
-        self.c.n_param = check_element_count("weight", (d.categories, d.dim))
-        self.c.reduce.n_items = d.categories
-        row = (d.dim + LANES - 1) // LANES * LANES
-        d.record = sizeof(occurrence) + row * self.c.real_bytes
+        self.c.n_param, self.c.reduce.n_items = check_element_count("weight", (d.categories, d.dim)), d.categories
+        d.record = sizeof(occurrence) + (d.dim + LANES - 1) // LANES * LANES * self.c.real_bytes
         self.c.memory.saved = LANES * d.length * (<Py_ssize_t> sizeof(Py_ssize_t) + d.record)
         self.c.memory.packed = d.categories * sizeof(void *)
         self.c.reads, self.c.reduce.inputs, self.c.splits = READS_X, REDUCES_BY_SLOT, 1

@@ -84,7 +84,8 @@ def test_embeddings_of_columns(tmp_path):
     number = g.add("Cast", g.add("Slice", "x", g.integers(2), g.integers(3), g.integers(1)), to=1)
     g.add("Concat", *vectors, number, axis=1)
     model = check(g.append("Gemm", g.normal(8, 5)), tmp_path, "Parallel", "Dense")
-    assert [type(layer).__name__ for layer in model.layers[0].branches[1]] == ["Columns", "Embedding", "Permute", "Flatten"]
+    names = [type(layer).__name__ for layer in model.layers[0].branches[1]]
+    assert names == ["Columns", "Embedding", "Permute", "Flatten"]
 
 
 def test_rows_at_indices_of_another_shape_are_refused(tmp_path):

@@ -50,7 +50,7 @@ cdef void embedding_forward_tile(
     const embedding_dims *d,
     const real *x,                      # IN  [length][16]
     const real *w,                      # IN  (categories, dim)
-    real *y,                            # OUT [dim][length][16]; zero beyond the end of the batch
+    real *y,                            # OUT [dim][length][16]; zero, and never NaN, beyond the end of the batch
     Py_ssize_t d0, Py_ssize_t d1,       # only these numbers of each vector
     Py_ssize_t examples,
 ) noexcept nogil:
@@ -67,11 +67,10 @@ cdef void embedding_forward_tile(
 
 cdef void embedding_save_tile(
     const embedding_dims *d,
-    const real *dy,                     # IN  [dim][length][16]
+    const real *dy,                     # IN  [dim][length][16]; zero beyond the end of the batch, so these occurrences do not count
     const real *x,                      # IN  [length][16]
     void *saved,                        # OUT
     Py_ssize_t d0, Py_ssize_t d1,       # only these numbers of each vector
-    Py_ssize_t examples,
 ) noexcept nogil:
     cdef Py_ssize_t *categories = <Py_ssize_t *> saved
     cdef Py_ssize_t row = (d.record - <Py_ssize_t> sizeof(occurrence)) // <Py_ssize_t> sizeof(real), lane, i, k, n
@@ -83,7 +82,7 @@ cdef void embedding_save_tile(
             for k in range(d0, d1):
                 gradient[k] = dy[(k * d.length + i) * LANES + lane]
             if d1 == d.dim:
-                categories[n] = category_of(x + i * LANES + lane, d.categories) if lane < examples else -1
+                categories[n] = category_of(x + i * LANES + lane, d.categories)
                 memset(gradient + d1, 0, (row - d1) * sizeof(real))
 
 
@@ -216,9 +215,9 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t row = LANES * o.real_bytes, d0 = 0, d1 = 0, i0 = 0, i1 = 0
     split_range(d.dim, t.part, t.parts, &d0, &d1)
     if o.real_bytes == 4:
-        embedding_save_tile(d, <const float *> t.dy, <const float *> t.x, t.saved, d0, d1, t.examples)
+        embedding_save_tile(d, <const float *> t.dy, <const float *> t.x, t.saved, d0, d1)
     else:
-        embedding_save_tile(d, <const double *> t.dy, <const double *> t.x, t.saved, d0, d1, t.examples)
+        embedding_save_tile(d, <const double *> t.dy, <const double *> t.x, t.saved, d0, d1)
     if t.dx != NULL:
         split_range(d.length, t.part, t.parts, &i0, &i1)
         memset(<char *> t.dx + i0 * row, 0, (i1 - i0) * row)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minidl import Sequential, Trainer
-from minidl.layers import Columns, Dense, Embedding, Flatten, Parallel, ReLU
+from minidl.layers import Columns, Dense, Embedding, Flatten, Parallel, PReLU, ReLU, Rescale
 from minidl.optimizers import SGD
 
 RNG = np.random.default_rng(0)
@@ -47,6 +47,24 @@ def test_categories_without_examples_have_no_gradient():
     model.backward(np.ones(((CODES[:, 0] < 3).sum(), 2)))
     grad = model.params["0.branches.0.1.weight"].grad
     assert grad[:3].all() and not grad[3:].any()
+
+
+@pytest.mark.parametrize("n", [1, 15, 17])
+def test_layers_before_it_get_a_gradient_of_zero(n):
+    model = Sequential([Dense(4), Embedding(7, 19), Flatten(), Dense(3)], input_shape=(4,), seed=0)
+    model.params["0.weight"].value = np.eye(4)
+    for _ in range(3):
+        model.forward(RNG.integers(0, 7, (n, 4)), training=True)
+        dx = model.backward(np.ones((n, 3)))
+        assert not dx.any() and not model.params["0.weight"].grad.any() and model.params["1.weight"].grad.any()
+
+
+def test_lanes_without_an_example_stay_finite():
+    """A layer before it makes -1, which is no category, of their zeros; PReLU multiplies them by gradients of zero."""
+    model = Sequential([Rescale(1.0, -1.0), Embedding(7, 3), PReLU()], input_shape=(2,), seed=0)
+    model.forward(RNG.integers(1, 8, (17, 2)), training=True)
+    model.backward(np.ones((17, 3, 2)))
+    assert all(np.isfinite(param.grad).all() for param in model.params.values())
 
 
 @pytest.mark.parametrize("bad", [-1.0, 5.0, 0.5])

@@ -56,7 +56,7 @@ from minidl.optimizers import SGD  # noqa: E402
 
 THREADS = (1, 2, 3, 5, 8, 16)
 DTYPES = ("float32", "float64")
-ROWS = ("lenet", "cnn", "mixed", "blocks")
+ROWS = ("lenet", "cnn", "mixed", "blocks", "embeddings")
 EXAMPLES, SEED = 331, 0
 LIMIT = 600  # seconds for one process
 

@@ -24,7 +24,7 @@ from minidl.onnx.layer_fusion import fuse_layers, match_channel_shuffle
 from minidl.onnx.layouts import move_transposes
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader
 from minidl.onnx.operators import find_read_function
-from minidl.onnx.rewriting import expand_splits, merge_layer_norms, merge_strided_views
+from minidl.onnx.rewriting import expand_splits, expect_float_indices, merge_layer_norms, merge_strided_views
 from minidl.onnx.shared_weights import warn_about_shared_weights
 from minidl.onnx.unsupported import NO_SUCH_LAYER, GraphSurvey
 from minidl.saving.safetensors_file import MAX_HEADER
@@ -33,7 +33,14 @@ from minidl.utils.arrays import Array, zeros_view
 from minidl.utils.validation import Shape, check_shape
 
 DTYPES = ("float32", "float64")
-REWRITES = (expand_splits, merge_layer_norms, merge_strided_views, move_transposes, fuse_activations)
+REWRITES = (
+    expand_splits,
+    expect_float_indices,
+    merge_layer_norms,
+    merge_strided_views,
+    move_transposes,
+    fuse_activations,
+)
 
 
 def build_model(graph: Graph, input_shape: Shape | None) -> Sequential:

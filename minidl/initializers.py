@@ -100,6 +100,11 @@ def _channels(shape: Shape) -> tuple[int, int]:
 FAN_IN_INITIALIZERS = (damped_he_uniform, he_uniform, he_normal, glorot_uniform, glorot_normal, lecun_normal)
 
 
+def small_uniform(rng: np.random.Generator, shape: Shape) -> Values:
+    """Uniform from -0.05 to 0.05, for the vectors of an Embedding, as in Keras."""
+    return rng.uniform(-0.05, 0.05, shape)
+
+
 def zeros(rng: np.random.Generator, shape: Shape) -> Values:
     """All zeros, for biases."""
     return np.zeros(shape)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from minidl_c.kernels.dense import DenseOp
+from minidl_c.kernels.embedding import EmbeddingOp
 from minidl_c.runtime.per_example import batch_sum
 from minidl_c.runtime.plan import Plan
 from minidl_c.runtime.single_op import backward_batch
@@ -32,13 +33,16 @@ def sum_of(rows):
 
 
 def check_sums(op, dy, x, dx, params, grads, threads):
-    """Checks that per-example gradients sum to the batch's, bit for bit except in dense weights; dx must be equal."""
+    """Checks that per-example gradients sum to the batch's; dx must be equal.
+
+    The sums are bit for bit equal except for weights of dense layers and embeddings.
+    """
     if not len(x):
         return
     result = np.full_like(dx, 7)
     for i, (rows, grad) in enumerate(zip(examples_of(op, dy, x, result, params, threads), grads, strict=True)):
         total = sum_of(rows).reshape(grad.shape)
-        if i > 0 or not isinstance(op, DenseOp):
+        if i > 0 or not isinstance(op, (DenseOp, EmbeddingOp)):
             assert np.array_equal(total, grad, equal_nan=True), "examples do not add up to the batch"
         elif np.isfinite(grad).all():
             size = np.abs(rows).sum(axis=0).reshape(grad.shape)

@@ -244,7 +244,7 @@ def test_arguments_and_defaults_in_tables(module, call):
     assert {k: parameters.get(k, "missing") for k in named} == named
     if "..." not in call:
         positional = [ast.unparse(a).lstrip("*") for a in tree.args]
-        below = {"use_bias", "kernel_initializer", "bias_initializer"}  # documented below the table of layers
+        below = {"use_bias", "kernel_initializer", "bias_initializer", "initializer"}  # below the table of layers
         assert [*positional, *named] == [name for name in parameters if name in named or name not in below]
 
 

@@ -273,6 +273,13 @@ def test_transfer_learning(tmp_path):
 
 
 # ---- with scikit-learn
+def test_categories(tmp_path):
+    output = run("categories.py", home=tmp_path)
+    scores = [float(score) for score in re.findall(r"R² (\d\.\d+) after", output)]
+    assert len(scores) == 3 and scores[2] == max(scores) > 0.93
+    assert output.endswith(f"Test R² of the net: {scores[2]:.3f}\n")
+
+
 def test_sklearn_pipeline(tmp_path):
     assert accuracy_in(run("sklearn_pipeline.py", home=tmp_path)) > 97
 

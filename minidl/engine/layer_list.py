@@ -22,7 +22,7 @@ from minidl.utils.validation import Shape
 INITIALIZERS = (
     *(initializers.damped_he_uniform, initializers.he_uniform, initializers.he_normal),
     *(initializers.glorot_uniform, initializers.glorot_normal, initializers.lecun_normal),
-    *(initializers.orthogonal, initializers.zeros, initializers.ones),
+    *(initializers.orthogonal, initializers.small_uniform, initializers.zeros, initializers.ones),
 )
 OUR_LAYERS = {name: getattr(ours, name) for name in ours.__all__} | {init.__name__: init for init in INITIALIZERS}
 MAX_NESTING = 16  # levels of layers in layers: what a file can hold

@@ -39,6 +39,7 @@ from minidl.layers.cutout import Cutout
 from minidl.layers.dense import Dense
 from minidl.layers.depthwise_conv2d import DepthwiseConv1D, DepthwiseConv2D
 from minidl.layers.dropout import Dropout, Dropout2D, StochasticDepth
+from minidl.layers.embedding import Embedding
 from minidl.layers.flatten import Flatten, Reshape
 from minidl.layers.groupnorm import GroupNorm
 from minidl.layers.layernorm import LayerNorm, RMSNorm
@@ -83,6 +84,7 @@ __all__ = [
     "DepthwiseConv2D",
     "Dropout",
     "Dropout2D",
+    "Embedding",
     "Exp",
     "Flatten",
     "GaussianNoise",

@@ -28,7 +28,7 @@ from minidl.onnx.node_reader import LayerWithWeights, NodeReader
 from minidl.onnx.norm_patterns import merge_layer_norms
 from minidl.onnx.operators import find_read_function
 from minidl.onnx.regions import Computed, Join, Region, Series
-from minidl.onnx.rewriting import expand_splits, merge_strided_views
+from minidl.onnx.rewriting import expand_splits, expect_float_indices, merge_strided_views
 from minidl.onnx.shared_weights import warn_about_shared_weights
 from minidl.onnx.unsupported import NO_SUCH_LAYER, GraphSurvey
 from minidl.saving.safetensors_file import MAX_HEADER
@@ -37,7 +37,14 @@ from minidl.utils.arrays import Array, zeros_view
 from minidl.utils.validation import Shape, check_shape
 
 DTYPES = ("float32", "float64")
-REWRITES = (expand_splits, merge_layer_norms, merge_strided_views, move_transposes, fuse_activations)
+REWRITES = (
+    expand_splits,
+    expect_float_indices,
+    merge_layer_norms,
+    merge_strided_views,
+    move_transposes,
+    fuse_activations,
+)
 
 
 def build_model(graph: Graph, input_shape: Shape | None) -> Sequential:

@@ -44,6 +44,9 @@ def fuse_layers(
             )
         case Rescale(offset=0.0), Rescale(scale=1.0):
             return [LayerWithWeights(Rescale(first.layer.scale, second.layer.offset))]
+        case Permute(), Permute():
+            axes = tuple(first.layer.axes[axis] for axis in second.layer.axes)
+            return [] if list(axes) == sorted(axes) else [LayerWithWeights(Permute(axes))]
         case Normalize(), Normalize():
             return _fuse_normalize(first.layer, second.layer)
     return None

@@ -8,10 +8,13 @@ import numpy as np
 
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import REWRITTEN, Graph, Node
+from minidl.onnx.input_cast import INTEGERS
 
 # Operators of the domain REWRITTEN
 STRIDED_VIEW = "Gather"  # the elements of an array, flattened with the batch, at the indices of input 1
 SPLIT_PART = "Split"  # one output of a Split: part `index` of `count` equal ones, or `start` to `stop`
+
+INT32, INT64 = 6, 7  # attribute `to` of Cast
 
 
 def expand_splits(graph: Graph, constants: Constants) -> Graph:
@@ -52,7 +55,7 @@ def merge_strided_views(graph: Graph, constants: Constants) -> Graph:
     }
     nodes = [
         replace(node, op=STRIDED_VIEW, domain=REWRITTEN, inputs=[flat[node.inputs[0]], node.inputs[1]], attributes={})
-        if node.op == "Gather" and not node.domain and node.inputs[0] in flat and node.attributes.get("axis", 0) == 0
+        if is_gather_of_rows(node) and node.inputs[0] in flat
         else node
         for node in graph.nodes
     ]
@@ -62,3 +65,32 @@ def merge_strided_views(graph: Graph, constants: Constants) -> Graph:
 def _is_flattening(node: Node, constants: Constants) -> bool:
     shape = constants.find(node.inputs[1]) if len(node.inputs) > 1 else None
     return shape is not None and shape.tolist() == [-1]
+
+
+def expect_float_indices(graph: Graph, constants: Constants) -> Graph:
+    """Returns the graph with Gathers of constant rows at whole numbers that are floats, without their Cast to integers.
+
+    A graph input of integers gets the dtype of the rows.
+    """
+    casts = {
+        node.outputs[0]: node.inputs[0]
+        for node in graph.nodes
+        if node.op == "Cast" and not node.domain and node.attributes.get("to") in (INT32, INT64)
+    }
+    nodes, dtype = list[Node](), ""
+    for node in graph.nodes:
+        is_lookup = is_gather_of_rows(node) and node.inputs[1] not in constants
+        rows = constants.find(node.inputs[0]) if is_lookup else None
+        if rows is not None and rows.dtype.kind == "f":
+            indices, dtype = node.inputs[1], str(rows.dtype)
+            while indices in casts:
+                indices = casts[indices]
+            node = replace(node, inputs=[node.inputs[0], indices])
+        nodes.append(node)
+    inputs = [replace(value, dtype=dtype) if value.dtype in INTEGERS and dtype else value for value in graph.inputs]
+    return replace(graph, nodes=nodes, inputs=inputs)
+
+
+def is_gather_of_rows(node: Node) -> bool:
+    """True if a node is a Gather along the first axis."""
+    return node.op == "Gather" and not node.domain and node.attributes.get("axis", 0) == 0

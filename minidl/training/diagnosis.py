@@ -15,6 +15,8 @@ from minidl.engine.network import Network, segment_of
 from minidl.engine.param_groups import param_groups
 from minidl.engine.segments import Segment
 from minidl.layers.base import Layer
+from minidl.layers.container import named_leaves
+from minidl.layers.embedding import Embedding
 from minidl.losses import Loss, checked_loss
 from minidl.sequential import Sequential
 from minidl.training.steps import StepBatches
@@ -25,6 +27,7 @@ MAX_TRIALS = 100  # runs of one layer's backward in search of the examples that 
 
 LOWER_LR_HINT = "try a smaller lr"
 RESTART_HINT = "start again, with other weights or from an earlier checkpoint, and a smaller lr: these have grown to {}"
+CATEGORIES_HINT = "an Embedding has NaN for what is no whole number from 0 to its categories - 1: encode X accordingly"
 DIVERGED_WEIGHT = 1e6  # weights beyond this were learned at a rate that was too high, before this step
 
 
@@ -91,8 +94,15 @@ class Rerun:
             bad = wrong & ~_finite_rows(y)
             if bad.any():
                 what = f"{self.names[i]}: its output is {_kind(y[bad])} for {_numbered(self.origins[bad])}"
-                return self._because(i, what, f"inputs (up to {_largest(x[bad])})")
+                because, hint = self._because(i, what, f"inputs (up to {_largest(x[bad])})")
+                return because, CATEGORIES_HINT if self._lacks_categories(i, x[bad]) else hint
         return None
+
+    def _lacks_categories(self, i: int, x: Array) -> bool:
+        """Whether NaN may come from an Embedding in layer i, whose inputs and weights are finite."""
+        made_of = [leaf for leaf, _ in named_leaves(self.layers[i], "")]
+        values = [param.value for leaf in made_of for param in leaf.params.values()]
+        return any(isinstance(leaf, Embedding) for leaf in made_of) and all(np.isfinite(a).all() for a in (x, *values))
 
     def _loss(self) -> tuple[Array, Array]:
         """Returns the losses in the model's dtype, and the gradients of the scores, times the weights."""

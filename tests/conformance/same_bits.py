@@ -34,6 +34,7 @@ from minidl.layers import (  # noqa: E402
     BatchNorm1D,
     BatchNorm2D,
     ColorJitter,
+    Columns,
     Conv2D,
     ConvTranspose2D,
     Cutout,
@@ -41,6 +42,7 @@ from minidl.layers import (  # noqa: E402
     DepthwiseConv2D,
     Dropout,
     Dropout2D,
+    Embedding,
     Flatten,
     GaussianNoise,
     GroupNorm,
@@ -62,7 +64,7 @@ from minidl.optimizers import SGD  # noqa: E402
 
 THREADS = (1, 2, 3, 5, 8, 16)
 DTYPES = ("float32", "float64")
-ROWS = ("lenet", "cnn", "mixed", "blocks")
+ROWS = ("lenet", "cnn", "mixed", "blocks", "embeddings")
 EXAMPLES, SEED = 331, 0
 LIMIT = 600  # seconds for one process
 
@@ -98,6 +100,12 @@ def blocks():
     ]  # fmt: skip
 
 
+def embeddings():
+    """Returns vectors for the first pixels, of which some values have no examples, beside numbers."""
+    branches = [Columns(0, 300), Embedding(300, 5), Flatten()], [Columns(300), Rescale(1 / 255)]
+    return [Flatten(), Parallel(*branches), Dense(30), ReLU(), Dense(10)]
+
+
 class InThreadOrder(Layer):
     """The canary: adds a learned shift, whose gradient is summed in one part per thread."""
 
@@ -120,6 +128,7 @@ NETS = {
     "cnn": nets.cnn,
     "mixed": mixed,
     "blocks": blocks,
+    "embeddings": embeddings,
     "canary": lambda: [Rescale(1 / 255), Flatten(), InThreadOrder(), Dense(10)],
 }
 

@@ -71,6 +71,7 @@ ANYWHERE = {  # layers for any shape, drawn from a random generator
 ROWS = {
     "Dense": lambda rng: nn.Dense(few(rng, 30)),
     "BatchNorm1D": lambda rng: nn.BatchNorm1D(),
+    "Embedding": lambda rng: nn.Block(nn.Rescale(0.0, few(rng, 4) - 1), nn.Embedding(3, few(rng, 6)), nn.Flatten()),
     "Residual": lambda rng: nn.Residual(nn.Dropout(0.2), nn.ReLU()),
     "Parallel": lambda rng: nn.Parallel(nn.Dense(few(rng, 5)), [nn.ReLU(), nn.Dense(2)]),
 }

@@ -9,6 +9,7 @@ from conformance.trial import Trial, both_ways, draw_dtype, draw_values, named, 
 from conformance.trials_images import IMAGES
 from conformance.trials_losses import LOSSES
 from conformance.trials_pointwise import POINTWISE
+from conformance.trials_tables import TABLES
 from geometries import CONV_FORMS, POOL_FORMS, conv_cases, depthwise_cases, pool_cases, transposed_cases
 from per_example_checks import check_sums
 
@@ -286,5 +287,5 @@ def dropout(rng):
 
 KERNELS = (
     *(conv2d, dense, relu, dropout, maxpool2d, rescale, conv2d, flatten, gather, optimizers),
-    *(depthwise_conv2d, conv_transpose2d, *LOSSES, *POINTWISE, *IMAGES),
+    *(depthwise_conv2d, conv_transpose2d, *LOSSES, *POINTWISE, *IMAGES, *TABLES),
 )

@@ -33,6 +33,7 @@ from minidl_c.kernels.cutout import CutoutOp
 from minidl_c.kernels.dense import DenseOp
 from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
 from minidl_c.kernels.dropout import DropoutOp
+from minidl_c.kernels.embedding import EmbeddingOp
 from minidl_c.kernels.flatten import FlattenOp
 from minidl_c.kernels.groupnorm import GroupNormOp
 from minidl_c.kernels.layernorm import LayerNormOp
@@ -149,6 +150,7 @@ def calling_init_again_changes_nothing():
         (ReLUOp((4,)), ((4000,),)),
         (RescaleOp((4,), 2.0), ((4000,), 1.0)),
         (DropoutOp((4,), 0.5), ((4000,), 0.1, "", "float32", 4000)),
+        (EmbeddingOp((4,), 3, 2), ((4000,), 3000, 2000)),
         (FlattenOp((4,)), ((4000,),)),
         (BatchNormOp((4, 2)), ((4000, 2),)),
         (BatchStatisticsOp((4, 2)), ((4000, 2),)),
@@ -235,6 +237,7 @@ def failed_constructors_release_their_memory():
         refused(DepthwiseConv2DOp, (2, 4, 4), (9, 9))
         refused(DepthwiseConv2DOp, (2, 4, 4), (3, 3), dtype="float16")
         refused(DenseOp, (4,), 0)
+        refused(EmbeddingOp, (4,), 2**25, 3)
         refused(MaxPool2DOp, (1, 4, 4), (9, 9), (1, 1))
         refused(MaxPool2DOp, (1, 4, 4), (2, 2), (1, 1), dtype="float16")
         refused(AvgPool2DOp, (1, 4, 1), (2, 2), (1, 1), (0, 1), dilation=(1, 2))
@@ -297,6 +300,8 @@ def sizes_that_overflow():
         lambda: PermuteOp((2**21, 2**21), (1, 0)), lambda: PermuteOp((), ()), lambda: ChannelShuffleOp((), 1),
         lambda: ChannelShuffleOp((4,), 3), lambda: ChannelShuffleOp((2**21, 2**21), 1),
         lambda: ChannelShuffleOp((4,), most),
+        lambda: EmbeddingOp((most,), 2, most), lambda: EmbeddingOp((2,), 2**24, 2**20), lambda: EmbeddingOp((), 2, 2),
+        lambda: EmbeddingOp((2**40,), 2, 2), lambda: EmbeddingOp((2,), most, 1, "float64"),
         lambda: FlattenOp((2**21, 2**21)), lambda: SoftmaxCrossEntropyOp((2**60,)),
         lambda: ElementwiseLossOp((2**21, 2**21), "huber"), lambda: ElementwiseLossOp(None, "huber"),
         lambda: ElementwiseLossOp((2,), None), lambda: ElementwiseLossOp((2,), "huber", 10**400),

@@ -16,6 +16,8 @@ class Graph:
     opset: int = 17
     batch: Any = "batch"
     dtype: str = "float32"
+    categories: int = 0  # if not 0, inputs are integers below it, of dtype `indices`
+    indices: str = "float32"
     nodes: list = field(default_factory=list)
     tensors: dict = field(default_factory=dict)
     outputs: list = field(default_factory=list)
@@ -57,7 +59,8 @@ class Graph:
         from onnx import TensorProto, helper, numpy_helper, shape_inference
 
         kind = TensorProto.DOUBLE if self.dtype == "float64" else TensorProto.FLOAT
-        inputs = [helper.make_tensor_value_info("x", kind, [self.batch, *self.shape])]
+        first = helper.np_dtype_to_tensor_dtype(np.dtype(self.indices)) if self.categories else kind
+        inputs = [helper.make_tensor_value_info("x", first, [self.batch, *self.shape])]
         names = self.outputs or [output or self.last]
         outputs = [helper.make_tensor_value_info(name, kind, None) for name in names]
         tensors = [numpy_helper.from_array(array, name) for name, array in self.tensors.items()]
@@ -81,6 +84,8 @@ def run_both(graph, path, n=50):
 
     n = graph.batch if isinstance(graph.batch, int) else n
     x = graph.rng.standard_normal((n, *graph.shape)).astype(graph.dtype)
+    if graph.categories:
+        x = graph.rng.integers(0, graph.categories, x.shape).astype(graph.indices)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

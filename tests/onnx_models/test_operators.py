@@ -10,7 +10,7 @@ from minidl.onnx.model_file import to_bytes
 from minidl.onnx.operators import FAMILIES, READ_FUNCTIONS
 
 # Operators without attributes, constants or an order of inputs, and identities.
-WITHOUT_CASES = {"Cast", "Concat", "Dropout", "Identity", "Relu", "Sigmoid", "Sum", "Tanh"}
+WITHOUT_CASES = {"Cast", "Concat", "Dropout", "Gather", "Identity", "Relu", "Sigmoid", "Sum", "Tanh"}
 
 # ONNX's evaluator uses later opsets for some operators, and does not implement grouped transposed convolutions.
 WRONG_IN_REFERENCE = {"Softmax before 13", "BatchNormalization 11", "ConvTranspose group"}

@@ -9,9 +9,19 @@ from minidl.layers.base import Layer
 from minidl.onnx.graph import REWRITTEN, Node
 from minidl.onnx.node_reader import ReadFunction
 from minidl.onnx.node_writer import WriteFunction
-from minidl.onnx.operators import activations, arithmetic, channels, convolutions, dense, norms, pools, shapes
+from minidl.onnx.operators import (
+    activations,
+    arithmetic,
+    channels,
+    convolutions,
+    dense,
+    embedding,
+    norms,
+    pools,
+    shapes,
+)
 
-FAMILIES = (activations, convolutions, dense, norms, arithmetic, pools, shapes, channels)
+FAMILIES = (activations, convolutions, dense, norms, arithmetic, pools, shapes, channels, embedding)
 
 WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     cls: write for family in FAMILIES for cls, write in family.WRITE_FUNCTIONS.items()

@@ -15,6 +15,7 @@ from minidl.layers import (
     Dense,
     DepthwiseConv2D,
     Dropout,
+    Embedding,
     Flatten,
     GroupNorm,
     MaxPool2D,
@@ -46,13 +47,20 @@ def with_statistics():
     ]
 
 
-NETS = {"lenet": lenet, "statistics": with_statistics}
+def with_embeddings():
+    """X has integers below 7: some categories have no examples."""
+    return [Flatten(), Embedding(9, 5), Flatten(), Dense(12), ReLU(), Dense(CLASSES)]
+
+
+NETS = {"lenet": lenet, "statistics": with_statistics, "embeddings": with_embeddings}
 
 
 def trained(net, dtype, batch, ranks, weights=None, bad_row=None, threads=(1, 2)):
     """Trains three steps on `ranks` ranks; returns each rank's (state, steps, losses), and the bytes exchanged."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((3 * batch, *SHAPE)).astype(dtype), rng.integers(0, CLASSES, 3 * batch)
+    if net == "embeddings":
+        X = rng.integers(0, 7, X.shape).astype(dtype)
     if bad_row is not None:
         X[bad_row] = np.finfo(dtype).max
 

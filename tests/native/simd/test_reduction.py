@@ -16,6 +16,7 @@ from minidl_c.kernels.conv2d import Conv2DOp
 from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
 from minidl_c.kernels.dense import DenseOp
 from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
+from minidl_c.kernels.embedding import EmbeddingOp
 from minidl_c.kernels.groupnorm import GroupNormOp
 from minidl_c.kernels.layernorm import LayerNormOp
 from minidl_c.kernels.prelu import PReLUOp
@@ -66,12 +67,18 @@ def scale(x, dy):
     return (x * dy).sum(axis=(0, 2)), dy.sum(axis=(0, 2))
 
 
+def embedding(x, dy):
+    """Returns the gradient of the vectors of 5 categories."""
+    return (np.einsum("nic,ndi->cd", x[:, :, None] == np.arange(5), dy),)
+
+
 LINEAR = {
     "dense": (partial(DenseOp, (3,), 5), dense, ((3, 5), (5,))),
     "dense, wide": (partial(DenseOp, (33,), 18), dense, ((33, 18), (18,))),
     "conv2d": (partial(Conv2DOp, (2, 4, 3), 3, (2, 2)), conv2d, ((3, 2, 2, 2), (3,))),
     "depthwise": (partial(DepthwiseConv2DOp, (3, 4, 3), (2, 2)), depthwise, ((3, 1, 2, 2), (3,))),
     "transposed": (partial(ConvTranspose2DOp, (2, 3, 2), 3, (2, 2)), transposed, None),
+    "embedding": (partial(EmbeddingOp, (3,), 5, 18), embedding, ((5, 18),)),
     "prelu": (partial(PReLUOp, (5, 3)), prelu, ((5,),)),
     "scale": (partial(ScaleOp, (5, 3), True), scale, ((5,), (5,))),
 }

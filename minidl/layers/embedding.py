@@ -1,0 +1,43 @@
+"""Embedding: a learned vector for each category of integer columns."""
+
+from __future__ import annotations
+
+from minidl.initializers import Init, check_initializer, small_uniform
+from minidl.layers.base import Layer
+from minidl.utils.validation import Shape, check_int
+from minidl_c.kernels.embedding import EmbeddingOp
+
+
+class Embedding(Layer):
+    """y[d][i] = weight[x[i]][d]: integers (length,) to vectors (dim, length), with their numbers as channels.
+
+    x holds whole numbers from 0 to categories - 1 in any dtype, such as a column of scikit-learn's OrdinalEncoder. All
+    columns share the vectors. For columns with categories of their own, use a layer for each:
+    Parallel([Columns(0, 1), Embedding(7, 3), Flatten()], [Columns(1, 9), Dense(16)]).
+
+    Any other number (NaN, -1, 0.5) gives a vector of NaN, so that training stops before its first update. Reserve a
+    category for those that only occur in later data: OrdinalEncoder(handle_unknown="use_encoded_value",
+    unknown_value=7) and Embedding(8, 3). Its vector keeps the initial values unless training has examples of it.
+
+    The gradient with respect to x is zero. The gradient of a vector is the sum over all places of the batch with its
+    category, with the bits of a Dense layer on one-hot columns. Other vectors get zero, and like all parameters are
+    still moved by momentum and weight decay.
+
+    initializer: a function f(rng, shape), such as those of minidl.initializers.
+
+    Parameters: weight (categories, dim), as in torch.nn.Embedding. The initial values are those of Keras, uniform from
+    -0.05 to 0.05: in a table, they train better than standard normal ones (see docs/layers.md).
+    Raises TypeError or ValueError in build for sizes below 1, an input that is no vector, or more categories than the
+    dtype has whole numbers in sequence (2**24 in float32).
+    """
+
+    def __init__(self, categories: int, dim: int, *, initializer: Init = small_uniform) -> None:
+        self.categories, self.dim, self.initializer = categories, dim, initializer
+
+    def build(self, in_shape: Shape) -> Shape:
+        categories, dim = check_int("categories", self.categories), check_int("dim", self.dim)
+        if len(in_shape) != 1:
+            raise ValueError(f"expected (length,), the indices of categories, got {in_shape}: put a Flatten before it")
+        self.op = EmbeddingOp(in_shape, categories, dim, self.dtype)
+        self.weight = self.param("weight", (categories, dim), check_initializer("initializer", self.initializer))
+        return self.op.out_shape

@@ -1,0 +1,41 @@
+"""Random calls of kernels for columns of a table: embeddings."""
+
+import numpy as np
+import reference as ref
+from conformance.trial import Trial, draw_dtype, draw_values, named, sizes
+from per_example_checks import check_sums
+
+from minidl_c.kernels.embedding import EmbeddingOp
+from minidl_c.runtime.single_op import backward_batch, forward_batch
+
+
+def embedding(rng):
+    (n, length), dim, dtype = sizes(rng), int(rng.integers(1, 40)), draw_dtype(rng)
+    categories = int(rng.integers(1, 60))
+    kind, (dy, weight) = draw_values(rng, ((n, dim, length), (categories, dim)))
+    wrong, x = rng.random((n, length)) < 0.1, rng.integers(0, categories, (n, length)).astype("f8")
+    x[wrong] = rng.choice((np.nan, -1, 0.5, 1e30), wrong.sum())
+    valid = np.isin(x, np.arange(categories))
+    places = np.where(valid, x, 0).astype(int)
+
+    def run(a, threads):
+        op = EmbeddingOp((length,), categories, dim, dtype)
+        forward_batch(op, a.x, a.y, (a.weight,), threads)
+        backward_batch(op, a.dy, a.x, a.dx, (a.weight,), (a.dweight,), threads)
+        check_sums(op, a.dy, a.x, a.dx, (a.weight,), (a.dweight,), threads)
+
+    def oracle():
+        yield "y", np.where(valid[..., None], weight.astype(dtype)[places], np.nan).transpose(0, 2, 1), 0
+        yield "dx", np.zeros_like(x), 0
+        total, size = np.zeros(weight.shape), np.zeros(weight.shape)
+        np.add.at(total, places[valid], dy.astype("f8").transpose(0, 2, 1)[valid])
+        np.add.at(size, places[valid], np.abs(dy).astype("f8").transpose(0, 2, 1)[valid])
+        yield "dweight", total, 0 if kind == "whole" else ref.rounding(x.size, dtype) * size
+
+    inputs = named("x dy weight", (x, dy, weight), dtype)
+    outputs = {"y": dy.shape, "dx": x.shape, "dweight": weight.shape}
+    about = f"{kind} {x.shape} {categories} categories, {dim} numbers"
+    yield Trial(about, dtype, inputs, outputs, run, 2, oracle if kind != "special" else None)
+
+
+TABLES = (embedding,)

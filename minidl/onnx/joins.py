@@ -66,8 +66,6 @@ def broadcast_product(branches: list[list[LayerWithWeights]], shapes: list[Shape
     if not same or any(len(shape) != len(full) or is_gate(shape) for shape in shapes):
         return None
     lead = min(flags.index(False) for flags in same)
-    if any(shape != full and shape != (*full[:lead], *(1,) * (len(full) - lead)) for shape in shapes):
-        return None
     for branch, shape in zip(branches, shapes, strict=True):
         branch.append(LayerWithWeights(Reshape((math.prod(shape[:lead]), *shape[lead:]))))
     return full

@@ -229,8 +229,9 @@ class _Mover:
 
     def _layer_norm(self, node: Node, axes: Axes) -> tuple[Node, Axes] | None:
         """A norm over one axis, the channels: all from `axis` on in ONNX, one in a norm that was several nodes."""
-        axis, one = node.attributes.get("axis", -1), node.domain == REWRITTEN and "view" not in node.attributes
-        if axis not in (-1, len(axes) - 1) and not (one and -len(axes) <= axis < len(axes)):
+        axis = node.attributes.get("axis", -1)
+        allowed = range(-len(axes), len(axes)) if node.domain == REWRITTEN else (-1, len(axes) - 1)
+        if axis not in allowed or "view" in node.attributes:
             return None
         permuted = self._arithmetic(node, axes) if axes[axis] == 1 else None
         if permuted is None:

@@ -156,7 +156,7 @@ class _NormMerger:
         else:
             squares = exponent is not None and exponent.size == 1 and float(exponent.reshape(())) == 2
         axis = self._axis(mean)
-        if not squares or x in self.constants or mean.inputs[0] != x or axis is None or axis != self._axis(variance):
+        if not squares or mean.inputs[0] != x or axis is None or axis != self._axis(variance):
             return None
         rank = max(epsilon.ndim, exponent.ndim if exponent is not None else 0)
         nodes = [mean, *([viewed] if viewed else []), centred, square, variance, add, root]

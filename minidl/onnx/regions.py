@@ -52,10 +52,9 @@ class Region:
     steps: list[dict[Source, Computed]]
 
     def kept(self) -> list[set[Source]]:
-        """Returns for each step the earlier values that later steps read."""
+        """Returns for each step the values that later steps read."""
         kept, later = list[set[Source]](), set[Source]()
         for step in reversed(self.steps):
-            later -= set(step)
             kept.append(set(later))
             later |= {source for value in step.values() for source, _ in value.branches}
         return kept[::-1]

@@ -97,6 +97,18 @@ def test_parse_graph(nodes, expected):
             ["a = Relu(x)", "b = Tanh(a)", "c = Elu(b)", "d = Add(b, c)", "e = Add(d, x)", "y = Mul(e, b)"],
             "<1 = -1: Relu Tanh; 4 = [1: [ | Elu]Add | -1:]Add; 5 = [4: | 1:]Mul>",
         ),
+        (  # a value whose readers are merged one after the other
+            [
+                "a = Relu(x)",
+                "b = Tanh(a)",
+                "c = Add(a, b)",
+                "d = Mul(c, a)",
+                "p = Exp(x)",
+                "q = Add(p, d)",
+                "y = Mul(q, p)",
+            ],
+            "<4 = -1: Exp; 5 = [4: | -1: Relu [[ | Tanh]Add | ]Mul]Add; 6 = [5: | 4:]Mul>",
+        ),
         (  # what follows a join before it is read twice
             [
                 "a = Relu(x)",

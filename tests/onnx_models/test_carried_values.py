@@ -45,3 +45,9 @@ def test_kept_values_are_passed_on(shapes, new, kept, rng):
     parts = [apply(branch, x) for branch in branches] + [apply(following.pack(new), added)]
     assert len(branches) == (2 if kept == [3, 7] else 1)  # neighbours together
     assert np.array_equal(np.concatenate(parts, 1), packed(following, {**{i: values[i] for i in kept}, 9: added}))
+
+
+def test_vectors_stay_vectors():
+    """Between images of several sizes, without a layer."""
+    vectors, images = {1: (3,), 2: (4,)}, {5: (2, 2, 2)}
+    assert CarriedValues(vectors).pass_on([1, 2], CarriedValues(vectors | images)) == [[]]

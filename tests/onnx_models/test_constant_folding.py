@@ -170,6 +170,12 @@ def test_large_constants_are_computed_from_those_of_the_file_and_not_kept():
     assert small["a02"] is small["a02"]
 
 
+def test_a_large_constant_is_kept_until_its_last_reader():
+    sums = {"b": ["a", "a"], "c": ["b", "a"], "d": ["b", "c"]}
+    nodes = [Node("Add", "n", inputs, [name]) for name, inputs in sums.items()]
+    assert np.array_equal(Constants(graph_of(nodes, a=np.arange(5000.0)))["d"], 5 * np.arange(5000.0))
+
+
 def test_the_work_for_large_constants_is_limited():
     """A small file could ask for much of it."""
     assert Constants(graph_of(chain(21), a00=np.ones(5000)))["a21"][0] == 22

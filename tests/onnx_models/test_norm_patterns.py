@@ -67,6 +67,8 @@ OTHERS = {
     "a bias per example": {"bias": (50, 1, 1, 1)},
     "means of other rows": {"view": (-1, 1, 5, 4)},
     "rows": {"axis": 2, "scale": (1, 4, 1)},
+    "rows without a scale": {"axis": 2, "scale": None, "bias": None},
+    "means for two examples": {"view": (2, 1, 4, 5)},
     "columns": {"axis": -1, "scale": (5,), "bias": (5,)},
     "eps of five axes": {"eps": [[[[[1e-3]]]]]},
     "eps per channel": {"eps": np.full(COLUMN, 1e-3)},
@@ -143,11 +145,16 @@ def test_another_power_is_refused(tmp_path, other):
 
 def test_another_mean_or_input_is_refused(tmp_path):
     """Of the mean that is subtracted twice, or of x."""
-    for change in ("mean", "factor", "x"):
+    for change in ("mean", "mean of others", "factor", "x", "divided x"):
         g = Graph(SHAPE)
         other = g.add("Relu", "x")
         if change == "mean":
             scaled_sum(g, "x", other_mean=means(g, other))
+        elif change == "divided x":
+            g.add("Div", "x", root_of_variance(g, "x", means(g, "x"))[0])
+        elif change == "mean of others":
+            root, centred = root_of_variance(g, "x", means(g, other))
+            g.add("Div", centred, root)
         else:
             mean = means(g, "x")
             factor = g.add("Reciprocal", root_of_variance(g, "x", mean)[0])
@@ -156,6 +163,45 @@ def test_another_mean_or_input_is_refused(tmp_path):
             g.add("Add", scaled, g.add("Mul", g.add("Neg", mean), second))
         with pytest.raises(ValueError, match=r"\(ReduceMean\): expected axes"):
             import_model(g.save(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [([1], [2]), ([2], [1]), ([1, 2, 3], [1, 2, 3]), ([1, -1], [1, -1])], ids=str
+)
+def test_means_over_other_axes_are_refused(tmp_path, first, second):
+    g = Graph(SHAPE)
+    centred = g.add("Sub", "x", g.add("ReduceMean", "x", axes=first))
+    variance = g.add("ReduceMean", g.add("Mul", centred, centred), axes=second)
+    g.add("Div", centred, g.add("Sqrt", g.add("Add", variance, g.constant(1e-3))))
+    with pytest.raises(ValueError, match="ReduceMean"):
+        import_model(g.save(tmp_path))
+
+
+def test_means_without_their_axis_are_refused(tmp_path):
+    """They broadcast over the examples of a batch as large as the channels."""
+    g = Graph(SHAPE, batch=6)
+    centred = g.add("Sub", "x", means(g, "x", keepdims=0))
+    variance = means(g, g.add("Mul", centred, centred), keepdims=0)
+    g.add("Div", centred, g.add("Sqrt", g.add("Add", variance, g.constant(1e-3))))
+    with pytest.raises(ValueError, match="ReduceMean"):
+        import_model(g.save(tmp_path))
+
+
+def test_a_view_of_means_in_channels_last_is_refused(tmp_path):
+    """All sizes are equal: the means are subtracted from other pixels."""
+    g = Graph((4, 4, 4))
+    y = scaled_sum(g, g.add("Transpose", "x", perm=[0, 2, 3, 1]), 3, scale=(4,), bias=(4,), view=(-1, 1, 4, 4))
+    g.add("Transpose", y, perm=[0, 3, 1, 2])
+    with pytest.raises(ValueError, match="expected a norm over axis 1"):
+        import_model(g.save(tmp_path))
+
+
+def test_a_layer_normalization_of_all_axes_is_none_of_the_channels(tmp_path):
+    g = Graph((6, 4, 5))
+    y = g.add("Transpose", "x", perm=[0, 1, 3, 2])
+    g.add("Transpose", g.add("LayerNormalization", y, g.normal(6, 1, 1), axis=1), perm=[0, 1, 3, 2])
+    with pytest.raises(ValueError, match=r"\(LayerNormalization\): expected shape \(6, 5, 4\) for input 1"):
+        import_model(g.save(tmp_path))
 
 
 def test_a_difference_in_the_wrong_order_is_refused(tmp_path):

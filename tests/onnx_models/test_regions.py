@@ -90,13 +90,13 @@ def names_of(layers):
     return " ".join(parts)
 
 
-def build(shape, *nodes):
-    attributes = {"Concat": {"axis": 1}, "MaxPool": {"kernel_shape": [2, 2], "strides": [2, 2]}}
+def build(shape, *nodes, axis=1):
+    attributes = {"Concat": {"axis": axis}, "MaxPool": {"kernel_shape": [2, 2], "strides": [2, 2]}}
     listed = [
         Node(op, f"n{i}", inputs.split(), [name], attributes.get(op, {})) for i, (name, op, inputs) in enumerate(nodes)
     ]
     values = [Value("x", "float64", ["N", *shape])], [Value(nodes[-1][0], "float64", None)]
-    return build_model(Graph(listed, {}, *values), None)
+    return build_model(Graph(listed, {"k": np.ones((2, 1, 1))}, *values), None)
 
 
 def test_images_of_one_size_are_carried_as_channels():
@@ -124,6 +124,28 @@ def test_a_region_can_be_trained(rng):
                   ("c", "Mul", "p q"), ("y", "Concat", "c p q"))  # fmt: skip
     for layer in model.layers:
         check_layer(layer, layer.in_shape)
+
+
+@pytest.mark.parametrize(
+    ("join", "axis", "message"),
+    [
+        (("c", "Div", "b a"), 1, "expected branches joined by Add, Sub, Sum, Mul or Concat"),
+        (("c", "Sum", "b a k"), 1, "expected branches only, got a constant among them"),
+        (("c", "Concat", "b a"), 2, "expected axis=1, the channels, got 2"),
+    ],
+)
+def test_other_joins_are_refused(join, axis, message):
+    with pytest.raises(ValueError, match=message):
+        build((2, 4, 4), ("a", "Relu", "x"), ("b", "Add", "a x"), join, ("y", "Mul", "c b"), axis=axis)
+
+
+def test_the_shape_of_a_join_is_known(rng):
+    """It is read by a Reshape after it, in the same step."""
+    model = build((2, 4, 4), ("a", "Relu", "x"), ("b", "Add", "a x"), ("s", "Shape", "b"), ("r", "Reshape", "b s"),
+                  ("c", "Tanh", "r"), ("d", "Mul", "c a"), ("y", "Add", "d c"))  # fmt: skip
+    x = rng.standard_normal((3, 2, 4, 4))
+    c = np.tanh(np.maximum(x, 0) + x)
+    np.testing.assert_allclose(model.predict(x), c * np.maximum(x, 0) + c, 1e-12)
 
 
 def test_many_values_are_refused_by_the_number_of_branches():

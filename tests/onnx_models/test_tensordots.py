@@ -90,7 +90,19 @@ def test_a_dense_layer_between_reshapes_stays_one(tmp_path):
 
 
 def test_a_product_of_whole_examples_after_a_transpose(tmp_path):
-    """As channels-last nets flatten: the last axis of the matrix is not that of the image."""
+    """As channels-last nets flatten: the last axis of the matrix is not that of the image. Also with one column."""
+    for columns in (6, 1):
+        g = Graph((3, 4, 5))
+        y = g.add("Transpose", "x", perm=TO_LAST)
+        tensordot(g, y, (-1, 60), g.normal(60, columns), (-1, columns, 1, 1))
+        check(g, tmp_path, "Permute", "Flatten", "Dense", "Reshape")
+
+
+@pytest.mark.parametrize("index", [1, 2])
+def test_a_matrix_that_is_used_elsewhere_is_refused(index, tmp_path):
+    """There is no layer for the rows: the batch is no longer an axis."""
     g = Graph((3, 4, 5))
-    tensordot(g, g.add("Transpose", "x", perm=TO_LAST), (-1, 60), g.normal(60, 6), (-1, 6, 1, 1))
-    check(g, tmp_path, "Permute", "Flatten", "Dense", "Reshape")
+    y = tensordot(g, g.add("Transpose", "x", perm=TO_LAST), (-1, 3), g.normal(3, 3), (-1, 4, 5, 3))
+    g.add("Add", y, g.add("Reshape", f"v{index}", g.integers(-1, 4, 5, 3)))
+    with pytest.raises(ValueError, match=r"expected a shape that keeps examples of \(4, 5, 3\) separate"):
+        import_model(g.save(tmp_path))

@@ -94,7 +94,7 @@ def read_tensordot(reader: NodeReader) -> list[LayerWithWeights]:
     for batch in (1, 3) if reader.batch == ANY_BATCH else (reader.batch,):
         for i, size, rest in ((2, batch * pixels, [channels]), (3, batch, [*sizes, filters])):
             shape = reader.constant_of_batch(i, batch).tolist()
-            if shape not in ([size, *rest], [-1, *rest]) or axes[0] != 0:
+            if shape not in ([size, *rest], [-1, *rest]):
                 reader.refuse(f"expected a product over the last axis, with shape {[size, *rest]}, got {shape}")
     conv = Conv1D if len(reader.shape) == 2 else Conv2D
     kernel = weight.reshape(*weight.shape, *(1,) * (len(reader.shape) - 1))

@@ -364,6 +364,38 @@ def test_sklearn_features(tmp_path):
     assert all(float(pixels) < float(features) for pixels, features in pairs)
 
 
+def accuracies_of_signals(output):
+    """Returns by number of training signals the test accuracies in per cent, by model."""
+    parts = re.split(r"^([\d,]+) training signals\n", output, flags=re.M)[1:]
+    rows = [re.findall(r"^ +(\w+) +([\d.]+)%, +[\d.]+ s$", part, re.M) for part in parts[1::2]]
+    return {n: {name: float(score) for name, score in some} for n, some in zip(parts[::2], rows, strict=True)}
+
+
+def test_signals(tmp_path):
+    output = run("signals.py", "--sizes", "30", home=tmp_path, epochs=5)
+    assert list(accuracies_of_signals(output)) == ["30"]
+    assert list(accuracies_of_signals(output)["30"].values())[-1] == accuracy_in(output)
+
+
+@pytest.mark.slow
+def test_signals_are_learned_from_fewer_examples(tmp_path):
+    for scores in accuracies_of_signals(run("signals.py", "--sizes", "30", "100", home=tmp_path, epochs=600)).values():
+        assert len(scores) == 4 and max(scores, key=scores.get) == "SequentialClassifier"
+
+
+def test_signals_have_the_shapes_of_their_classes():
+    sys.path.insert(0, str(ROOT / "examples"))
+    import signals
+
+    X, y = signals.draw_signals(3000, seed=3)
+    assert X.shape == (3000, 128) and X.dtype == np.float32
+    assert np.array_equal(X, signals.draw_signals(3000, seed=3)[0])
+    early, late = X[:, 34:44].mean(axis=1), X[:, 55:65].mean(axis=1)
+    slope = {name: (late - early)[y == name].mean() for name in signals.CLASSES}
+    assert slope["bell"] > 0 > slope["cylinder"] > slope["funnel"]  # some signals end early, so cylinders fall, too
+    assert abs(X[:, :16].mean()) < 0.02 and abs(X[:, :16].std() - 1) < 0.02  # only noise
+
+
 def test_sklearn_partial_fit(tmp_path):
     output = run("sklearn_partial_fit.py", home=tmp_path)
     assert len(re.findall(r"^after +\d+00 examples: ", output, re.M)) == 17

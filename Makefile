@@ -5,6 +5,7 @@ WORKERS ?= 2
 PIP_ARGS ?= --quiet
 TORCH := torch==2.13.0
 ONNX := onnx==1.23.2 onnxruntime==1.31.1
+TORCHVISION := torch==2.14.1 torchvision==0.29.1 onnxscript==0.7.2 scikit-learn safetensors tqdm threadpoolctl $(ONNX)
 OLDEST := numpy==1.26.4 scikit-learn==1.6.0 scipy==1.13.1 safetensors==0.4.2 tqdm pytest==8.2.0 hypothesis==6.100.0
 MPI := numpy scikit-learn safetensors tqdm pytest mpi4py openmpi
 
@@ -19,12 +20,13 @@ ORACLE := $(VENV)/torch
 CASES := $(VENV)/onnx
 OLD := $(VENV)/oldest
 OPENMPI := $(VENV)/openmpi
+ZOO := $(VENV)/zoo
 RESULTS := build/bench
 # passive: waiting OpenMP threads sleep, because the test workers share the cores
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 10
 
 .DEFAULT_GOAL := help
-.PHONY: help mnist test check lint oracles oldest openmpi same-bits conformance conformance-short sdist-check bench bench-kernels bench-footprint bench-inference bench-accuracy bench-init bench-scaling bench-winograd clean
+.PHONY: help mnist test check lint oracles oldest openmpi same-bits conformance conformance-short zoo sdist-check bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-winograd clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -61,6 +63,10 @@ conformance: $(ALL) $(CASES) ## full tests of bits, files, kills, signals, sanit
 conformance-short: $(ALL) $(CASES) ## the same, shortened to some minutes
 	$(BIN)/python tests/conformance/run.py $(ARGS)
 
+zoo: $(ALL) $(ZOO)/done ## import torchvision's CNNs, and compare scores and fine-tuning with PyTorch (installs both; some 20 minutes)
+	PYTHONPATH=. OMP_WAIT_POLICY=passive $(ZOO)/bin/python tests/conformance/zoo.py $(ARGS)
+	PYTHONPATH=. OMP_WAIT_POLICY=passive $(ZOO)/bin/python tests/conformance/fine_tuning.py
+
 bench: $(ORACLE) ## measure training steps, compared with PyTorch (ARGS="--modes minidl eager" skips minutes of compiling)
 	$(BIN)/python benchmarks/train_step.py --json $(RESULTS)/train_step.json --chart $(RESULTS)/train_step.png $(ARGS)
 
@@ -75,6 +81,9 @@ bench-footprint: $(ORACLE) ## measure import time, size, memory; single images, 
 
 bench-inference: $(ORACLE) $(CASES) ## measure predictions, compared with onnxruntime and PyTorch (ARGS="--sides minidl onnxruntime eager" skips minutes of compiling)
 	$(BIN)/python benchmarks/inference.py --json $(RESULTS)/inference.json $(ARGS)
+
+bench-imported: $(ALL) $(ZOO)/done ## measure nets of torchvision, imported, compared with PyTorch and onnxruntime
+	PYTHONPATH=. $(ZOO)/bin/python benchmarks/imported_nets.py --json $(RESULTS)/imported_nets.json $(ARGS)
 
 bench-accuracy: $(ORACLE) ## measure MNIST to 99 % and an epoch, compared with PyTorch and scikit-learn (some minutes)
 	$(BIN)/python benchmarks/accuracy.py --json $(RESULTS)/accuracy.json $(ARGS)
@@ -130,6 +139,12 @@ $(VENV)/torch: $(ALL)
 
 $(CASES): $(ALL)
 	@$(BIN)/python -m pip install $(PIP_ARGS) $(ONNX)
+	@touch $@
+
+$(ZOO)/done:
+	@echo 'Installing PyTorch and torchvision: some minutes ...'
+	@$(PYTHON) -m venv $(ZOO)
+	@$(ZOO)/bin/python -m pip install $(PIP_ARGS) $(TORCHVISION)
 	@touch $@
 
 $(OPENMPI)/bin/mpiexec:

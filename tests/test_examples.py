@@ -211,6 +211,60 @@ def test_drawn_shapes_vary_and_are_reproducible():
     assert np.array_equal(X, cifar10.draw_shapes(50, seed=3)[0])
 
 
+# ---- a folder of images
+def validation_accuracies(output):
+    """Returns by augmentation the validation accuracy in per cent; checks that the best one is chosen."""
+    rows = re.findall(r"^(\w.*\w) +training +[\d.]+%, validation ([\d.]+)%$", output, re.M)
+    scores = {name: float(accuracy) for name, accuracy in rows}
+    assert scores[re.search(r"^Augmentation: (.*)\. Test", output, re.M)[1]] == max(scores.values())
+    return scores
+
+
+def test_image_folder_draws_digits(tmp_path):
+    output = run("image_folder.py", home=tmp_path, epochs=1)
+    assert "1,442 training images of 10 classes: eight, five, four" in output
+    assert list(validation_accuracies(output)) == ["none", "colours, crop, cutout", "the same and mirrored"]
+    right = accuracy_in(output) / 100 * 355
+    assert abs(right - round(right)) < 0.02  # over all test images
+
+
+def write_folder(folder, classes):
+    image_module = pytest.importorskip("PIL.Image")
+    for i, name in enumerate(classes):
+        (folder / name).mkdir(parents=True)
+        for n in range(10):
+            image_module.new("RGB", (20, 24), (100 * i + n, 50, 200 - 100 * i)).save(folder / name / f"{n}.png")
+
+
+def test_image_folder_of_a_user(tmp_path):
+    for part in ("train", "test"):
+        write_folder(tmp_path / part, ["blue", "red"])
+    output = run("image_folder.py", "--folder", ".", "--size", "16", "--epochs", "5", home=tmp_path)
+    assert output.startswith("20 training images of 2 classes: blue, red\n")
+    assert len(validation_accuracies(output)) == 3 and output.endswith("of 20 images\n")
+
+
+def test_image_folder_says_what_is_wrong_with_a_folder(tmp_path):
+    done = start_example("image_folder.py", "--folder", "missing", home=tmp_path)
+    assert done.returncode == 1 and "No such file" in done.stderr and "Traceback" not in done.stderr
+    write_folder(tmp_path / "train", ["blue", "red"])
+    write_folder(tmp_path / "test", ["blue", "green"])
+    done = start_example("image_folder.py", "--folder", ".", home=tmp_path)
+    assert done.returncode == 1 and "the same classes in train and test" in done.stderr
+
+
+def test_image_folder_without_pillow_says_so(tmp_path):
+    done = start_example("image_folder.py", home=tmp_path, before="sys.modules['PIL'] = None\n")
+    assert done.returncode == 1 and done.stderr == 'Pillow is not installed: pip install "minidl[images]"\n'
+
+
+@pytest.mark.slow
+def test_image_folder_rejects_mirrored_digits(tmp_path):
+    output = run("image_folder.py", home=tmp_path)
+    scores = validation_accuracies(output)
+    assert max(scores, key=scores.get) == "colours, crop, cutout" and accuracy_in(output) > 87
+
+
 # ---- plots
 @pytest.mark.slow
 def test_seeing(tmp_path):
@@ -315,6 +369,38 @@ def test_sklearn_features(tmp_path):
     pairs = re.findall(r"pixels ([\d.]+)%, features ([\d.]+)%", output)
     assert len(pairs) == 3
     assert all(float(pixels) < float(features) for pixels, features in pairs)
+
+
+def accuracies_of_signals(output):
+    """Returns by number of training signals the test accuracies in per cent, by model."""
+    parts = re.split(r"^([\d,]+) training signals\n", output, flags=re.M)[1:]
+    rows = [re.findall(r"^ +(\w+) +([\d.]+)%, +[\d.]+ s$", part, re.M) for part in parts[1::2]]
+    return {n: {name: float(score) for name, score in some} for n, some in zip(parts[::2], rows, strict=True)}
+
+
+def test_signals(tmp_path):
+    output = run("signals.py", "--sizes", "30", home=tmp_path, epochs=5)
+    assert list(accuracies_of_signals(output)) == ["30"]
+    assert list(accuracies_of_signals(output)["30"].values())[-1] == accuracy_in(output)
+
+
+@pytest.mark.slow
+def test_signals_are_learned_from_fewer_examples(tmp_path):
+    for scores in accuracies_of_signals(run("signals.py", "--sizes", "30", "100", home=tmp_path, epochs=600)).values():
+        assert len(scores) == 4 and max(scores, key=scores.get) == "SequentialClassifier"
+
+
+def test_signals_have_the_shapes_of_their_classes():
+    sys.path.insert(0, str(ROOT / "examples"))
+    import signals
+
+    X, y = signals.draw_signals(3000, seed=3)
+    assert X.shape == (3000, 128) and X.dtype == np.float32
+    assert np.array_equal(X, signals.draw_signals(3000, seed=3)[0])
+    early, late = X[:, 34:44].mean(axis=1), X[:, 55:65].mean(axis=1)
+    slope = {name: (late - early)[y == name].mean() for name in signals.CLASSES}
+    assert slope["bell"] > 0 > slope["cylinder"] > slope["funnel"]  # some signals end early, so cylinders fall, too
+    assert abs(X[:, :16].mean()) < 0.02 and abs(X[:, :16].std() - 1) < 0.02  # only noise
 
 
 def test_sklearn_partial_fit(tmp_path):

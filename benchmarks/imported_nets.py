@@ -35,7 +35,7 @@ from minidl.optimizers import SGD
 NETS = ("mobilenet_v2", "efficientnet_b0", "shufflenet_v2_x1_0")
 LAYOUTS = {"PyTorch": torch.contiguous_format, "PyTorch channels_last": torch.channels_last}
 LR, MOMENTUM, CLASSES, BATCHES = 0.01, 0.9, 1000, 4
-APART = {"training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False}  # batch norm is not folded
+UNFOLDED = {"training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False}  # batch norm stays a layer
 
 
 class OnnxruntimePredict(Prediction):
@@ -123,7 +123,7 @@ def training_sides(net, size, batch_size, threads, folder):
     images = rng.standard_normal((BATCHES, batch_size, 3, size, size), dtype=np.float32)
     batches = list(zip(images, rng.integers(0, CLASSES, (BATCHES, batch_size)), strict=True))
     if not path.exists():
-        torchvision_nets.export(net, torch.from_numpy(images[0]), path, "torchscript", 17, **APART)
+        torchvision_nets.export(net, torch.from_numpy(images[0]), path, "torchscript", 17, **UNFOLDED)
     makers = {"minidl": lambda: MinidlSteps(path, batches)}
     makers |= {name: partial(TorchSteps, net, batches, layout) for name, layout in LAYOUTS.items()}
     return ready_sides(makers, lambda side: side.step_loss(), MinidlSteps(path, batches).step_loss(), rtol=1e-3)

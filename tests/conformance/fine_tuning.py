@@ -61,7 +61,7 @@ def largest(ours, theirs, pairs):
 
 
 def import_net(net, folder):
-    """Returns the model of a net whose batch norms stay apart from its convolutions."""
+    """Returns the model of a net whose batch norms are not folded into its convolutions."""
     options = {"training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False}
     example = torch.zeros(2, 3, SIZE, SIZE, dtype=torch.float64)
     torchvision_nets.export(net, example, folder / "net.onnx", "torchscript", 17, **options)

@@ -44,14 +44,14 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--isa", help="the instruction set to build for (default: v3 if supported)")
-    parser.add_argument("--all", action="store_true", help="run more tests, for some minutes")
+    parser.add_argument("--all", action="store_true", help="run more tests, also those marked slow")
     options = parser.parse_args()
     start, copy = time.perf_counter(), Copy("address", options.isa)
     copy.build()
     built = time.perf_counter() - start
     caught = canaries(copy)
-    pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not oracle", *TESTS]
-    tests = copy.start(*pytest, *(MORE_TESTS if options.all else []))
+    which, paths = ("not oracle", TESTS + MORE_TESTS) if options.all else ("not oracle and not slow", TESTS)
+    tests = copy.start("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", which, *paths)
     fuzz = copy.start("tests/conformance/fuzz.py", "--calls", str(options.calls), "--seed", str(options.seed))
     for process in (tests, fuzz):
         code, said = finished(process)

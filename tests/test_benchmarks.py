@@ -28,6 +28,7 @@ PROGRAMS = {
     "fit_memory.py",
     "footprint.py",
     "import_onnx.py",
+    "imported_nets.py",
     "inference.py",
     "kernels.py",
     "nets.py",
@@ -70,7 +71,7 @@ def run(start):
     return run_program
 
 
-def assert_positive(numbers):
+def all_positive(numbers):
     return all(number > 0 for number in numbers)
 
 
@@ -109,7 +110,7 @@ def test_train_step(run, tmp_path):
         for name, side in result["sides"].items():
             assert name in output
             assert len(side["rounds"]) == 1
-            assert assert_positive([*side["rounds"], side["images_per_second"], side["gflops"], side["share_of_peak"]])
+            assert all_positive([*side["rounds"], side["images_per_second"], side["gflops"], side["share_of_peak"]])
 
 
 @pytest.mark.oracle
@@ -165,12 +166,24 @@ def test_footprint(run, tmp_path):
     assert results["growth_kilobytes"]["steps"] == 20
 
 
+@pytest.mark.oracle("torchvision")
+def test_imported_nets(run, tmp_path):
+    shortest = ["--nets", "squeezenet1_1", "--train", 2, "--predict", 1, 3, "--rounds", 1, "--steps", 2]
+    _, results = run("imported_nets.py", *shortest, json_file=tmp_path / "r.json")
+    assert [(row["work"], row["batch_size"]) for row in results["measurements"]] == [
+        ("training", 2), ("prediction", 1), ("prediction", 3),
+    ]  # fmt: skip
+    for row in results["measurements"]:
+        assert {"minidl", "PyTorch", "PyTorch channels_last"} <= set(row["milliseconds"])
+        assert all_positive(side["median"] for side in row["milliseconds"].values())
+
+
 @pytest.mark.oracle("onnx")
 def test_import_onnx(run, tmp_path):
     model = Sequential([Dense(1000)], input_shape=(1000,))
     minidl.onnx.export(model, tmp_path / "model.onnx")
     _, results = run("import_onnx.py", tmp_path / "model.onnx", "--rounds", 2, json_file=tmp_path / "r.json")
-    assert_positive([number for row in results["import"]["minidl"].values() for number in row.values()])
+    assert all_positive([number for row in results["import"]["minidl"].values() for number in row.values()])
 
 
 @pytest.mark.slow
@@ -181,7 +194,7 @@ def test_inference(run, tmp_path):
     measured = [(result["net"], result["batch_size"]) for result in results["measurements"]]
     assert measured == [("lenet", 1), ("lenet", 3), ("lenet", 2000), ("mobilenet", 1), ("mobilenet", 3)]
     assert output.count("left out, too large") == 1
-    assert all(assert_positive(result["milliseconds"]["minidl"]["rounds"]) for result in results["measurements"])
+    assert all(all_positive(result["milliseconds"]["minidl"]["rounds"]) for result in results["measurements"])
 
 
 @pytest.mark.slow
@@ -189,7 +202,7 @@ def test_conditions(run, tmp_path):
     shortest = ["--rounds", 1, "--steps", 2, "--seconds", 0.001, "--nets", "mlp", "--modes", "minidl", "--threads", 2]
     _, results = run("conditions.py", *shortest, json_file=tmp_path / "r.json")
     assert results["predict"]["mlp, minidl"]["median"] > 0
-    assert assert_positive(results["busy"]["minidl fit"]["busy"])
+    assert all_positive(results["busy"]["minidl fit"]["busy"])
     assert set(results["threads"]) == {"1", "2"}
     assert len(results["batch"]) == 9
     assert len(results["channels"]) == 5
@@ -202,7 +215,7 @@ def test_per_example(run, tmp_path):
     assert [result["batch_size"] for result in results["measurements"]] == [5, 17]
     for result in results["measurements"]:
         assert list(result["sides"]) == ["train_batch", "norms", "gradients", "clipped"]
-        assert assert_positive(side["kilobytes"] for side in result["sides"].values())
+        assert all_positive(side["kilobytes"] for side in result["sides"].values())
         assert result["sides"]["train_batch"]["steps"] == 1
         assert result["gradients_kilobytes"] == result["batch_size"] * 61_706 * 4 // 1024
         assert result["times_of_vmap"] is None
@@ -214,7 +227,7 @@ def test_per_example_next_to_pytorch(run, tmp_path):
     shortest = ["--rounds", 1, "--steps", 2, "--seconds", 0.001, "--batch-sizes", 3]
     output, results = run("per_example.py", *shortest, json_file=tmp_path / "r.json")
     assert [result["net"] for result in results["measurements"]] == ["lenet", "cnn", "mlp"]  # all with the same norms
-    assert assert_positive(result["times_of_vmap"] for result in results["measurements"])
+    assert all_positive(result["times_of_vmap"] for result in results["measurements"])
     assert output.count("PyTorch vmap(grad)") == 3
 
 
@@ -270,7 +283,7 @@ def test_winograd_geometries(run, tmp_path):
     assert sizes["8"]["winograd"][0] > 2 * sizes["8"]["direct"][0]  # the smallest images have the largest ratio
     ratios = results["geometries"]["nonzero"]
     assert list(ratios) == ["16", "64", "256"]
-    assert all(list(row) == ["1.0", "0.5", "0.25", "0.05"] and assert_positive(row.values()) for row in ratios.values())
+    assert all(list(row) == ["1.0", "0.5", "0.25", "0.05"] and all_positive(row.values()) for row in ratios.values())
 
 
 @pytest.mark.oracle
@@ -318,7 +331,7 @@ def test_winograd_speed(run, tmp_path):
     assert "CNN 3x3: 32-64, dense 128-10, 1" in output
     for work in ("predict", "train_batch"):
         assert list(result[work]) == ["auto", "direct"]
-        assert assert_positive(times["median"] for times in result[work].values())
+        assert all_positive(times["median"] for times in result[work].values())
     assert result["step_bytes"]["auto"] > result["step_bytes"]["direct"] > 0  # transformed weights are larger
 
 
@@ -441,8 +454,8 @@ def test_scaling(run, tmp_path):
     for result in results["2 ranks"]["measurements"]:
         names = ["2 ranks x 1 thread", "1 rank x 2 threads", "1 rank x 1 thread", "2 times 1 rank x 1 thread"]
         assert list(result["sides"]) == [*names, "2 ranks x 1 thread, barriers"]
-        assert assert_positive([result["ratio"], *result["step"].values()])
+        assert all_positive([result["ratio"], *result["step"].values()])
     for result in results["2 ranks"]["overlap"]:
-        assert assert_positive(result["milliseconds"].values())
+        assert all_positive(result["milliseconds"].values())
     for result in results["2 ranks"]["model"]:
-        assert all(assert_positive(row.values()) for row in result["images_per_second"].values())
+        assert all(all_positive(row.values()) for row in result["images_per_second"].values())

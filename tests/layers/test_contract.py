@@ -4,12 +4,12 @@ import hashlib
 import os
 import subprocess
 import sys
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
+from contract.every_layer import DRAWS
 from slow_marks import slow_after
 
 import minidl_c
@@ -17,9 +17,6 @@ from minidl import Sequential, layers
 from minidl.testing import check_layer
 from minidl_c import cpu
 
-OTHERS = {"case", "losses", "optimizers"}  # read by losses/test_contract.py and optimizers/test_optimizers.py
-FAMILIES = sorted({path.stem for path in (Path(__file__).parents[1] / "contract").glob("*.py")} - OTHERS)
-DRAWS = {name: draw for family in FAMILIES for name, draw in import_module(f"contract.{family}").DRAWS.items()}
 GEOMETRIES = 500
 BATCHES = (1, 2, 3, 15, 16, 17, 33)
 

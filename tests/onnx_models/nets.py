@@ -1,10 +1,10 @@
 """Models to export: the layers of contract/ and whole nets; and other runtimes to run the files with."""
 
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+from contract.every_layer import DRAWS
 
 from minidl import Sequential, layers
 from minidl.layers import (
@@ -28,10 +28,6 @@ from minidl.layers import (
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 import models
 
-TESTS = Path(__file__).parents[1]
-
-FAMILIES = sorted({path.stem for path in (TESTS / "contract").glob("*.py")} - {"case", "losses", "optimizers"})
-DRAWS = {name: draw for family in FAMILIES for name, draw in import_module(f"contract.{family}").DRAWS.items()}
 DTYPES = ("float32", "float64")
 
 

@@ -160,9 +160,9 @@ def test_batch_and_step(tmp_path):
 # ---- CIFAR-10 and Fashion-MNIST: replaced by small data sets in the format of their compact copies
 def write_copy(home, name, shape):
     rng, n = np.random.default_rng(0), sum(FEW[name.lower()])
-    (home / "minidl").mkdir()
+    (home / "minidl_data").mkdir()
     X, y = rng.integers(0, 256, (n, *shape), dtype=np.uint8), rng.integers(0, 10, n).astype(np.uint8)
-    np.savez(home / "minidl" / f"{name.lower()}.npz", name=np.array(name), X=X, y=y)
+    np.savez(home / "minidl_data" / f"{name.lower()}.npz", name=np.array(name), X=X, y=y)
 
 
 @pytest.mark.parametrize(

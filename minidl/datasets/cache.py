@@ -55,6 +55,11 @@ def home_of(data_home: DataHome) -> Path:
     return Path(data_home).expanduser()
 
 
+def copies_in(home: Path) -> Path:
+    """Returns the folder of minidl's copies in a data folder. Not `minidl`: in sys.path, that would be a package."""
+    return home / "minidl_data"
+
+
 @contextmanager
 def written(path: Path) -> Iterator[IO[bytes]]:
     """Returns a context that writes a file atomically: the path always holds the complete old or new one.

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.datasets.cache import Bunch, DataHome, home_of, written
+from minidl.datasets.cache import Bunch, DataHome, copies_in, home_of, written
 from minidl.utils.validation import check_choice, check_pair
 from minidl_c.runtime.threads import get_num_threads
 
@@ -47,9 +47,9 @@ def load_images(
     channels: 3 for RGB, 1 for grey. Transparency is dropped, the rotation of cameras (EXIF) is applied.
     resize: "crop" scales until the shorter side fits, and cuts off the ends of the longer one; "squash" changes the
         proportions. Both are bilinear, and average over what they shrink.
-    data_home: as in `load_mnist`. The first load decodes all images and writes X to `minidl/images` in this folder;
-        later loads map that file, if arguments, names, sizes and times of all image files are the same. Its pixels are
-        not checked again.
+    data_home: as in `load_mnist`. The first load decodes all images and writes X to `minidl_data/images` in this
+        folder; later loads map that file, if arguments, names, sizes and times of all image files are the same. Its
+        pixels are not checked again.
 
     Raises ImportError without Pillow: pip install "minidl[images]"; OSError if a folder cannot be read or written;
     ValueError, naming files, if there are no images, if some cannot be decoded, have more than 8 bits a channel, or
@@ -65,7 +65,7 @@ def load_images(
     if not isinstance(folder, (str, os.PathLike)):
         raise TypeError(f"folder: expected a str or os.PathLike, got {folder!r}")
     listing = _Listing.of(Path(folder).expanduser())
-    place = home_of(data_home) / "minidl" / "images"
+    place = copies_in(home_of(data_home)) / "images"
     kept = f"{listing.folder.name}-{_digest(listing.folder, request)}-"
     path = place / f"{kept}{_digest(*listing.facts)}.npy"
     X = _mapped(path, (len(listing.files), request.channels))

@@ -1,7 +1,7 @@
 """The data sets of OpenML and scikit-learn.
 
 MNIST, Fashion-MNIST and CIFAR-10 are downloaded from OpenML by `sklearn.datasets.fetch_openml`, whose cache is a text
-file that takes almost a minute to parse. The first load therefore writes a compact uint8 copy to `<data_home>/minidl`.
+file that takes almost a minute to parse. The first load therefore writes a uint8 copy to `<data_home>/minidl_data`.
 Later loads read that copy in a fraction of a second, without importing scikit-learn or scipy. The digits of
 `load_digits` are part of scikit-learn.
 """
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.datasets.cache import Bunch, DataHome, home_of, written
+from minidl.datasets.cache import Bunch, DataHome, copies_in, home_of, written
 
 Arrays = tuple[NDArray[np.uint8], NDArray[np.int64]]
 
@@ -111,7 +111,7 @@ _CIFAR10 = _Source("CIFAR-10", "load_cifar10", "CIFAR_10", (3, 32, 32), 50_000, 
 def _load(source: _Source, data_home: DataHome) -> Bunch:
     """Loads `source` from its compact copy, or else from OpenML's cache or server, and saves a copy."""
     home = home_of(data_home)
-    copy = home / "minidl" / f"{source.name.lower()}.npz"
+    copy = copies_in(home) / f"{source.name.lower()}.npz"
     arrays = _read_copy(copy, source)
     if arrays is None:
         arrays = _fetch(source, home)

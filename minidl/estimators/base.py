@@ -20,11 +20,12 @@ from minidl.estimators.inputs import validate_input
 from minidl.estimators.models import model_of, optimizer_of
 from minidl.estimators.stopping import NoImprovement
 from minidl.estimators.targets import Targets, check_one_type, loss_of, outputs_of
-from minidl.layers import Flatten
+from minidl.layers import Embedding, Flatten
 from minidl.losses import Loss
 from minidl.metrics import Metric
 from minidl.sequential import Sequential
 from minidl.trainer import Trainer
+from minidl.training.diagnosis import CATEGORIES_HINT, numbered
 from minidl.utils.arrays import Array, check_unmasked
 from minidl.utils.validation import MAX_INT64, Shape, check_bool, check_fraction, check_int, check_non_negative
 
@@ -213,9 +214,15 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         return None if self.validation_scores_ is None else max(self.validation_scores_)
 
     def _scores(self, X: Any) -> Array:
+        """Returns the scores; raises ValueError for NaN, from which no label or target follows."""
         model = self.model_
         rows, _ = validate_input(self, X, reset=False)
-        return model.predict(rows, self.num_threads)
+        scores = model.predict(rows, self.num_threads)
+        if len(undefined := np.flatnonzero(np.isnan(scores).any(axis=1))):
+            embeds = any(isinstance(layer, Embedding) for layer in model.network.leaves) if model.network else False
+            hint = f": {CATEGORIES_HINT}" if embeds else ""
+            raise ValueError(f"X: expected rows with scores, got NaN for {numbered(undefined)}{hint}")
+        return scores
 
     # ---- features
 

@@ -30,7 +30,8 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         targets, for each label. A Sequential, a list of layers, a function that returns one of these, or None. Every
         fit copies a Sequential; a built one keeps its weights as initial weights. A function takes `input_shape` and
         `outputs`, or one of them. None is one hidden layer of 100 units, after two convolutions for images.
-    input_shape: of one example, (channels, height, width), for X in rows; None: that of a built model, or of X.
+    input_shape: of one example, (channels, height, width), for X in rows, or (channels, length), for signals; None:
+        that of a built model, or of X, in which (n, height, width) are grey images.
     loss: as for Trainer. "auto" is softmax_cross_entropy, or binary_cross_entropy for a single score or multilabel
         targets. With the name "binary_cross_entropy", `outputs` is 1 for two classes.
     optimizer: "adam", "adamw", "rmsprop", "adagrad", "sgd" (with momentum 0.9), or an object of minidl.optimizers.

@@ -50,8 +50,11 @@ def model_of(given: Any, shape: Shape, outputs: int, seed: int, dtype: str, of_X
             model = Sequential(model.layers, shape, seed, dtype)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        is_vector = len(shape) == 1 and "(channels, height, width)" in str(error)
-        hint = ": for images in rows, set input_shape=(channels, height, width)" if is_vector else ""
+        hint = ""
+        if len(shape) == 1 and "(channels, height, width)" in str(error):
+            hint = ": for images in rows, set input_shape=(channels, height, width)"
+        elif len(shape) == 3 and "(channels, length)" in str(error):  # X (n, h, w) has grey images
+            hint = ": for signals, set input_shape=(channels, length)"
         raise kind(f"model: {error}{hint}") from error
     if model.input_shape != shape:
         raise ValueError(f"model: expected one for inputs of shape {shape}, got one for {model.input_shape}")

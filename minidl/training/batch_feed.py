@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from minidl.utils.arrays import ARRAY_ATTRIBUTES
 from minidl.utils.sparse import is_sparse
 from minidl.utils.validation import check_int
-
-ARRAY_ATTRIBUTES = ("__array__", "dtype", "dtypes")
 
 
 def is_batches(X: Any) -> bool:

@@ -93,7 +93,7 @@ class Rerun:
         for i, (x, y) in enumerate(itertools.pairwise(self.inputs)):
             bad = wrong & ~_finite_rows(y)
             if bad.any():
-                what = f"{self.names[i]}: its output is {_kind(y[bad])} for {_numbered(self.origins[bad])}"
+                what = f"{self.names[i]}: its output is {_kind(y[bad])} for {numbered(self.origins[bad])}"
                 because, hint = self._because(i, what, f"inputs (up to {_largest(x[bad])})")
                 return because, CATEGORIES_HINT if self._lacks_categories(i, x[bad]) else hint
         return None
@@ -167,7 +167,7 @@ class Rerun:
             return ""
         if not alone:
             return " as a sum over the batch, in which each example's share is finite"
-        return f", by {_numbered(self.origins[alone])} alone"
+        return f", by {numbered(self.origins[alone])} alone"
 
     def _divided(self) -> tuple[str, str] | None:
         grads = self.parameters.grads / self.parameters.grads.dtype.type(self.total)
@@ -194,7 +194,7 @@ class Rerun:
 
     def _examples(self, values: Array) -> str:
         """Names the examples whose values are not finite."""
-        return _numbered(self.origins[~_finite_rows(values)])
+        return numbered(self.origins[~_finite_rows(values)])
 
 
 def _bad_gradients(layers: Sequence[Layer]) -> list[str]:
@@ -209,7 +209,7 @@ def _left(network: Network, batch: StepBatches, k: int, note: str) -> tuple[str,
     here = slice(k * batch.batch_size, (k + 1) * batch.batch_size)
     rows = batch.names[here][~np.isfinite(batch.losses[here])]
     wrong = [f"the gradient of {' and '.join(bad)}"] if bad else []
-    wrong += [f"the loss of {_numbered(rows)}"] if len(rows) else []
+    wrong += [f"the loss of {numbered(rows)}"] if len(rows) else []
     return f"{' and '.join(wrong)} is NaN or infinite{note}", LOWER_LR_HINT
 
 
@@ -243,7 +243,8 @@ def _largest(values: Array) -> str:
     return f"{np.abs(values[np.isfinite(values)]).max(initial=0):.3g}"
 
 
-def _numbered(rows: Array) -> str:
+def numbered(rows: Array) -> str:
+    """Names examples of X, at most five of them."""
     if len(rows) == 1:
         return f"example {rows[0]} of X"
     more = f" and {len(rows) - MAX_NAMED_EXAMPLES} more" if len(rows) > MAX_NAMED_EXAMPLES else ""

@@ -5,12 +5,14 @@ A tensor of PyTorch on the CPU becomes an array of the same memory, a data frame
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+ARRAY_ATTRIBUTES = ("__array__", "dtype", "dtypes")  # of arrays of other libraries, and of data frames
 REAL = "fiub"  # dtype kinds: floats, integers, bools
 BLOCK = 16  # rows that are transposed at a time: a cache line of floats
 
@@ -97,6 +99,8 @@ def check_array(value: Any, name: str) -> Array:
     if value is None:
         raise TypeError(f"{name}: expected an array, got None")
     check_unmasked(value, name)
+    if _is_batches(value):
+        raise TypeError(f"{name}: expected an array, got {type(value).__name__}; only `fit` takes batches")
     if hasattr(value, "toarray") and not isinstance(value, np.ndarray):
         raise TypeError(f"{name}: expected a dense array, got {type(value).__name__}: call its toarray()")
     if hasattr(value, "detach") and hasattr(value, "requires_grad"):  # a tensor of PyTorch
@@ -110,6 +114,22 @@ def check_array(value: Any, name: str) -> Array:
         raise TypeError(f"{name}: expected an array that NumPy can read, got {kind}: {error}") from error
     is_frame = array.dtype.kind == "O" and hasattr(value, "columns") and hasattr(value, "items")
     return _from_columns(value, name) if is_frame else array
+
+
+def _is_batches(value: Any) -> bool:
+    """True for a generator, loader or sequence of batches. NumPy would read the last until it raises IndexError."""
+    known = Sequence, Set, Mapping
+    if isinstance(value, known) or any(hasattr(value, name) for name in ARRAY_ATTRIBUTES) or _has_buffer(value):
+        return False
+    return hasattr(value, "__iter__") or (hasattr(value, "__len__") and hasattr(value, "__getitem__"))
+
+
+def _has_buffer(value: Any) -> bool:
+    try:
+        memoryview(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _from_columns(frame: Any, name: str) -> Array:

@@ -104,7 +104,7 @@ def test_modes_and_rotation(tmp_path):
 
 
 def stored(tmp_path):
-    return sorted((tmp_path / "minidl" / "images").iterdir())
+    return sorted((tmp_path / "minidl_data" / "images").iterdir())
 
 
 def test_the_cache_is_used_until_something_changes(folder, tmp_path, monkeypatch):

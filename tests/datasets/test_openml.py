@@ -26,7 +26,7 @@ GREY = openml._Source("Grey", "load_grey", "Grey_6", (1, 2, 3), n_train=7, n_tes
 COLOUR = openml._Source("Colour", "load_colour", "Colour_24", (3, 2, 4), n_train=5, n_test=3)
 NAMES = ["X_train", "y_train", "X_test", "y_test"]
 MNIST_COPY = (
-    Path(os.environ.get("SCIKIT_LEARN_DATA") or "~/scikit_learn_data").expanduser() / "minidl" / "mnist_784.npz"
+    Path(os.environ.get("SCIKIT_LEARN_DATA") or "~/scikit_learn_data").expanduser() / "minidl_data" / "mnist_784.npz"
 )
 
 
@@ -131,7 +131,7 @@ def replace_fetch(monkeypatch, source=GREY, **changes):
 
 
 def copy_in(home, source=GREY):
-    return home / "minidl" / f"{source.name.lower()}.npz"
+    return home / "minidl_data" / f"{source.name.lower()}.npz"
 
 
 def load_silently(source, home):
@@ -200,7 +200,7 @@ class TestOpenML:
     def test_first_and_later_loads_use_the_cache(self, tmp_path, source, quote):
         write_openml_cache(tmp_path, source, quote)
         assert_is(load_silently(source, tmp_path), source)
-        assert list((tmp_path / "minidl").iterdir()) == [copy_in(tmp_path, source)]
+        assert list((tmp_path / "minidl_data").iterdir()) == [copy_in(tmp_path, source)]
         (tmp_path / "openml").rename(tmp_path / "gone")
         assert_is(load_silently(source, tmp_path), source)
 
@@ -264,7 +264,7 @@ class TestUnavailable:
         assert isinstance(caught.value, OSError)
         for part in (f"MNIST is not in {tmp_path}", "load_mnist()", "data_home=", "load_digits()"):
             assert part in str(caught.value)
-        assert not (tmp_path / "home" / "minidl").exists()
+        assert not (tmp_path / "home" / "minidl_data").exists()
         assert socket.getdefaulttimeout() is None
 
     def test_an_unresponsive_server_times_out(self, monkeypatch, tmp_path):
@@ -299,7 +299,7 @@ class TestUnavailable:
         replace_fetch(monkeypatch, **changes)
         with pytest.raises(DatasetUnavailable, match="Grey"):
             openml._load(GREY, tmp_path)
-        assert not (tmp_path / "minidl").exists()
+        assert not (tmp_path / "minidl_data").exists()
 
 
 class TestCopy:
@@ -359,7 +359,7 @@ class TestCopy:
 
     def test_a_folder_that_cannot_be_made_is_an_error(self, monkeypatch, tmp_path):
         replace_fetch(monkeypatch)
-        (tmp_path / "minidl").write_text("in the way")
+        (tmp_path / "minidl_data").write_text("in the way")
         with pytest.warns(UserWarning, match="no compact copy could be saved"):
             assert_is(openml._load(GREY, tmp_path), GREY)
 
@@ -381,7 +381,7 @@ class TestCopy:
             else:
                 with pytest.raises(KeyboardInterrupt):
                     openml._load(GREY, tmp_path)
-        assert list((tmp_path / "minidl").iterdir()) == [copy_in(tmp_path)]
+        assert list((tmp_path / "minidl_data").iterdir()) == [copy_in(tmp_path)]
         assert copy_in(tmp_path).read_bytes() == b"old"
 
     def test_read_only_data_home(self, monkeypatch, tmp_path):

@@ -10,7 +10,7 @@ from odd_arrays import ALWAYS, KINDS, NEVER, plain
 
 from minidl import Sequential
 from minidl.estimators import SequentialClassifier, SequentialRegressor
-from minidl.layers import Conv2D, Dense, Flatten, ReLU
+from minidl.layers import Conv1D, Conv2D, Dense, Embedding, Flatten, ReLU
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.integers(-3, 4, (60, 12)).astype("float32"), np.arange(60) % 3  # integers: exact in float16
@@ -242,3 +242,24 @@ def test_a_wide_sparse_matrix_is_never_dense_as_a_whole():
     """It would take 1.6 GB."""
     run = subprocess.run([sys.executable, "-c", WIDE], capture_output=True, text=True, check=True)
     assert float(run.stdout) < 500
+
+
+def test_signals_need_an_input_shape():
+    """Three axes are grey images, as in scikit-learn's data sets."""
+    signals, layers = X.reshape(60, 3, 4), [Conv1D(2, 2), Flatten(), Dense(3)]
+    with pytest.raises(ValueError, match=r"got \(1, 3, 4\): for signals, set input_shape=\(channels, length\)"):
+        make_classifier(layers).fit(signals, Y)
+    assert make_classifier(layers, input_shape=(3, 4)).fit(signals, Y).input_shape_ == (3, 4)
+
+
+@pytest.mark.parametrize("unknown", [-1.0, 3.0, 0.5])
+def test_unknown_categories_are_refused(unknown):
+    """argmax of NaN is the first class, which a prediction must not be taken for."""
+    codes, layers = Y[:, np.newaxis].astype("float32"), [Embedding(3, 2), Flatten(), Dense(3)]
+    classifier = make_classifier(layers).fit(codes, Y)
+    regressor = SequentialRegressor([*layers[:2], Dense(1)], epochs=1, random_state=0).fit(codes, Y.astype(float))
+    other = np.where(np.arange(60)[:, np.newaxis] == 7, unknown, codes)
+    for predict in (classifier.predict, classifier.predict_proba, classifier.predict_log_proba, regressor.predict):
+        assert len(predict(codes)) == 60
+        with pytest.raises(ValueError, match="X: expected rows with scores, got NaN for example 7 of X: an Embedding"):
+            predict(other)

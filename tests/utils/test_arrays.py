@@ -1,11 +1,13 @@
-"""Copies between memory orders, and zeros that take no memory."""
+"""Copies between memory orders, zeros that take no memory, what is an array."""
 
+import array
+import collections
 import itertools
 
 import numpy as np
 import pytest
 
-from minidl.utils.arrays import copy_into, is_zeros_view, with_memory_order, zeros_view
+from minidl.utils.arrays import as_array, copy_into, is_zeros_view, with_memory_order, zeros_view
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (0, 3), (40, 7), (7, 40), (33, 5, 2), (17, 3, 2, 4)])
@@ -24,3 +26,26 @@ def test_views_of_zeros():
     assert is_zeros_view(view) and view.shape == (2**20, 2**20) and view.dtype == "float32"
     others = [np.zeros((3, 4)), np.broadcast_to(-0.0, (3, 4)), np.broadcast_to(1.0, (3, 4)), np.zeros(()), np.zeros(1)]
     assert not any(map(is_zeros_view, [*others, np.broadcast_to(np.zeros(4), (3, 4))]))
+
+
+class Batches:
+    """A sequence of batches as Keras's: NumPy would read it without end."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return np.ones((4, 3)), np.ones(4)
+
+
+@pytest.mark.parametrize(
+    "value", [Batches(), iter([1.0]), (row for row in np.eye(3))], ids=["batches", "iterator", "rows"]
+)
+def test_batches_are_no_array(value):
+    with pytest.raises(TypeError, match=f"X: expected an array, got {type(value).__name__}; only `fit` takes batches"):
+        as_array(value, "X")
+
+
+@pytest.mark.parametrize("make", [list, tuple, collections.deque, lambda a: array.array("d", a), memoryview])
+def test_sequences_and_buffers_are_arrays(make):
+    assert np.array_equal(as_array(make(np.arange(3.0)), "X"), [0, 1, 2])

@@ -65,8 +65,8 @@ def with_softmax(source: Any, model: Sequential) -> Sequential:
 def class_names_of(source: Any, given: Any, model: Sequential) -> dict[str, str]:
     """Returns the metadata of class names: the given ones, else the labels of a classifier, else none.
 
-    Raises TypeError unless they are strings, ValueError unless there is one for each output (two for a single score), and
-    for strings that UTF-8 cannot hold.
+    Raises TypeError unless they are strings; ValueError unless there is one for each output (two for a single score),
+    and for strings that UTF-8 cannot hold.
     """
     if given is None:
         if not hasattr(type(source), "classes_"):
@@ -77,7 +77,7 @@ def class_names_of(source: Any, given: Any, model: Sequential) -> dict[str, str]
         raise TypeError(f"class_names: expected a list of strings, got {given!r}")
     for name in names:
         try:
-            name.encode()
+            str(name).encode()
         except UnicodeEncodeError as error:
             raise ValueError(f"class_names: expected strings that UTF-8 can hold, got {name!r}") from error
     outputs = model.output_shape[0]

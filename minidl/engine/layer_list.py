@@ -66,11 +66,20 @@ def layer_at(layers: Sequence[Layer], place: Any) -> Layer:
     return layers[place]
 
 
+def last_leaf(layers: Sequence[Layer]) -> Layer:
+    """Returns the layer that computes the outputs: the last one, in a Block its last one; for branches, their join."""
+    last = layers[-1]
+    while isinstance(last, ours.Block):
+        last = last.layers[-1]
+    return last
+
+
 def check_unbuilt(layers: Sequence[Layer]) -> None:
     """Raises ValueError for a layer that another model has built."""
     for i, layer in enumerate(layers):
         if layer.built:
-            raise ValueError(f"{layer_name(i, layer)}: belongs to another model; make a new layer")
+            hint = "make a new layer, or nest a slice, model[:-1]"
+            raise ValueError(f"{layer_name(i, layer)}: belongs to another model; {hint}")
 
 
 def dtype_of(name: str, dtype: Any) -> str:

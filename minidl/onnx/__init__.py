@@ -52,9 +52,9 @@ def export(
         labels of a SequentialClassifier as strings; other models have none.
 
     Raises TypeError for another `model`; ValueError, naming the layer and its path, for a layer without ONNX nodes or
-    with invalid ones, for a model that is not built or larger than 2 GB, for another dtype or weights out of its range,
-    for softmax=True if the outputs are not scores of classes, and for another number of names; OSError naming the path;
-    ImportError without onnx.
+    with invalid ones or ones that compute something else, for a model that is not built or larger than 2 GB, for
+    another dtype or weights out of its range, for softmax=True if the outputs are not scores of classes, and for
+    another number of names; OSError naming the path; ImportError without onnx.
     """
     net, name = model_of(model), atomic.text(path)
     model_file.import_onnx()

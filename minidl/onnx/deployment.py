@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from minidl.engine.layer_list import from_spec, to_spec
-from minidl.layers import Dense, Softmax
-from minidl.losses import BinaryCrossEntropy
+from minidl.engine.layer_list import from_spec, last_leaf, to_spec
+from minidl.layers import Dense, LogSoftmax, Sigmoid, Softmax, Softmin
+from minidl.losses import BinaryCrossEntropy, NativeLoss
 from minidl.sequential import Sequential
 
 CLASS_NAMES_KEY = "class_names"  # metadata entry: a JSON list of strings
+NOT_SCORES = (Softmax, LogSoftmax, Softmin, Sigmoid)  # layers whose outputs are probabilities, or functions of them
 
 
 def model_of(source: Any) -> Sequential:
@@ -26,7 +27,10 @@ def model_of(source: Any) -> Sequential:
     # Trainer and estimators are not imported: they build on this package, and estimators on scikit-learn
     model = source.model_ if hasattr(type(source), "model_") else getattr(source, "model", None)
     if not isinstance(model, Sequential):
-        raise TypeError(f"model: expected a Sequential, a Trainer or a fitted estimator, got {type(source).__name__}")
+        expected = "a Sequential, a Trainer or a fitted estimator"
+        is_pipeline = hasattr(type(source), "named_steps")
+        hint = ": export its last step, pipeline[-1]; the other steps are not in the file" if is_pipeline else ""
+        raise TypeError(f"model: expected {expected}, got {type(source).__name__}{hint}")
     return model
 
 
@@ -45,8 +49,10 @@ def with_softmax(source: Any, model: Sequential) -> Sequential:
             "softmax: expected scores of which one class is right, got scores of independent labels "
             "(binary_cross_entropy): end the model with a Sigmoid"
         )
-    if isinstance(model.layers[-1], Softmax):
-        raise ValueError("softmax: expected a model without a Softmax at its end, got one")
+    if isinstance(loss, NativeLoss) and not loss.classes:
+        raise ValueError(f"softmax: expected a loss of classes, such as softmax_cross_entropy, got {loss!r}")
+    if isinstance(last := last_leaf(model.layers), NOT_SCORES):
+        raise ValueError(f"softmax: expected a model without a {type(last).__name__} at its end, got one")
     layers, state = from_spec(to_spec(model.layers)), model.state_dict()
     if model.output_shape == (1,):
         state[f"{len(layers)}.weight"] = np.array([[0], [1]], model.dtype)
@@ -59,7 +65,8 @@ def with_softmax(source: Any, model: Sequential) -> Sequential:
 def class_names_of(source: Any, given: Any, model: Sequential) -> dict[str, str]:
     """Returns the metadata of class names: the given ones, else the labels of a classifier, else none.
 
-    Raises TypeError unless they are strings, ValueError unless there is one for each output; a single score has two.
+    Raises TypeError unless they are strings; ValueError unless there is one for each output (two for a single score),
+    and for strings that UTF-8 cannot hold.
     """
     if given is None:
         if not hasattr(type(source), "classes_"):
@@ -68,6 +75,11 @@ def class_names_of(source: Any, given: Any, model: Sequential) -> dict[str, str]
     names = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [None]
     if not all(isinstance(name, str) for name in names):
         raise TypeError(f"class_names: expected a list of strings, got {given!r}")
+    for name in names:
+        try:
+            str(name).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"class_names: expected strings that UTF-8 can hold, got {name!r}") from error
     outputs = model.output_shape[0]
     expected = 2 if outputs == 1 else outputs
     if len(names) != expected:

@@ -280,7 +280,7 @@ def resolve_input_shape(value: Value, given: Shape | None) -> Shape:
     if given is not None:
         shape = check_shape("input_shape", given)
         if declared is not None and not matches_shape(declared, shape):
-            raise ValueError(f"input_shape: expected one that matches {value.shape}, batch first, got {shape}")
+            raise ValueError(f"input_shape: expected that of one example, {tuple(declared)} in the file, got {shape}")
         return shape
     if not declared or not all(isinstance(size, int) and size > 0 for size in declared):
         expected = "expected a batch axis and the sizes of all other axes"

@@ -91,6 +91,25 @@ def check(graph: Graph) -> None:
         raise ValueError(f"expected valid ONNX nodes: {' '.join(str(error).split())[:500]}") from error
 
 
+def evaluate(graph: Graph, values: dict[str, Array]) -> Array | None:
+    """Returns the graph's output for these inputs, by onnx's evaluator; None if it does not have an operator.
+
+    Raises ValueError, in the words of the evaluator, if it fails.
+    """
+    onnx = import_onnx()
+    from onnx.reference import ReferenceEvaluator
+
+    try:
+        with np.errstate(all="ignore"):
+            evaluator: Any = ReferenceEvaluator(onnx.load_model_from_string(to_bytes(graph)))
+            output: Array = evaluator.run(None, values)[0]
+    except NotImplementedError:
+        return None
+    except Exception as error:  # of any class: operators are NumPy code
+        raise ValueError(f"expected nodes that can be evaluated: {' '.join(str(error).split())[:500]}") from error
+    return output
+
+
 # ---- from bytes
 
 

@@ -46,22 +46,34 @@ class NodeWriter:
         self._counts = Counter[str]()  # nodes so far, by operator
 
     def __getitem__(self, name: str) -> Any:
-        """Returns an argument of the layer's constructor, as of when the layer was built."""
+        """Returns an argument of the layer's constructor, as of when the layer was built.
+
+        Raises ValueError if it has none of this name.
+        """
+        if name not in self.arguments:
+            raise ValueError(f"writer[{name!r}]: expected an argument of the layer, one of {list(self.arguments)}")
         return self.arguments[name]
 
     def add_node(self, op: str, *inputs: str, **attributes: Any) -> str:
         """Adds a node of ONNX's operator `op` with one output; returns the name of its output.
 
         inputs: names of values; "" omits an optional one. attributes: numbers, strings, lists of these, or an array.
-        Raises ValueError for a float that ONNX cannot hold. A second node of one operator is named "0.Mul_2".
+        Raises TypeError for inputs that are not strings and attributes that are None, ValueError for a float that ONNX
+        cannot hold. A second node of one operator is named "0.Mul_2".
         """
+        for value in inputs:
+            if not isinstance(value, str):
+                raise TypeError(f"inputs: expected names of values, got {value!r}")
         self._counts[op] += 1
         name = f"{self.path}.{op}" if self._counts[op] == 1 else f"{self.path}.{op}_{self._counts[op]}"
         for key, value in attributes.items():
-            if isinstance(value, float) and not math.isclose(round_to_float32(value), value, rel_tol=1e-6):
-                raise ValueError(
-                    f"{key}: expected a number that float32 can hold (ONNX attributes are float32), got {value}"
-                )
+            if value is None:
+                raise TypeError(f"{key}: expected a number, a string, a list of these or an array, got None")
+            for number in value if isinstance(value, (list, tuple)) else [value]:
+                if isinstance(number, float) and not math.isclose(round_to_float32(number), number, rel_tol=1e-6):
+                    raise ValueError(
+                        f"{key}: expected a number that float32 can hold (ONNX attributes are float32), got {number}"
+                    )
         self._nodes.append(Node(op, name, list(inputs), [name], attributes, self._doc))
         return name
 
@@ -80,8 +92,17 @@ class NodeWriter:
         """Adds a constant; returns its name.
 
         name: unique in the layer. dtype: "float32", "float64", "int32", "int64", "uint8" or "bool"; None: the model's.
+        Raises TypeError unless the value is a number or an array of numbers, ValueError if the dtype cannot hold it.
         """
-        array: Array = np.asarray(value, check_choice("dtype", dtype or self.dtype, *CONSTANT_DTYPES))
+        dtype = check_choice("dtype", dtype or self.dtype, *CONSTANT_DTYPES)
+        given = np.asarray(value)
+        if given.dtype.kind not in "biuf":
+            raise TypeError(f"{name}: expected a number or an array of numbers, got {value!r:.100}")
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            array: Array = given.astype(dtype)
+        held = np.isfinite(array) >= np.isfinite(given) if array.dtype.kind == "f" else array == given
+        if not held.all():
+            raise ValueError(f"{name}: expected numbers that {dtype} can hold, got {given[~held][0]}")
         path = f"{self.path}.{name}"
         self._nodes.append(Node("Constant", path, [], [path], {"value": array}))
         return path

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from minidl import losses, metrics
+from minidl.engine.layer_list import last_leaf
 from minidl.losses import Loss
 from minidl.metrics import Metric
 from minidl.sequential import Sequential
@@ -70,6 +71,6 @@ def check_scores(attributes: Mapping[str, Any]) -> None:
     if "model" not in attributes or "loss" not in attributes:
         return
     loss = attributes["loss"]
-    last = [type(leaf).__name__ for leaf in attributes["model"].layers[-1].leaves()[-1:]]
-    if last == [getattr(loss, "applies", None)]:
-        raise ValueError(f"loss: {loss!r} takes scores and applies a {last[0]} itself: leave out the last layer")
+    last = type(last_leaf(attributes["model"].layers)).__name__
+    if last == getattr(loss, "applies", None):
+        raise ValueError(f"loss: {loss!r} takes scores and applies a {last} itself: leave out the last layer")

@@ -115,17 +115,25 @@ def test_a_layer_without_nodes(layers, tmp_path, rng):
 
 
 def test_a_layer_of_nodes_that_minidl_has_can_be_imported(tmp_path, rng):
-    class Halved(Dense):
+    class Halved(Layer):
+        def build(self, in_shape):
+            self.weight = self.param("weight", (3, *in_shape), ones)
+            self.bias = self.param("bias", (3,), ones)
+            return (3,)
+
+        def forward(self, x, training):
+            return (x @ self.weight.value.T + self.bias.value) / 2
+
         def onnx(self, writer, x):
             y = writer.add_node("Gemm", x, writer.param_name("weight"), writer.param_name("bias"), transB=1)
             return writer.add_node("Mul", y, writer.add_constant("half", 0.5))
 
-    model, path = randomized([Dense(6), Halved(3)], (4,)), tmp_path / "model.onnx"
+    model, path = randomized([Dense(6), Halved()], (4,)), tmp_path / "model.onnx"
     x = rng.random((5, 4)).astype("f4")
     export(model, path)
     back = import_model(path)
     assert [type(layer).__name__ for layer in back.layers] == ["Dense", "Dense", "Rescale"]
-    assert relative_error(back.predict(x), model.predict(x) / 2) < 1e-6
+    assert relative_error(back.predict(x), model.predict(x)) < 1e-6
 
 
 def test_a_layer_with_a_kernel(user, tmp_path, rng):
@@ -160,6 +168,51 @@ FAULTS = {
     "an operator": (lambda w, x: w.add_node("Swishh", x), ValueError, "expected valid ONNX nodes: .*Swishh"),
     "an attribute": (lambda w, x: w.add_node("Relu", x, beta=1.0), ValueError, "expected valid ONNX nodes: .*beta"),
     "an attribute's type": (lambda w, x: w.add_node("Relu", x, beta=object()), TypeError, "object"),
+    "no attribute": (lambda w, x: w.add_node("Elu", x, alpha=None), TypeError, "alpha: expected a number.* got None"),
+    "a list's range": (lambda w, x: w.add_node("Elu", x, alpha=[1.0, 1e300]), ValueError, r"alpha: .*, got 1e\+300"),
+    "a number as input": (
+        lambda w, x: w.add_node("Mul", x, 5),
+        TypeError,
+        "inputs: expected names of values, got 5",
+    ),
+    "an argument": (
+        lambda w, x: w["nope"],
+        ValueError,
+        r"writer\['nope'\]: expected an argument of the layer, one of \[\]",
+    ),
+    "no constant": (lambda w, x: w.add_constant("k", None), TypeError, "k: expected a number .*, got None"),
+    "words": (lambda w, x: w.add_constant("k", "two"), TypeError, "k: expected a number .*, got 'two'"),
+    "a large constant": (lambda w, x: w.add_constant("k", [1, 1e300]), ValueError, r"k: .*float32 .*, got 1e\+300"),
+    "a fraction": (lambda w, x: w.add_int_constant("k", [1, 1.5]), ValueError, "k: .*int64 can hold, got 1.5"),
+    "other values": (
+        lambda w, x: w.add_node("Neg", x),
+        ValueError,
+        "onnx: expected nodes with the layer's values for a batch of 1 random example, got others: they differ by",
+    ),
+    "random values": (
+        lambda w, x: w.add_node("Add", x, w.add_node("RandomNormalLike", x)),
+        ValueError,
+        "onnx: expected nodes with the layer's values",
+    ),
+    "a mean over the batch": (
+        lambda w, x: w.add_node(
+            "Expand",
+            w.add_node("ReduceMean", x, w.add_int_constant("axes", [0]), keepdims=1),
+            w.add_node("Shape", x),
+        ),
+        ValueError,
+        "onnx: expected nodes with the layer's values for a batch of 3 random examples",
+    ),
+    "another batch": (
+        lambda w, x: w.add_node("Concat", x, x, axis=0),
+        ValueError,
+        r"onnx: expected nodes with the layer's output for a batch of 1 random example, \(1, 3\), got \(2, 3\)",
+    ),
+    "a fixed batch": (
+        lambda w, x: w.add_node("Reshape", x, w.add_int_constant("s", [5, 3])),
+        ValueError,
+        "expected nodes that can be evaluated: .*reshape",
+    ),
     "an attribute's range": (
         lambda w, x: w.add_node("Elu", x, alpha=1e300),
         ValueError,
@@ -218,3 +271,94 @@ def test_a_layer_without_the_method(tmp_path):
     )
     with pytest.raises(ValueError, match=message):
         export(Sequential([Bare()], input_shape=(3,)), tmp_path / "model.onnx")
+
+
+def test_a_layer_without_nodes_that_is_not_the_identity(tmp_path):
+    class Doubled(Bare2):
+        def forward(self, x, training):
+            return 2 * x
+
+    class Halves(Bare2):
+        def build(self, in_shape):
+            return (in_shape[0] // 2,)
+
+    for layer, message in (
+        (Doubled(), "0, Doubled: onnx: expected .* values"),
+        (Halves(), "0, Halves: expected valid"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            export(Sequential([layer], input_shape=(4,)), tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("error", [None, ValueError("only for vectors"), KeyError("a")])
+def test_a_method_that_changes_its_layer(error, tmp_path):
+    class Changing(Swish):
+        def onnx(self, writer, x):
+            self.beta.value[...] = 7
+            if error:
+                raise error
+            return super().onnx(writer, x)
+
+    model = randomized([Dense(3), Changing()], (4,))
+    before = model.state_dict()
+    expected = r"but it changed \['beta'\]" if error is None else str(error)
+    with pytest.raises(ValueError if error is None else type(error), match=expected):
+        export(model, tmp_path / "model.onnx")
+    assert all(np.array_equal(before[name], value) for name, value in model.state_dict().items())
+
+
+def test_containers_and_layers_with_a_kernel_are_compared(tmp_path, rng):
+    class Twice(Residual):
+        def onnx(self, writer, x):
+            return writer.add_node("Add", x, x)
+
+    class Squared(Twice):
+        def onnx(self, writer, x):
+            return writer.add_node("Mul", x, x)
+
+    class Unbiased(Dense):
+        def onnx(self, writer, x):
+            return writer.add_node("Gemm", x, writer.param_name("weight"), transB=1)
+
+    model, path = randomized([Dense(3), Twice(Bare2())], (4,)), tmp_path / "model.onnx"
+    x = rng.random((5, 4)).astype("f4")
+    export(model, path)
+    assert relative_error(run_onnxruntime(path, x), model.predict(x)) < 1e-6
+    for layer, name in ((Squared(Bare2()), "Squared"), (Unbiased(3), "Unbiased")):
+        with pytest.raises(ValueError, match=f"layer 1, {name}: onnx: expected nodes with the layer's values"):
+            export(randomized([Dense(3), layer], (4,)), path)
+
+
+def test_inputs_that_a_layer_does_not_take_are_not_compared(tmp_path):
+    class Table(Layer):
+        """Values of a table, by their index."""
+
+        def build(self, in_shape):
+            self.table = self.param("table", (4,), ones)
+            return in_shape
+
+        def forward(self, x, training):
+            if (x != x.round()).any():
+                raise IndexError("expected integers")
+            return self.table.value[x.astype(int)]
+
+        def onnx(self, writer, x):
+            far = writer.add_node("Add", x, writer.add_constant("far", 100.0))
+            return writer.add_node("Gather", writer.param_name("table"), writer.add_node("Cast", far, to=7))
+
+    class NaNs(Table):
+        def forward(self, x, training):
+            return np.where(x == x.round(), self.table.value[0], np.nan).astype(x.dtype)
+
+    for layer in (Table(), NaNs()):
+        export(Sequential([layer], input_shape=(5,)), tmp_path / "model.onnx")
+
+
+def test_an_operator_that_the_evaluator_does_not_have(tmp_path, monkeypatch):
+    import onnx.reference
+
+    def missing(*_):
+        raise NotImplementedError("no such operator")
+
+    monkeypatch.setattr(onnx.reference, "ReferenceEvaluator", missing)
+    export(Sequential([Swish()], input_shape=(3,)), tmp_path / "model.onnx")

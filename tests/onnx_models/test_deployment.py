@@ -6,10 +6,25 @@ import numpy as np
 import pytest
 from onnx_models.nets import make_net, relative_error, run_onnxruntime
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from minidl import Sequential, Trainer
 from minidl.estimators import SequentialClassifier, SequentialRegressor
-from minidl.layers import Conv2D, Dense, Dropout, Flatten, ReLU, Rescale, Softmax
+from minidl.layers import (
+    Block,
+    Conv2D,
+    Dense,
+    Dropout,
+    Flatten,
+    LogSoftmax,
+    ReLU,
+    Rescale,
+    Residual,
+    Sigmoid,
+    Softmax,
+    Softmin,
+)
 from minidl.onnx import export, import_model
 from minidl.optimizers import SGD
 
@@ -170,4 +185,26 @@ def test_invalid_arguments(path, data):
     )
     multilabel = Trainer(small(), "binary_cross_entropy", SGD(0.1))
     refused(ValueError, "independent labels.*end the model with a Sigmoid", model=multilabel, softmax=True)
+    mean = "softmax: expected a loss of classes, such as softmax_cross_entropy, got MeanSquaredError"
+    refused(ValueError, mean, model=Trainer(small(), "mean_squared_error", SGD(0.1)), softmax=True)
+    refused(ValueError, r"class_names: expected strings that UTF-8 .*'\\ud800'", class_names=["a", "\ud800", "c"])
+    pipeline = make_pipeline(StandardScaler(), SequentialClassifier(epochs=1)).fit(*data)
+    refused(TypeError, r"got Pipeline: export its last step, pipeline\[-1\]; the other steps are not", model=pipeline)
     assert not path.exists()
+    export(pipeline[-1], path)
+
+
+@pytest.mark.parametrize("last", [Softmax, LogSoftmax, Softmin, Sigmoid])
+@pytest.mark.parametrize("nest", [lambda last: last, Block, lambda last: Sequential([Block(ReLU(), last)])])
+def test_what_is_not_scores_gets_no_softmax(last, nest, path):
+    model = Sequential([Dense(3), nest(last())], input_shape=(4,))
+    with pytest.raises(ValueError, match=f"softmax: expected a model without a {last.__name__} at its end, got one"):
+        export(model, path, softmax=True)
+    assert not path.exists()
+
+
+def test_a_softmax_in_a_branch_is_not_the_last_layer(path, rng):
+    model, x = Sequential([Dense(3), Residual(Softmax())], input_shape=(4,)), rng.random((5, 4)).astype("f4")
+    trainer = Trainer(model, lambda scores, y: (scores[:, 0], scores), SGD(0.1))  # may be one of classes
+    export(trainer, path, softmax=True)
+    assert relative_error(run_onnxruntime(path, x), model.predict_proba(x)) < 1e-6

@@ -1,6 +1,7 @@
 """fit on batches: the bits of fit on arrays, every kind of source, what is refused, and what a resume expects."""
 
 import math
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -208,6 +209,35 @@ def test_callbacks_and_progress(capsys):
 def test_refusals(source, options, message):
     with pytest.raises((TypeError, ValueError), match=message):
         make_trainer().fit(source, verbose=0, **options)
+
+
+ONE_HOT = [(X[cut], np.eye(3)[Y[cut]]) for cut in CUTS]
+KINDS = "batch 1 of epoch 0: y: expected {}, as in the batches before, got {}: metrics take"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected", "got"),
+    [
+        ([BATCHES[0], ONE_HOT[1]], "int64 (n,)", "float32 (n, 3)"),
+        ([ONE_HOT[0], BATCHES[1]], "float32 (n, 3)", "int64 (n,)"),
+    ],
+    ids=["labels first", "numbers first"],
+)
+def test_labels_and_probabilities_in_one_epoch(source, expected, got, tmp_path):
+    trainer = make_trainer()
+    with pytest.raises(ValueError, match=re.escape(KINDS.format(expected, got))):
+        trainer.fit(source, verbose=0)
+    assert trainer.step == trainer.interrupted.step == 1
+    trainer.save_checkpoint(tmp_path / "c")
+    resumed = Trainer.resume(tmp_path / "c")
+    with pytest.raises(ValueError, match=re.escape(KINDS.format(expected, got))):
+        resumed.fit(source, verbose=0)
+    assert resumed.step == 1
+    trainer.fit(X, Y, verbose=0)
+    trainer.fit(ONE_HOT, epochs=2, verbose=0)
+    without = make_trainer(metrics=())
+    without.fit(source, verbose=0)
+    assert without.step == 2
 
 
 def test_arrays_are_no_batches():

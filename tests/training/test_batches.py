@@ -200,6 +200,7 @@ def test_callbacks_and_progress(capsys):
         ([X, Y], {}, "batch 0: expected .* got ndarray"),
         ([(X,)], {}, r"batch 0: expected \(X, y\) or \(X, y, sample_weight\), got a tuple of 1"),
         ([(X, Y[:3])], {}, "batch 0: y: expected 50 targets"),
+        ([(X[:0], Y[:0])], {}, "batch 0: expected at least one example, got none"),
         ([(X[:1], Y[:1])], {}, "layer 1, BatchNorm1D: .*"),
         ([BATCHES[0], (X[:, :4], Y)], {}, r"batch 1 of epoch 0: X: expected shape \(n, 5\)"),
         ([BATCHES[0], (X[:0], Y[:0])], {}, "batch 1 of epoch 0: expected at least one example"),
@@ -207,8 +208,10 @@ def test_callbacks_and_progress(capsys):
     ],
 )
 def test_refusals(source, options, message):
+    trainer = make_trainer()
     with pytest.raises((TypeError, ValueError), match=message):
-        make_trainer().fit(source, verbose=0, **options)
+        trainer.fit(source, verbose=0, **options)
+    assert trainer.step or trainer.interrupted is None
 
 
 ONE_HOT = [(X[cut], np.eye(3)[Y[cut]]) for cut in CUTS]

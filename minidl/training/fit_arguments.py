@@ -8,7 +8,7 @@ from typing import Any
 from minidl.callbacks.callback_list import CallbackList
 from minidl.training.array_fit_loop import ArrayFitLoop
 from minidl.training.base_trainer import BaseTrainer
-from minidl.training.batch_feed import BatchFeed, is_batches
+from minidl.training.batch_feed import BatchFeed, gives_pairs, is_batches
 from minidl.training.batch_fit_loop import BatchFitLoop
 from minidl.training.fit_loop import FitLoop
 from minidl.training.fit_state import BatchFitConfig, FitConfig
@@ -46,10 +46,11 @@ def make_loop(
     if y is None and is_batches(X):
         batches = _batch_config(trainer, X, epochs, validation_data, steps_per_epoch, options)
         return BatchFitLoop(batches, trainer, callbacks, progress)
+    if hasattr(X, "__next__") or gives_pairs(X):
+        got = f"got a {type(X).__name__}: for batches (X, y), leave out y"
+        raise TypeError(f"X: expected an array of real numbers with y, {got}")
     if steps_per_epoch is not None:
         raise ValueError(f"steps_per_epoch: expected None with arrays, got {steps_per_epoch}; use batch_size=")
-    if hasattr(X, "__next__"):
-        raise TypeError("X: expected an array of real numbers with y; an iterator of batches (X, y) takes y=None")
     return ArrayFitLoop(_array_config(trainer, X, y, epochs, validation_data, options), trainer, callbacks, progress)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from minidl import Layer, Sequential, Trainer
 from minidl.callbacks import Checkpoint, EarlyStopping
-from minidl.layers import BatchNorm1D, Dense, Dropout, ReLU
+from minidl.layers import BatchNorm1D, Dense, Dropout, Flatten, ReLU
 from minidl.optimizers import Adam
 from minidl.training.batch_feed import check_batches
 
@@ -248,8 +248,12 @@ def test_arrays_are_no_batches():
         make_trainer().fit(X)
     with pytest.raises(ValueError, match="steps_per_epoch: expected None with arrays, got 3; use batch_size="):
         make_trainer().fit(X, Y, steps_per_epoch=3)
-    with pytest.raises(TypeError, match="X: expected an array of real numbers with y; an iterator of"):
-        make_trainer().fit(iter(BATCHES), Y)
+    for batches in (iter(BATCHES), BATCHES, tuple(BATCHES), [list(batch) for batch in WEIGHTED], Loader()):
+        for options in ({}, {"steps_per_epoch": 4}):
+            with pytest.raises(TypeError, match="with y, got a .*: for batches .X, y., leave out y$"):
+                make_trainer().fit(batches, Y, **options)
+    rows = [[X[i], X[i]] for i in range(50)]  # numbers, of shape (50, 2, 5)
+    Trainer(Sequential([Flatten(), Dense(3)], (2, 5)), "softmax_cross_entropy", Adam(0.01)).fit(rows, Y, verbose=0)
     for nothing in (None, 3, "batches", {}):
         with pytest.raises((TypeError, ValueError), match="X: expected"):
             make_trainer().fit(nothing)

@@ -74,12 +74,13 @@ def _array_config(
 
 
 def _check_mixup(trainer: BaseTrainer, mixup: Any, data: LabeledData) -> float:
-    """Returns the alpha of mixup; raises TypeError or ValueError if the loss cannot take mixed targets."""
+    """Returns the alpha of mixup; raises TypeError or ValueError if the model or the loss cannot take mixtures."""
     alpha = check_non_negative("mixup", mixup)
     if alpha > MAX_ALPHA:
         raise ValueError(f"mixup: expected at most {MAX_ALPHA:g}, got {alpha:g}: lambda is 1/2 then")
-    if alpha:
-        check_mixable(trainer.loss, data.targets, trainer.model.output_shape)
+    network = trainer.model.network
+    if alpha and network is not None:
+        check_mixable(network, trainer.loss, data.targets, trainer.model.output_shape)
     return alpha
 
 

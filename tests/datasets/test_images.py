@@ -228,7 +228,9 @@ def test_files_that_pillow_refuses_in_other_ways_are_named(folder, tmp_path, siz
     (folder[0] / "dog" / "bomb.png").write_bytes(png(100_000, 100_000, 1, 0))
     (folder[0] / "cat" / "head.bmp").write_bytes(b"BM" + bytes(12) + b"\x0d" + bytes(60))
     (folder[0] / "cat" / "head.webp").write_bytes(b"RIFF\0\0\0\0WEBPVP8 " + bytes(40))
-    with pytest.raises(ValueError, match=r"'cat/head.bmp' \(.*'cat/head.webp' \(.*'dog/bomb.png' \(.*decompression bomb"):
+    with pytest.raises(
+        ValueError, match=r"'cat/head.bmp' \(.*'cat/head.webp' \(.*'dog/bomb.png' \(.*decompression bomb"
+    ):
         load_images(folder[0], size=size, data_home=tmp_path)
 
 

@@ -250,7 +250,7 @@ def test_arrays_are_no_batches():
         make_trainer().fit(X, Y, steps_per_epoch=3)
     for batches in (iter(BATCHES), BATCHES, tuple(BATCHES), [list(batch) for batch in WEIGHTED], Loader()):
         for options in ({}, {"steps_per_epoch": 4}):
-            with pytest.raises(TypeError, match="with y, got a .*: for batches .X, y., leave out y$"):
+            with pytest.raises(TypeError, match=r"with y, got a .*: for batches \(X, y\), leave out y$"):
                 make_trainer().fit(batches, Y, **options)
     rows = [[X[i], X[i]] for i in range(50)]  # numbers, of shape (50, 2, 5)
     Trainer(Sequential([Flatten(), Dense(3)], (2, 5)), "softmax_cross_entropy", Adam(0.01)).fit(rows, Y, verbose=0)

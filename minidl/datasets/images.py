@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 DEEP = ("I", "F")  # first letters of Pillow's modes with more than 8 bits, which it would clip
+DEEP_RAW = re.compile(r";16[BLNS]")  # its names of 16 bits a channel in a file, of which it keeps 8; "BGR;16" has 5
 AT_A_TIME = 256  # files that are decoded before their pixels are written
 NAMED = 5  # files in an error
+NAME_KEPT = 40  # characters of the folder's name in that of the file: at most 160 bytes, of 255
 ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)  # of EXIF: values that swap height and width
 
 
@@ -66,7 +69,7 @@ def load_images(
         raise TypeError(f"folder: expected a str or os.PathLike, got {folder!r}")
     listing = _Listing.of(Path(folder).expanduser())
     place = copies_in(home_of(data_home)) / "images"
-    kept = f"{listing.folder.name}-{_digest(listing.folder, request)}-"
+    kept = f"{listing.folder.name[:NAME_KEPT]}-{_digest(listing.folder, request)}-"
     path = place / f"{kept}{_digest(*listing.facts)}.npy"
     X = _mapped(path, (len(listing.files), request.channels))
     if X is None:
@@ -201,7 +204,7 @@ def _size_of(path: Path) -> tuple[int, int] | None:
         with _image_module().open(path) as image:
             width, height = image.size
             turned = image.getexif().get(ORIENTATION) in TURNED
-    except (OSError, ValueError, SyntaxError):  # Pillow raises SyntaxError for some damaged files
+    except Exception:  # of any type, as in `_tried`
         return None
     return (width, height) if turned else (height, width)
 
@@ -221,6 +224,8 @@ def _pixels(image: Image, request: _Request) -> NDArray[np.uint8]:
 
     if image.mode.startswith(DEEP):
         raise ValueError(f"expected 8 bits a channel, got mode {image.mode}")
+    if _is_cut(image):
+        raise ValueError(f"expected 8 bits a channel, got more in mode {image.mode}")
     image = ImageOps.exif_transpose(image)
     if image.mode == "P":
         image = image.convert("RGBA")  # Pillow warns of transparent palettes otherwise
@@ -233,3 +238,14 @@ def _pixels(image: Image, request: _Request) -> NDArray[np.uint8]:
             image = image.resize((width, height), bilinear)
     pixels = np.asarray(image, np.uint8)
     return pixels[np.newaxis] if request.channels == 1 else pixels.transpose(2, 0, 1)
+
+
+def _is_cut(image: Image) -> bool:
+    """True if Pillow keeps the high bits of the file's channels only, judging by how it is going to decode them."""
+    for tile in getattr(image, "tile", ()):
+        decoder, args = tile[0], tile[3] if isinstance(tile[3], tuple) else (tile[3],)
+        if decoder.startswith("ppm") and args[-1] > 255:  # the largest value
+            return True
+        if any(isinstance(arg, str) and DEEP_RAW.search(arg) for arg in args):
+            return True
+    return False

@@ -128,6 +128,10 @@ class Network:
         named = zip(self.layers, self.names, strict=True)
         return [pair for layer, name in named for pair in named_leaves(layer, name)]
 
+    def name_of(self, kind: type[Layer]) -> str | None:
+        """Returns the name, as errors have it, of the first layer of a class that is no container; None: none."""
+        return next((name for leaf, name in self._named_leaves if isinstance(leaf, kind)), None)
+
     def ranges(self, trained: ParamGroups) -> list[tuple[int, int, float, int]]:
         """Returns the ranges of the flat buffers that a step changes: start, end, lr_scale, skipped_steps."""
         groups = [(leaf, trained[id(leaf)]) for leaf in self.leaves if leaf.params and not trained[id(leaf)].frozen]

@@ -19,6 +19,17 @@ def is_batches(X: Any) -> bool:
     return hasattr(X, "__iter__") or (hasattr(X, "__len__") and hasattr(X, "__getitem__"))
 
 
+def gives_pairs(X: Any) -> bool:
+    """True for what can only be batches: an iterable without indices, or pairs of arrays of different shapes."""
+    if not isinstance(X, (list, tuple)):
+        return is_batches(X) and not hasattr(X, "__getitem__")
+    first = X[0] if X else None
+    if not isinstance(first, (list, tuple)) or len(first) not in (2, 3):
+        return False
+    shapes = [getattr(one, "shape", None) for one in first[:2]]
+    return None not in shapes and shapes[0] != shapes[1]
+
+
 class BatchFeed:
     """Batches as they come: (X, y) or (X, y, sample_weight) each.
 

@@ -66,6 +66,8 @@ class BatchFitLoop(FitLoop):
         data = LabeledData.from_tuple(self.trainer.model, self.trainer.loss, batch, where)
         if not len(data.active_rows):
             raise ValueError(f"{where}: expected at least one example, got none")
+        if self._targets:
+            _check_kind(self._targets[0], data.targets, where)
         return data
 
     def _step(self, data: LabeledData) -> None:
@@ -137,6 +139,16 @@ class BatchFitLoop(FitLoop):
         if state.batches is not None:
             self._digest, self._weights = state.batches["digest"], [state.batches["weights"]]
             self._targets = [] if state.batches["targets"] is None else [state.batches["targets"]]
+
+
+def _check_kind(first: Array, targets: Array, where: str) -> None:
+    """Raises ValueError unless the metrics of an epoch can take both targets together, as one array."""
+    try:
+        np.concatenate([first[:0], targets[:0]])
+    except (TypeError, ValueError) as error:
+        expected, got = (f"{y.dtype} {('n', *y.shape[1:])}".replace("'", "") for y in (first, targets))
+        why = "metrics take labels or numbers for a whole epoch, not both"
+        raise ValueError(f"{where}: y: expected {expected}, as in the batches before, got {got}: {why}") from error
 
 
 def _digest(before: str, data: LabeledData) -> str:

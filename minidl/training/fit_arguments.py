@@ -8,7 +8,7 @@ from typing import Any
 from minidl.callbacks.callback_list import CallbackList
 from minidl.training.array_fit_loop import ArrayFitLoop
 from minidl.training.base_trainer import BaseTrainer
-from minidl.training.batch_feed import BatchFeed, is_batches
+from minidl.training.batch_feed import BatchFeed, gives_pairs, is_batches
 from minidl.training.batch_fit_loop import BatchFitLoop
 from minidl.training.fit_loop import FitLoop
 from minidl.training.fit_state import BatchFitConfig, FitConfig
@@ -46,10 +46,11 @@ def make_loop(
     if y is None and is_batches(X):
         batches = _batch_config(trainer, X, epochs, validation_data, steps_per_epoch, options)
         return BatchFitLoop(batches, trainer, callbacks, progress)
+    if hasattr(X, "__next__") or gives_pairs(X):
+        got = f"got a {type(X).__name__}: for batches (X, y), leave out y"
+        raise TypeError(f"X: expected an array of real numbers with y, {got}")
     if steps_per_epoch is not None:
         raise ValueError(f"steps_per_epoch: expected None with arrays, got {steps_per_epoch}; use batch_size=")
-    if hasattr(X, "__next__"):
-        raise TypeError("X: expected an array of real numbers with y; an iterator of batches (X, y) takes y=None")
     return ArrayFitLoop(_array_config(trainer, X, y, epochs, validation_data, options), trainer, callbacks, progress)
 
 
@@ -73,12 +74,13 @@ def _array_config(
 
 
 def _check_mixup(trainer: BaseTrainer, mixup: Any, data: LabeledData) -> float:
-    """Returns the alpha of mixup; raises TypeError or ValueError if the loss cannot take mixed targets."""
+    """Returns the alpha of mixup; raises TypeError or ValueError if the model or the loss cannot take mixtures."""
     alpha = check_non_negative("mixup", mixup)
     if alpha > MAX_ALPHA:
         raise ValueError(f"mixup: expected at most {MAX_ALPHA:g}, got {alpha:g}: lambda is 1/2 then")
-    if alpha:
-        check_mixable(trainer.loss, data.targets, trainer.model.output_shape)
+    network = trainer.model.network
+    if alpha and network is not None:
+        check_mixable(network, trainer.loss, data.targets, trainer.model.output_shape)
     return alpha
 
 
@@ -99,7 +101,10 @@ def _batch_config(
         raise ValueError("distributed: expected arrays X and y, got batches, which ranks cannot share")
     feed = BatchFeed(source, steps_per_epoch, epochs)
     data = LabeledData.from_tuple(trainer.model, trainer.loss, feed.peek(), "batch 0")
+    if not len(data.active_rows):
+        raise ValueError("batch 0: expected at least one example, got none")
     validation = data.to_validate(trainer.model, trainer.loss, None, validation_data)
+    trainer.check_batch(len(data.active_rows))
     trainer.check_trainable()
     trainer.check_metrics(data)
     return BatchFitConfig(feed, validation, epochs)

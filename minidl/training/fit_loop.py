@@ -96,6 +96,11 @@ class FitLoop(ABC):
         """Hashes the data now: the caller may write into it before the state is asked for."""
         assert self.arguments
 
+    @property
+    def is_complete(self) -> bool:
+        """As that of the state, which reads data."""
+        return not self.in_epoch and (self.trainer.should_stop or self.epochs_done >= self.config.epochs)
+
     def state(self) -> FitState:
         """Returns where the fit stands now."""
         return FitState(

@@ -28,9 +28,22 @@ def outcome_of(error: BaseException, loop: FitLoop, first_step: int, was_unbuilt
         return Outcome.NOT_STARTED
     if was_unbuilt and loop.trainer.step == first_step and isinstance(error, (TypeError, ValueError, OSError)):
         return Outcome.UNTOUCHED
-    if isinstance(error, Exception) and loop.state().is_complete:
+    if isinstance(error, Exception) and loop.is_complete:
         return Outcome.COMPLETE
     return Outcome.INTERRUPTED
+
+
+def _hashed(loop: FitLoop, error: BaseException) -> bool:
+    """Returns whether the data of an interrupted fit could be hashed, for its state; if not, says so in the error.
+
+    Its state would raise the same each time, and with it every checkpoint.
+    """
+    try:
+        loop.hash_arguments()
+    except Exception as another:  # such as that of a lazy array, which may have interrupted the fit
+        error.add_note(f"This fit cannot be completed, as its data cannot be read: {another}")
+        return False
+    return True
 
 
 class FitRecord:
@@ -80,9 +93,7 @@ class FitRecord:
             yield
         except BaseException as error:
             outcome = outcome_of(error, loop, first_step, was_unbuilt)
-            if outcome is Outcome.INTERRUPTED:
-                loop.hash_arguments()
-            else:
+            if outcome is not Outcome.INTERRUPTED or not _hashed(loop, error):
                 self._loop = None
             if outcome is Outcome.NOT_STARTED:
                 self._loop, self._resumed = before
@@ -91,7 +102,8 @@ class FitRecord:
             if was_unbuilt and outcome in (Outcome.NOT_STARTED, Outcome.UNTOUCHED):
                 trainer.model.discard()
             raise
-        self._loop, self._final = None, loop.final_state()
+        self._loop = None  # first: the state of the end reads data again, which may fail
+        self._final = loop.final_state()
 
     def _enter(self, loop: FitLoop, state: FitState | None) -> None:
         if state is not None:

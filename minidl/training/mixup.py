@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minidl.engine.network import Network
+from minidl.layers.embedding import Embedding
 from minidl.losses import Loss
 from minidl.training.steps import StepBatches
 from minidl.utils.arrays import Array
@@ -74,8 +76,10 @@ def as_numbers(loss: Any, targets: Array, shape: Shape) -> Array:
     return loss.numbers(targets, shape) if hasattr(loss, "numbers") else targets
 
 
-def check_mixable(loss: Any, targets: Array, shape: Shape) -> None:
-    """Raises TypeError or ValueError unless the loss takes mixtures of these targets."""
+def check_mixable(network: Network, loss: Any, targets: Array, shape: Shape) -> None:
+    """Raises TypeError or ValueError unless the model takes mixtures of examples, and the loss those of targets."""
+    if (got := network.name_of(Embedding)) is not None:
+        raise ValueError(f"mixup: expected a model without Embedding, got {got}: mixed categories are none")
     if getattr(loss, "ignore_index", None) is not None:
         raise ValueError(f"mixup: expected a loss without ignore_index, got {loss!r}: labels are mixed with others")
     kind = as_numbers(loss, targets[:1], shape).dtype

@@ -134,7 +134,8 @@ def check_choice(name: str, value: Any, *choices: str | int | None) -> Any:
     >>> check_choice("join", "add", "add", "concat")
     'add'
     """
-    if not isinstance(value, (str, int, np.integer, type(None))) or value not in choices:
+    known = isinstance(value, (str, int, np.integer, type(None))) and not isinstance(value, bool)  # which equals 0 or 1
+    if not known or value not in choices:
         *others, last = map(repr, choices)
         raise ValueError(f"{name}: expected {', '.join(others)} or {last}, got {value!r}")
     return value

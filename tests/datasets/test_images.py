@@ -2,8 +2,10 @@
 
 import os
 import re
+import struct
 import sys
 import warnings
+import zlib
 
 import numpy as np
 import pytest
@@ -166,6 +168,80 @@ def test_bad_images_are_named_and_nothing_is_kept(folder, tmp_path):
         load_images(where, data_home=tmp_path)
 
 
+def png(width, height, depth, color, rows=b""):
+    """Returns a PNG file, of any depth and any size in its head."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, 0)
+    parts = chunk(b"IHDR", head), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def tiff(width, height, channels, order):
+    """Returns a TIFF file of 16 bits a channel, with zeros."""
+    data = bytes(2 * width * height * channels)
+    bits = struct.pack(f"{order}{channels}H", *[16] * channels)
+    tags = [(256, 4, 1, width), (257, 4, 1, height), (258, 3, channels, 8), (259, 3, 1, 1), (262, 3, 1, 2)]
+    tags += [(273, 4, 1, 8 + len(bits)), (277, 3, 1, channels), (278, 4, 1, height), (279, 4, 1, len(data))]
+    entries = b""
+    for tag, kind, count, value in tags:
+        is_short = kind == 3 and count == 1
+        entries += struct.pack(f"{order}HHI", tag, kind, count)
+        entries += struct.pack(f"{order}HH", value, 0) if is_short else struct.pack(f"{order}I", value)
+    start = 8 + len(bits) + len(data)
+    head = (b"II" if order == "<" else b"MM") + struct.pack(f"{order}HI", 42, start)
+    return head + bits + data + struct.pack(f"{order}H", len(tags)) + entries + bytes(4)
+
+
+DEEP_FILES = {
+    "rgb.png": png(6, 4, 16, 2, 4 * (b"\0" + 6 * 3 * b"\1\xff")),
+    "grey_alpha.png": png(6, 4, 16, 4, 4 * (b"\0" + 6 * 2 * b"\1\xff")),
+    "rgba.png": png(6, 4, 16, 6, 4 * (b"\0" + 6 * 4 * b"\1\xff")),
+    "little.tif": tiff(6, 4, 3, "<"),
+    "big.tif": tiff(6, 4, 3, ">"),
+    "rgb.ppm": b"P6 6 4 65535\n" + 6 * 4 * 3 * b"\1\xff",
+    "text.ppm": b"P3 6 4 1000\n" + 6 * 4 * 3 * b"300 ",
+}
+
+
+@pytest.mark.parametrize("name", DEEP_FILES)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_more_than_8_bits_in_a_mode_of_8(folder, tmp_path, name, channels):
+    (folder[0] / "dog" / name).write_bytes(DEEP_FILES[name])
+    expected = rf"got 'dog/{name}' \(expected 8 bits a channel, got more in mode RGBA?\)$"
+    with pytest.raises(ValueError, match=expected):
+        load_images(folder[0], channels=channels, data_home=tmp_path)
+
+
+def test_fewer_than_8_bits(folder, tmp_path):
+    (folder[0] / "dog" / "bit.png").write_bytes(png(6, 4, 1, 0, 4 * b"\0\xa8"))
+    (folder[0] / "dog" / "small.ppm").write_bytes(b"P6 6 4 100\n" + 6 * 4 * 3 * b"\x32")
+    X = load_images(folder[0], data_home=tmp_path).X
+    assert X.shape == (7, 3, 4, 6)
+    assert X[5, 0, 0].tolist() == [255, 0] * 3
+
+
+@pytest.mark.parametrize("size", [None, 4])
+def test_files_that_pillow_refuses_in_other_ways_are_named(folder, tmp_path, size):
+    (folder[0] / "dog" / "bomb.png").write_bytes(png(100_000, 100_000, 1, 0))
+    (folder[0] / "cat" / "head.bmp").write_bytes(b"BM" + bytes(12) + b"\x0d" + bytes(60))
+    (folder[0] / "cat" / "head.webp").write_bytes(b"RIFF\0\0\0\0WEBPVP8 " + bytes(40))
+    with pytest.raises(
+        ValueError, match=r"'cat/head.bmp' \(.*'cat/head.webp' \(.*'dog/bomb.png' \(.*decompression bomb"
+    ):
+        load_images(folder[0], size=size, data_home=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["n" * 250, "\u65e5" * 80])
+def test_a_long_name_of_the_folder(folder, tmp_path, name):
+    other = folder[0].rename(tmp_path / name)
+    data = load_images(other, data_home=tmp_path)
+    assert len(data.X) == len(load_images(other, data_home=tmp_path).X) == 5
+    assert len(stored(tmp_path)) == 1
+
+
 def test_several_sizes(folder, tmp_path):
     save(folder[0] / "dog" / "large.png", pixels_of(5, 9))
     with pytest.raises(
@@ -183,6 +259,7 @@ def test_refusals(folder, tmp_path, monkeypatch):
         ({"size": 0}, ValueError, "size: expected at least 1"),
         ({"size": "4"}, TypeError, "size: expected an integer"),
         ({"channels": 4}, ValueError, "channels: expected 1 or 3, got 4"),
+        ({"channels": True}, ValueError, "channels: expected 1 or 3, got True"),
         ({"resize": "pad"}, ValueError, "resize: expected 'crop' or 'squash'"),
         ({"folder": 3}, TypeError, "folder: expected a str"),
         ({"folder": tmp_path / "missing"}, FileNotFoundError, "missing"),

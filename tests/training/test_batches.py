@@ -1,6 +1,7 @@
 """fit on batches: the bits of fit on arrays, every kind of source, what is refused, and what a resume expects."""
 
 import math
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from minidl import Layer, Sequential, Trainer
 from minidl.callbacks import Checkpoint, EarlyStopping
-from minidl.layers import BatchNorm1D, Dense, Dropout, ReLU
+from minidl.layers import BatchNorm1D, Dense, Dropout, Flatten, ReLU
 from minidl.optimizers import Adam
 from minidl.training.batch_feed import check_batches
 
@@ -199,6 +200,7 @@ def test_callbacks_and_progress(capsys):
         ([X, Y], {}, "batch 0: expected .* got ndarray"),
         ([(X,)], {}, r"batch 0: expected \(X, y\) or \(X, y, sample_weight\), got a tuple of 1"),
         ([(X, Y[:3])], {}, "batch 0: y: expected 50 targets"),
+        ([(X[:0], Y[:0])], {}, "batch 0: expected at least one example, got none"),
         ([(X[:1], Y[:1])], {}, "layer 1, BatchNorm1D: .*"),
         ([BATCHES[0], (X[:, :4], Y)], {}, r"batch 1 of epoch 0: X: expected shape \(n, 5\)"),
         ([BATCHES[0], (X[:0], Y[:0])], {}, "batch 1 of epoch 0: expected at least one example"),
@@ -206,8 +208,39 @@ def test_callbacks_and_progress(capsys):
     ],
 )
 def test_refusals(source, options, message):
+    trainer = make_trainer()
     with pytest.raises((TypeError, ValueError), match=message):
-        make_trainer().fit(source, verbose=0, **options)
+        trainer.fit(source, verbose=0, **options)
+    assert trainer.step or trainer.interrupted is None
+
+
+ONE_HOT = [(X[cut], np.eye(3)[Y[cut]]) for cut in CUTS]
+KINDS = "batch 1 of epoch 0: y: expected {}, as in the batches before, got {}: metrics take"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected", "got"),
+    [
+        ([BATCHES[0], ONE_HOT[1]], "int64 (n,)", "float32 (n, 3)"),
+        ([ONE_HOT[0], BATCHES[1]], "float32 (n, 3)", "int64 (n,)"),
+    ],
+    ids=["labels first", "numbers first"],
+)
+def test_labels_and_probabilities_in_one_epoch(source, expected, got, tmp_path):
+    trainer = make_trainer()
+    with pytest.raises(ValueError, match=re.escape(KINDS.format(expected, got))):
+        trainer.fit(source, verbose=0)
+    assert trainer.step == trainer.interrupted.step == 1
+    trainer.save_checkpoint(tmp_path / "c")
+    resumed = Trainer.resume(tmp_path / "c")
+    with pytest.raises(ValueError, match=re.escape(KINDS.format(expected, got))):
+        resumed.fit(source, verbose=0)
+    assert resumed.step == 1
+    trainer.fit(X, Y, verbose=0)
+    trainer.fit(ONE_HOT, epochs=2, verbose=0)
+    without = make_trainer(metrics=())
+    without.fit(source, verbose=0)
+    assert without.step == 2
 
 
 def test_arrays_are_no_batches():
@@ -215,8 +248,12 @@ def test_arrays_are_no_batches():
         make_trainer().fit(X)
     with pytest.raises(ValueError, match="steps_per_epoch: expected None with arrays, got 3; use batch_size="):
         make_trainer().fit(X, Y, steps_per_epoch=3)
-    with pytest.raises(TypeError, match="X: expected an array of real numbers with y; an iterator of"):
-        make_trainer().fit(iter(BATCHES), Y)
+    for batches in (iter(BATCHES), BATCHES, tuple(BATCHES), [list(batch) for batch in WEIGHTED], Loader()):
+        for options in ({}, {"steps_per_epoch": 4}):
+            with pytest.raises(TypeError, match=r"with y, got a .*: for batches \(X, y\), leave out y$"):
+                make_trainer().fit(batches, Y, **options)
+    rows = [[X[i], X[i]] for i in range(50)]  # numbers, of shape (50, 2, 5)
+    Trainer(Sequential([Flatten(), Dense(3)], (2, 5)), "softmax_cross_entropy", Adam(0.01)).fit(rows, Y, verbose=0)
     for nothing in (None, 3, "batches", {}):
         with pytest.raises((TypeError, ValueError), match="X: expected"):
             make_trainer().fit(nothing)

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import beta, kstest
 
 from minidl import Sequential, Trainer
-from minidl.layers import Conv2D, Dense, Dropout, Flatten, ReLU
+from minidl.layers import Columns, Conv2D, Dense, Dropout, Embedding, Flatten, Parallel, ReLU
 from minidl.losses import BinaryCrossEntropy, SoftmaxCrossEntropy
 from minidl.optimizers import SGD
 from minidl.training.mixup import draw
@@ -172,3 +172,17 @@ def test_losses_that_take_no_mixtures():
     for loss in (BinaryCrossEntropy().__call__, lambda scores, y: (scores[:, 0], scores)):
         with pytest.raises(TypeError, match=r"mixup: expected a loss of numbers, got int64 targets"):
             make_trainer(loss, metrics=()).fit(X, Y, mixup=0.2, verbose=0)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_models_that_take_no_mixtures(nested):
+    """Between two categories there is none: some mixtures would train other categories, others give NaN."""
+    categories = RNG.integers(0, 7, (50, 4))
+    layers = [Parallel([Columns(0, 2), Embedding(7, 3), Flatten()], [Columns(2, 4)])] if nested else [Embedding(7, 3)]
+    model = Sequential([*layers, Flatten(), Dense(3)])
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1))
+    name = "layer 0.*Embedding" if nested else "layer 0, Embedding"
+    with pytest.raises(ValueError, match=f"mixup: expected a model without Embedding, got {name}.*: mixed categories"):
+        trainer.fit(categories, Y, mixup=0.2, verbose=0)
+    assert trainer.step == 0 and trainer.interrupted is None
+    trainer.fit(categories, Y, verbose=0)

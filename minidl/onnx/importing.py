@@ -173,6 +173,8 @@ class Importer:
     def import_node(self, node: Node, shape: Shape) -> list[LayerWithWeights]:
         """Returns the layers of a node with one data input; the others are constants."""
         if isinstance(node, ActivationNode):
+            if node.rank > len(shape) + 1:
+                refuse(node, f"expected constants of at most {len(shape) + 1} axes, got {node.rank}")
             return [LayerWithWeights(node.layer)]
         if (read := find_read_function(node)) is None:
             refuse(node, NO_SUCH_LAYER)

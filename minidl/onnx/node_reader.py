@@ -98,9 +98,9 @@ class NodeReader:
         return array
 
     def float_scalar(self, index: int) -> float:
-        """Returns a constant that is a single real number."""
+        """Returns a constant that is a single real number, of no more axes than the data input."""
         array = self.constant(index)
-        if array.size != 1 or array.dtype.kind != "f":
+        if array.size != 1 or array.dtype.kind != "f" or array.ndim > len(self.shape) + 1:
             self.refuse(f"expected one real number for input {index}, got {array.dtype} of shape {array.shape}")
         return float(str(array.reshape(())))
 

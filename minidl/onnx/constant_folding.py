@@ -38,9 +38,14 @@ def check_size(shape: tuple[int, ...], inputs: Sequence[Array]) -> None:
         raise ValueError(f"expected at most {MAX_ELEMENTS} elements in a folded constant, got {size}")
 
 
+def has_batch(array: Array | None) -> bool:
+    """True if an array contains the batch size, which is unknown."""
+    return array is not None and array.dtype == "int64" and ANY_BATCH in array
+
+
 def check_no_batch(array: Array) -> Array:
-    """Returns the array; raises ValueError if it contains the batch size, which is unknown."""
-    if array.dtype.kind == "i" and ANY_BATCH in array:
+    """Returns the array; raises ValueError if it contains the batch size."""
+    if has_batch(array):
         raise ValueError("expected values that do not depend on the batch size, got others")
     return array
 
@@ -137,7 +142,7 @@ def get_axes(inputs: list[Any], attributes: dict[str, Any]) -> tuple[int, ...]:
 
 def fold_reshape(inputs: list[Any], attributes: dict[str, Any]) -> Array:
     """Reshapes; a size of 0 copies that of the input unless allowzero is set."""
-    shape = inputs[1].tolist()
+    shape = check_no_batch(inputs[1]).tolist()
     if not attributes.get("allowzero", 0):
         shape = [inputs[0].shape[i] if size == 0 else size for i, size in enumerate(shape)]
     return inputs[0].reshape(shape)
@@ -147,7 +152,7 @@ def fold_slice(inputs: list[Any], attributes: dict[str, Any]) -> Array:
     """Slices with the semantics of Python."""
     x, starts, ends, *options = inputs
     axes = options[0].tolist() if options and options[0] is not None else range(len(starts))
-    steps = options[1].tolist() if len(options) > 1 and options[1] is not None else [1] * len(starts)
+    steps = check_no_batch(options[1]).tolist() if len(options) > 1 and options[1] is not None else [1] * len(starts)
     pieces = [slice(None)] * x.ndim
     for axis, start, end, step in zip(
         axes, check_no_batch(starts).tolist(), check_no_batch(ends).tolist(), steps, strict=True
@@ -271,6 +276,8 @@ class Constants(Mapping[str, Array]):
                 return self._fold_shape(node, values)
             inputs = [values[name] if name else None for name in node.inputs]
             array = FOLD_FUNCTIONS[node.op](inputs, node.attributes)
+            if has_batch(array) and not any(map(has_batch, inputs)):
+                raise ValueError(f"expected other integers than {ANY_BATCH}")
             sizes = [value.size for value in (*inputs, array) if value is not None]
             if max(sizes) > MAX_ELEMENTS and node.op not in LAYOUT_OPS:
                 self._work -= sum(sizes)

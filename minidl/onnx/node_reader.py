@@ -10,7 +10,7 @@ import numpy as np
 
 from minidl.layers.base import Layer
 from minidl.onnx.constant_folding import Constants
-from minidl.onnx.graph import Node, refuse
+from minidl.onnx.graph import ANY_BATCH, Node, refuse
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
 
@@ -105,7 +105,14 @@ class NodeReader:
         return float(str(array.reshape(())))
 
     def int_list(self, index: int) -> tuple[int, ...]:
-        """Returns a constant that is a list of integers."""
+        """Returns a constant that is a list of integers, none of which is the size of a batch of any size."""
+        sizes = self.size_list(index)
+        if ANY_BATCH in sizes:
+            self.refuse(f"expected integers for input {index} that do not depend on the batch size, got others")
+        return sizes
+
+    def size_list(self, index: int) -> tuple[int, ...]:
+        """Returns a constant that is a list of sizes; ANY_BATCH is that of the batch."""
         array = self.constant(index)
         if array.dtype.kind != "i" or array.ndim > 1:
             self.refuse(f"expected integers for input {index}, got {array.dtype} of shape {array.shape}")

@@ -207,7 +207,7 @@ class Constants(Mapping[str, Array]):
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._tensors, self._values = graph.tensors, dict(graph.tensors)
         self._producers: dict[str, int] = {}
-        self._nodes = graph.nodes
+        self.nodes = graph.nodes
         self._work = MAX_WORK * sum(array.size for array in graph.tensors.values())
         for i, node in enumerate(graph.nodes):
             if self._is_constant(node):
@@ -230,7 +230,7 @@ class Constants(Mapping[str, Array]):
 
     def assuming(self, batch: int) -> Constants:
         """Returns the constants of a batch of this size, for those that depend on it."""
-        same = Constants(Graph(self._nodes, self._tensors, [], []))
+        same = Constants(Graph(self.nodes, self._tensors, [], []))
         for name, (n, *sizes) in self.shapes.items():
             same.shapes[name] = (batch if n == ANY_BATCH else n, *sizes)
         return same
@@ -244,7 +244,7 @@ class Constants(Mapping[str, Array]):
 
     def origin(self, name: str) -> str:
         """Returns the constant that holds the elements: a weight and its transpose have the same origin."""
-        while name in self._producers and (node := self._nodes[self._producers[name]]).op in LAYOUT_OPS:
+        while name in self._producers and (node := self.nodes[self._producers[name]]).op in LAYOUT_OPS:
             name = node.inputs[0]
         return name
 
@@ -257,11 +257,11 @@ class Constants(Mapping[str, Array]):
             current = pending.pop()
             if current not in self._values and current in self._producers and self._producers[current] not in needed:
                 needed.add(self._producers[current])
-                pending += self._nodes[self._producers[current]].inputs
+                pending += self.nodes[self._producers[current]].inputs
         order, large = sorted(needed), dict[str, Array]()
-        last_reader = {read: i for i in order for read in self._nodes[i].inputs}
+        last_reader = {read: i for i in order for read in self.nodes[i].inputs}
         for i in order:
-            node = self._nodes[i]
+            node = self.nodes[i]
             array = self._fold(node, ChainMap(large, self._values))
             is_view = node.op in LAYOUT_OPS and node.inputs[0] in self._values
             (self._values if array.size <= MAX_ELEMENTS or is_view else large)[node.outputs[0]] = array

@@ -33,7 +33,6 @@ PARTS = {  # nodes of activations
     *("Relu", "Sigmoid", "Softplus", "Sqrt", "Tanh"),
 }
 MAX_DEPTH = 10  # nodes from x to the output of an activation
-MAX_VALUES = 24  # values that are tried as x
 MAX_TERMS = 5  # of a sum or product
 BOOL = 9  # TensorProto.DataType
 
@@ -42,15 +41,34 @@ Expression = Any  # "x", a number, or a tuple of an operator and its operands
 
 @dataclass
 class ActivationNode(Node):
-    """Nodes that together are one activation, in place of the last of them."""
+    """Nodes that together are one activation, in place of the last of them. rank: the most axes of their constants."""
 
     layer: Layer = field(kw_only=True)
+    rank: int = field(kw_only=True)
+
+
+@dataclass
+class Candidate:
+    """A value as an expression of another one: its longest path in nodes, and the most axes of its numbers."""
+
+    expression: Expression
+    depth: int = 0
+    rank: int = 0
 
 
 def fuse_activations(graph: Graph, constants: Mapping[str, Array]) -> Graph:
-    """Returns the graph with one node for each activation that is written as several; the others stay as they are."""
-    producers = {node.outputs[0]: node for node in graph.nodes if node.outputs and not node.domain}
-    return replace(graph, nodes=[_fuse(node, producers, constants) for node in graph.nodes])
+    """Returns the graph with one node for each activation that is written as several; the others stay as they are.
+
+    A value is an expression of few others, each of which is one of the next, so that the time is linear.
+    """
+    known: dict[str, dict[str, Candidate]] = {}
+    nodes = []
+    for node in graph.nodes:
+        if node.outputs and not node.domain and node.op in PARTS and node.outputs[0] not in constants:
+            found = known[node.outputs[0]] = _expand(node, known, constants)
+            node = _fuse(node, found) if node.op in ROOT_OPS else node
+        nodes.append(node)
+    return replace(graph, nodes=nodes)
 
 
 def match_activation(expression: Expression) -> Layer | None:
@@ -82,7 +100,11 @@ def match_activation(expression: Expression) -> Layer | None:
             return Softsign()
         case ("Mul", ("Add", "x", ("Sqrt", ("Add", ("Mul", "x", "x"), float(b)))), 0.5):
             return Squareplus(b)
-        case ("Add", ("Mul", h, other), ("Relu", ("Add", "x", -1.0))) if h == other == ("HardSigmoid", "x", 0.5, 0.5):
+        case (
+            "Add",
+            ("Mul", ("HardSigmoid", "x", 0.5, 0.5), ("HardSigmoid", "x", 0.5, 0.5)),
+            ("Relu", ("Add", "x", -1.0)),
+        ):
             return SparsePlus()
         case ("Where", ("LessOrEqual", "x", float(a)), float(value), "x"):
             return Threshold(a, value)
@@ -104,56 +126,47 @@ def _near(number: Expression, expected: float) -> bool:
     return isinstance(number, float) and math.isclose(number, expected, rel_tol=1e-6)
 
 
-def _fuse(root: Node, producers: Mapping[str, Node], constants: Mapping[str, Array]) -> Node:
+def _fuse(root: Node, found: Mapping[str, Candidate]) -> Node:
     """Returns the activation that ends in a node, or the node itself."""
-    if root.op not in ROOT_OPS or root.domain or not root.outputs or root.outputs[0] in constants:
-        return root
-    for start in _find_values(root, producers, constants):
-        expression = _Expander(start, producers, constants).expand(root.outputs[0], MAX_DEPTH)
-        if (layer := match_activation(expression)) is not None:
-            return ActivationNode(root.op, root.name, [start], root.outputs, {}, root.doc, layer=layer)
+    for start, candidate in found.items():
+        if (layer := match_activation(candidate.expression)) is not None:
+            inputs, rank = [start], candidate.rank
+            return ActivationNode(root.op, root.name, inputs, root.outputs, {}, root.doc, layer=layer, rank=rank)
     return root
 
 
-def _find_values(root: Node, producers: Mapping[str, Node], constants: Mapping[str, Array]) -> list[str]:
-    """Returns the values that a node may be an activation of, the nearest first."""
-    found = list[str]()
-    nodes = [root]
-    for node in nodes:
-        for name in node.inputs:
-            if name and name not in constants and name not in found and len(found) < MAX_VALUES:
-                found.append(name)
-                if (producer := producers.get(name)) is not None and producer.op in PARTS:
-                    nodes.append(producer)
+def _expand(
+    node: Node, known: Mapping[str, dict[str, Candidate]], constants: Mapping[str, Array]
+) -> dict[str, Candidate]:
+    """Returns the output of a node by the values that it is an expression of, the nearest first."""
+    operands = list[Candidate | dict[str, Candidate]]()
+    for name in filter(None, node.inputs):
+        if name not in constants:
+            operands.append({name: Candidate("x"), **known.get(name, {})})
+        elif (number := _number(name, constants)) is not None:
+            operands.append(number)
+        else:
+            return {}
+    values = [operand for operand in operands if isinstance(operand, dict)]
+    found = dict[str, Candidate]()
+    for start in values[0] if values else ():
+        if all(start in value for value in values):
+            parts = [operand[start] if isinstance(operand, dict) else operand for operand in operands]
+            depth, rank = 1 + max(part.depth for part in parts), max(part.rank for part in parts)
+            expression = _simplify(node, [part.expression for part in parts]) if depth <= MAX_DEPTH else None
+            if expression is not None:
+                found[start] = Candidate(expression, depth, rank)
     return found
 
 
-class _Expander:
-    """Expressions of the value `start`."""
-
-    def __init__(self, start: str, producers: Mapping[str, Node], constants: Mapping[str, Array]) -> None:
-        self.producers, self.constants = producers, constants
-        self.known: dict[tuple[str, int], Expression] = {(start, depth): "x" for depth in range(MAX_DEPTH + 1)}
-
-    def expand(self, name: str, depth: int) -> Expression:
-        """Returns the expression of a value, at most `depth` nodes deep; None if it depends on other values."""
-        if (name, depth) not in self.known:
-            self.known[name, depth] = self._number(name) if name in self.constants else self._expand_node(name, depth)
-        return self.known[name, depth]
-
-    def _expand_node(self, name: str, depth: int) -> Expression:
-        node = self.producers.get(name)
-        if node is None or node.op not in PARTS or depth == 0:
-            return None
-        operands = [self.expand(operand, depth - 1) for operand in node.inputs if operand]
-        return None if any(operand is None for operand in operands) else _simplify(node, operands)
-
-    def _number(self, name: str) -> float | None:
-        try:
-            array = self.constants[name]
-        except UnsupportedNodeError:  # not foldable, or not yet
-            return None
-        return float(str(array.reshape(()))) if array.size == 1 and array.dtype.kind == "f" else None
+def _number(name: str, constants: Mapping[str, Array]) -> Candidate | None:
+    """Returns a constant that is one real number."""
+    try:
+        array = constants[name]
+    except UnsupportedNodeError:  # not foldable, or not yet
+        return None
+    is_real = array.size == 1 and array.dtype.kind == "f"
+    return Candidate(float(str(array.reshape(()))), rank=array.ndim) if is_real else None
 
 
 def _simplify(node: Node, operands: list[Expression]) -> Expression:

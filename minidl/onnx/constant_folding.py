@@ -38,9 +38,14 @@ def check_size(shape: tuple[int, ...], inputs: Sequence[Array]) -> None:
         raise ValueError(f"expected at most {MAX_ELEMENTS} elements in a folded constant, got {size}")
 
 
+def has_batch(array: Array | None) -> bool:
+    """True if an array contains the batch size, which is unknown."""
+    return array is not None and array.dtype == "int64" and ANY_BATCH in array
+
+
 def check_no_batch(array: Array) -> Array:
-    """Returns the array; raises ValueError if it contains the batch size, which is unknown."""
-    if array.dtype.kind == "i" and ANY_BATCH in array:
+    """Returns the array; raises ValueError if it contains the batch size."""
+    if has_batch(array):
         raise ValueError("expected values that do not depend on the batch size, got others")
     return array
 
@@ -137,7 +142,7 @@ def get_axes(inputs: list[Any], attributes: dict[str, Any]) -> tuple[int, ...]:
 
 def fold_reshape(inputs: list[Any], attributes: dict[str, Any]) -> Array:
     """Reshapes; a size of 0 copies that of the input unless allowzero is set."""
-    shape = inputs[1].tolist()
+    shape = check_no_batch(inputs[1]).tolist()
     if not attributes.get("allowzero", 0):
         shape = [inputs[0].shape[i] if size == 0 else size for i, size in enumerate(shape)]
     return inputs[0].reshape(shape)
@@ -147,7 +152,7 @@ def fold_slice(inputs: list[Any], attributes: dict[str, Any]) -> Array:
     """Slices with the semantics of Python."""
     x, starts, ends, *options = inputs
     axes = options[0].tolist() if options and options[0] is not None else range(len(starts))
-    steps = options[1].tolist() if len(options) > 1 and options[1] is not None else [1] * len(starts)
+    steps = check_no_batch(options[1]).tolist() if len(options) > 1 and options[1] is not None else [1] * len(starts)
     pieces = [slice(None)] * x.ndim
     for axis, start, end, step in zip(
         axes, check_no_batch(starts).tolist(), check_no_batch(ends).tolist(), steps, strict=True
@@ -202,7 +207,7 @@ class Constants(Mapping[str, Array]):
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._tensors, self._values = graph.tensors, dict(graph.tensors)
         self._producers: dict[str, int] = {}
-        self._nodes = graph.nodes
+        self.nodes = graph.nodes
         self._work = MAX_WORK * sum(array.size for array in graph.tensors.values())
         for i, node in enumerate(graph.nodes):
             if self._is_constant(node):
@@ -225,7 +230,7 @@ class Constants(Mapping[str, Array]):
 
     def assuming(self, batch: int) -> Constants:
         """Returns the constants of a batch of this size, for those that depend on it."""
-        same = Constants(Graph(self._nodes, self._tensors, [], []))
+        same = Constants(Graph(self.nodes, self._tensors, [], []))
         for name, (n, *sizes) in self.shapes.items():
             same.shapes[name] = (batch if n == ANY_BATCH else n, *sizes)
         return same
@@ -239,7 +244,7 @@ class Constants(Mapping[str, Array]):
 
     def origin(self, name: str) -> str:
         """Returns the constant that holds the elements: a weight and its transpose have the same origin."""
-        while name in self._producers and (node := self._nodes[self._producers[name]]).op in LAYOUT_OPS:
+        while name in self._producers and (node := self.nodes[self._producers[name]]).op in LAYOUT_OPS:
             name = node.inputs[0]
         return name
 
@@ -252,11 +257,11 @@ class Constants(Mapping[str, Array]):
             current = pending.pop()
             if current not in self._values and current in self._producers and self._producers[current] not in needed:
                 needed.add(self._producers[current])
-                pending += self._nodes[self._producers[current]].inputs
+                pending += self.nodes[self._producers[current]].inputs
         order, large = sorted(needed), dict[str, Array]()
-        last_reader = {read: i for i in order for read in self._nodes[i].inputs}
+        last_reader = {read: i for i in order for read in self.nodes[i].inputs}
         for i in order:
-            node = self._nodes[i]
+            node = self.nodes[i]
             array = self._fold(node, ChainMap(large, self._values))
             is_view = node.op in LAYOUT_OPS and node.inputs[0] in self._values
             (self._values if array.size <= MAX_ELEMENTS or is_view else large)[node.outputs[0]] = array
@@ -271,6 +276,8 @@ class Constants(Mapping[str, Array]):
                 return self._fold_shape(node, values)
             inputs = [values[name] if name else None for name in node.inputs]
             array = FOLD_FUNCTIONS[node.op](inputs, node.attributes)
+            if has_batch(array) and not any(map(has_batch, inputs)):
+                raise ValueError(f"expected other integers than {ANY_BATCH}")
             sizes = [value.size for value in (*inputs, array) if value is not None]
             if max(sizes) > MAX_ELEMENTS and node.op not in LAYOUT_OPS:
                 self._work -= sum(sizes)

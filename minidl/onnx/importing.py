@@ -17,7 +17,7 @@ from minidl.onnx import model_file
 from minidl.onnx.activation_patterns import ActivationNode, fuse_activations
 from minidl.onnx.branches import parse_graph
 from minidl.onnx.carried_values import CarriedValues
-from minidl.onnx.constant_folding import Constants
+from minidl.onnx.constant_folding import Constants, has_batch
 from minidl.onnx.exporting import COUNTERS_KEY, METADATA_KEY, write_layers
 from minidl.onnx.graph import ANY_BATCH, Graph, Node, UnsupportedNodeError, Value, refuse
 from minidl.onnx.input_cast import INTEGERS, remove_input_cast
@@ -125,6 +125,8 @@ class Importer:
     """Turns nodes into layers in order, and tracks the shape of each value."""
 
     def __init__(self, graph: Graph, input_shape: Shape | None) -> None:
+        if any(map(has_batch, graph.tensors.values())):
+            raise ValueError(f"expected constants of other integers than {ANY_BATCH}")
         graph = remove_input_cast(graph)
         for rewrite in REWRITES:
             graph = rewrite(graph, Constants(graph))
@@ -173,6 +175,8 @@ class Importer:
     def import_node(self, node: Node, shape: Shape) -> list[LayerWithWeights]:
         """Returns the layers of a node with one data input; the others are constants."""
         if isinstance(node, ActivationNode):
+            if node.rank > len(shape) + 1:
+                refuse(node, f"expected constants of at most {len(shape) + 1} axes, got {node.rank}")
             return [LayerWithWeights(node.layer)]
         if (read := find_read_function(node)) is None:
             refuse(node, NO_SUCH_LAYER)

@@ -9,8 +9,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from minidl.layers.base import Layer
+from minidl.onnx.batch_sizes import count_batch_sizes
 from minidl.onnx.constant_folding import Constants
-from minidl.onnx.graph import Node, refuse
+from minidl.onnx.graph import ANY_BATCH, Node, refuse
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
 
@@ -76,13 +77,18 @@ class NodeReader:
             self.refuse(f"expected a constant for input {index}, {name!r}, got a value computed from the graph's input")
         return self._constants[name]
 
-    def constant_of_batch(self, index: int, batch: int) -> Array:
-        """Returns an input that depends on nothing but the batch size, for this one; raises as `constant`."""
+    def constants_by_batch(self, index: int) -> dict[int, Array]:
+        """Returns an input that depends on nothing but the batch size, for as many sizes as have to be checked."""
         self._inputs_read.add(index)
         name = self.node.inputs[index]
         if name not in self._constants:
             self.refuse(f"expected a constant for input {index}, {name!r}, got a value computed from the graph's input")
-        return self._constants.assuming(batch)[name]
+        if self.batch != ANY_BATCH:
+            return {self.batch: self._constants.assuming(self.batch)[name]}
+        count = count_batch_sizes(name, self._constants.nodes, self._constants.assuming(1))
+        if count is None:
+            self.refuse(f"expected sums and products of shapes and ranges for input {index}, {name!r}, got others")
+        return {batch: self._constants.assuming(batch)[name] for batch in range(1, count + 1)}
 
     def weight(self, index: int, *shape: int | None, trainable: bool = True) -> Array:
         """Returns a constant of the model's dtype. shape: expected sizes, None for any. trainable: a parameter."""
@@ -98,14 +104,21 @@ class NodeReader:
         return array
 
     def float_scalar(self, index: int) -> float:
-        """Returns a constant that is a single real number."""
+        """Returns a constant that is a single real number, of no more axes than the data input."""
         array = self.constant(index)
-        if array.size != 1 or array.dtype.kind != "f":
+        if array.size != 1 or array.dtype.kind != "f" or array.ndim > len(self.shape) + 1:
             self.refuse(f"expected one real number for input {index}, got {array.dtype} of shape {array.shape}")
         return float(str(array.reshape(())))
 
     def int_list(self, index: int) -> tuple[int, ...]:
-        """Returns a constant that is a list of integers."""
+        """Returns a constant that is a list of integers, none of which is the size of a batch of any size."""
+        sizes = self.size_list(index)
+        if ANY_BATCH in sizes:
+            self.refuse(f"expected integers for input {index} that do not depend on the batch size, got others")
+        return sizes
+
+    def size_list(self, index: int) -> tuple[int, ...]:
+        """Returns a constant that is a list of sizes; ANY_BATCH is that of the batch."""
         array = self.constant(index)
         if array.dtype.kind != "i" or array.ndim > 1:
             self.refuse(f"expected integers for input {index}, got {array.dtype} of shape {array.shape}")

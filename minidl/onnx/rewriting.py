@@ -15,6 +15,14 @@ STRIDED_VIEW = "Gather"  # the elements of an array, flattened with the batch, a
 SPLIT_PART = "Split"  # one output of a Split: part `index` of `count` equal ones, or `start` to `stop`
 
 INT32, INT64 = 6, 7  # attribute `to` of Cast
+NUMBERS = (1, INT32, INT64, 11)  # the same, with float32 and float64: they have all indices of rows
+MOVES = {  # operators whose outputs are elements of their first input; of all inputs for Concat
+    *("Concat", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"),
+}
+
+
+class Lookup(Node):
+    """A Gather of constant rows at floats, which are whole numbers."""
 
 
 def expand_splits(graph: Graph, constants: Constants) -> Graph:
@@ -70,25 +78,40 @@ def _is_flattening(node: Node, constants: Constants) -> bool:
 def expect_float_indices(graph: Graph, constants: Constants) -> Graph:
     """Returns the graph with Gathers of constant rows at whole numbers that are floats, without their Cast to integers.
 
-    A graph input of integers gets the dtype of the rows.
+    The indices are elements of the graph's input: a Cast of other values could change them. A graph input of integers
+    gets the dtype of the rows.
     """
     casts = {
         node.outputs[0]: node.inputs[0]
         for node in graph.nodes
         if node.op == "Cast" and not node.domain and node.attributes.get("to") in (INT32, INT64)
     }
+    moved = _find_elements(graph, constants)
     nodes, dtype = list[Node](), ""
     for node in graph.nodes:
-        is_lookup = is_gather_of_rows(node) and node.inputs[1] not in constants
-        rows = constants.find(node.inputs[0]) if is_lookup else None
+        rows = constants.find(node.inputs[0]) if is_gather_of_rows(node) and node.inputs[1] in moved else None
         if rows is not None and rows.dtype.kind == "f":
             indices, dtype = node.inputs[1], str(rows.dtype)
             while indices in casts:
                 indices = casts[indices]
-            node = replace(node, inputs=[node.inputs[0], indices])
+            node = Lookup(node.op, node.name, [node.inputs[0], indices], node.outputs, node.attributes, node.doc)
         nodes.append(node)
     inputs = [replace(value, dtype=dtype) if value.dtype in INTEGERS and dtype else value for value in graph.inputs]
     return replace(graph, nodes=nodes, inputs=inputs)
+
+
+def _find_elements(graph: Graph, constants: Constants) -> set[str]:
+    """Returns the values that consist of elements of the graph's inputs, which may be of another dtype."""
+    found = {value.name for value in graph.inputs}
+    for node in graph.nodes:
+        moves = node.op in MOVES and node.domain in ("", REWRITTEN)
+        if node.op == "Cast" and not node.domain:
+            moves = node.attributes.get("to") in NUMBERS
+        sources = node.inputs if node.op == "Concat" else node.inputs[:1]
+        others = node.inputs[len(sources) :]
+        if moves and found.issuperset(sources) and all(name in constants for name in others if name):
+            found.update(node.outputs)
+    return found
 
 
 def is_gather_of_rows(node: Node) -> bool:

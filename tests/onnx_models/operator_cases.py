@@ -12,6 +12,7 @@ import numpy as np
 from minidl.onnx.graph import Graph, Node, Value
 
 IMAGE, VECTOR = (4, 6, 7), (6,)
+LARGEST = float(np.finfo("float64").max)
 
 
 @dataclass
@@ -438,6 +439,13 @@ UNSUPPORTED = {
         "before opset 13 LogSoftmax sums over the whole example",
     ),
     "Clip with a bound per channel": (Case("Clip", None, (CHANNELS,)), "expected one real number for input 1"),
+    **{
+        f"Clip of {low} and {high}": (
+            Case("Clip", None, tuple(None if v is None else np.array(v, "float64") for v in (low, high))),
+            f"expected a minimum and a maximum that leave some numbers, got {low} and {high}",
+        )
+        for low, high in ((np.inf, None), (None, -np.inf), (LARGEST, None), (None, -LARGEST), (np.nan, 1.0))
+    },
     "Clip without room": (Case("Clip", None, (HIGH, LOW)), "min_val: expected a number below max_val"),
     "Shrink with another bias": (Case("Shrink", None, attributes={"bias": 0.25}), "expected bias=0 or bias=lambd=0.5"),
     "Celu alpha of 0": (Case("Celu", None, attributes={"alpha": 0.0}), "alpha: expected at least 1.17549435e-38"),

@@ -1,6 +1,7 @@
 """Activations of several nodes: every form that exporters write, what must not be taken for one, and shared values."""
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ from onnx_models.graphs import Graph, check, run_both
 
 from minidl import layers as ours
 from minidl.onnx import import_model
-from minidl.onnx.activation_patterns import MAX_DEPTH
+from minidl.onnx.activation_patterns import MAX_DEPTH, fuse_activations
+from minidl.onnx.constant_folding import Constants
 from minidl.onnx.importing import build_model
 from minidl.onnx.model_file import from_bytes
 
@@ -186,6 +188,31 @@ def test_long_chains_take_linear_time(tmp_path):
         x = g.add("Mul", x, x)
     assert MAX_DEPTH < 1000
     assert len(import_model(g.save(tmp_path)).layers) == 1000
+
+
+def test_random_sums_take_linear_time(tmp_path):
+    """Thousands of nodes, each a sum of two values before it, in seconds."""
+    g = Graph((4,))
+    values = [g.add("Relu", "x")]
+    for i in range(4000):
+        values.append(g.add("Add", values[-1], values[g.rng.integers(len(values))] if i % 3 else values[-1]))
+    graph = from_bytes(g.model().SerializeToString())
+    start = time.perf_counter()
+    assert len(fuse_activations(graph, Constants(graph)).nodes) == 4001
+    assert time.perf_counter() - start < 10
+
+
+def test_constants_of_more_axes_than_the_value_are_refused(tmp_path):
+    """They would give the result a further axis."""
+    for axes in (2, 3):
+        g = Graph((4,))
+        one = g.constant(np.ones((1,) * axes))
+        g.add("Flatten", g.add("Div", "x", g.add("Add", g.add("Abs", "x"), one)))
+        if axes == 2:
+            check(g, tmp_path, "Softsign")
+        else:
+            with pytest.raises(ValueError, match=r"\(Div\): expected constants of at most 2 axes, got 3"):
+                import_model(g.save(tmp_path))
 
 
 def test_all_layers_are_public():

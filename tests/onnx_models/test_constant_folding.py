@@ -142,6 +142,10 @@ def test_all_foldable_operators_have_a_case():
     ("Concat", [np.ones(4097)], {"axis": 0}, "at most 4096 elements"),
     ("Gather", [ROW, integers(3)], {}, "out of bounds"),
     ("Reshape", [MATRIX, integers(5, -1)], {}, "cannot reshape"),
+    ("Reshape", [MATRIX, integers(1, ANY_BATCH)], {}, "expected values that do not depend on the batch size"),
+    ("Slice", [ROW, *[integers(0)] * 3, integers(ANY_BATCH)], {}, "expected values that do not depend on the batch"),
+    ("Mul", [integers(ANY_BATCH // 2), integers(2)], {}, f"expected other integers than {ANY_BATCH}"),
+    ("Constant", [], {"value_int": ANY_BATCH}, f"expected other integers than {ANY_BATCH}"),
 ])  # fmt: skip
 def test_unfoldable_constants_are_refused(op, arrays, attributes, message):
     with pytest.raises(ValueError, match=r"node 'n' \(\w+\): expected a foldable constant: .*") as error:

@@ -51,3 +51,23 @@ def test_rows_at_indices_of_another_shape_are_refused(tmp_path):
     g.add("Gather", g.normal(4, 3), "x", axis=1)
     with pytest.raises(ValueError, match="input 'x': expected float or double, got int64"):
         import_model(g.save(tmp_path))
+
+
+@pytest.mark.parametrize("indices", ["float32", "int64", "uint8"])
+def test_computed_indices_are_refused(indices, tmp_path):
+    """A Cast to integers drops fractions, and integers divide and overflow otherwise than floats."""
+    for before in (lambda g: g.add("Mul", "x", "x"), lambda g: g.add("Relu", "x"), lambda g: g.add("Cast", "x", to=3)):
+        g = Graph((5,), categories=9, indices=indices)
+        first = g.add("Gather", g.normal(9, 3), g.add("Cast", "x", to=7))
+        second = g.add("Gather", g.normal(9, 3), g.add("Cast", before(g), to=7))
+        g.add("Add", first, second)
+        with pytest.raises(ValueError, match=r"\(Gather\): expected rows at elements|\(Cast\): expected|unsupported"):
+            import_model(g.save(tmp_path))
+
+
+def test_indices_that_are_moved_or_of_another_dtype(tmp_path):
+    g = Graph((4, 3), categories=9, indices="int32")
+    y = g.add("Transpose", g.add("Cast", "x", to=1), perm=[0, 2, 1])
+    column = g.add("Squeeze", g.add("Slice", y, g.integers(1), g.integers(2), g.integers(1)), g.integers(1))
+    g.add("Gather", g.normal(9, 3), g.add("Cast", column, to=7))
+    check(g.append("Flatten"), tmp_path)

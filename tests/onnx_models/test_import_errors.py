@@ -8,6 +8,7 @@ from onnx_models.graphs import Graph
 
 from minidl import FileError
 from minidl.onnx import import_model
+from minidl.onnx.graph import ANY_BATCH
 
 pytestmark = pytest.mark.oracle("onnx")
 
@@ -228,6 +229,25 @@ def test_resize_to_a_fixed_batch_size(batch, size, message, tmp_path):
     error = import_error(g, tmp_path, out_shape=(None,))
     assert f"node 'Resize_0' (Resize): {message}" in error
     assert "export it with scales instead of sizes, or with a batch of 1" in error
+
+
+def test_a_slice_that_depends_on_the_batch_size(tmp_path):
+    g = Graph(VECTOR, batch="N")
+    size = g.add("Slice", g.add("Shape", "x"), g.integers(0), g.integers(1))
+    g.add("Slice", g.add("Relu", "x"), size, g.integers(2**40), g.integers(1))
+    error = import_error(g, tmp_path, out_shape=(None, None))
+    assert "(Slice): expected integers for input 1 that do not depend on the batch size, got others" in error
+
+
+@pytest.mark.parametrize("form", ["tensor", "node"])
+def test_an_integer_that_stands_for_the_batch_size(form, tmp_path):
+    """It is no size of a batch if the file contains it."""
+    g = Graph(VECTOR, batch="N")
+    value = np.array([ANY_BATCH, 12])
+    g.append("Relu")
+    shape = g.constant(value, "int64") if form == "tensor" else g.add("Constant", value_ints=value.tolist())
+    g.add("Reshape", g.add("Tanh", "v0"), shape)
+    assert f"integers than {ANY_BATCH}" in import_error(g, tmp_path, out_shape=(None, None))
 
 
 # ---- graphs

@@ -165,3 +165,21 @@ def test_a_strided_view_of_all_elements_is_a_reshape(tmp_path, batch):
     g.add("Gather", flat, g.add("Add", first, g.constant(np.arange(12)[::-1], "int64")))
     with pytest.raises(ValueError, match=r"\(Gather\): expected the indices of all elements"):
         import_model(g.save(tmp_path))
+
+
+@pytest.mark.parametrize("op", ["Min", "Slice", "Gather"])
+def test_a_strided_view_that_ends_for_larger_batches_is_refused(op, tmp_path):
+    g = Graph((3, 2, 2), batch="N")
+    flat, size = g.add("Reshape", g.add("Relu", "x"), g.integers(-1)), g.add("Shape", "x")
+    number = g.add("Gather", size, g.constant(0, "int64"))
+    end, zero, one = g.add("Mul", number, g.constant(12, "int64")), *(g.constant(i, "int64") for i in (0, 1))
+    indices = g.add("Range", zero, end, one)
+    if op == "Min":
+        indices = g.add("Min", indices, g.constant(99, "int64"))
+    elif op == "Slice":
+        indices = g.add("Slice", indices, g.integers(0), g.integers(96))
+    else:
+        indices = g.add("Gather", g.constant(np.minimum(np.arange(999), 99), "int64"), indices)
+    g.add("Gather", flat, g.add("Reshape", indices, g.integers(-1, 3, 4)))
+    with pytest.raises(ValueError, match=r"\(Gather\): expected sums and products of shapes and ranges for input 1"):
+        import_model(g.save(tmp_path, out_shape=(None, 3, 4)))

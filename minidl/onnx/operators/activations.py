@@ -104,9 +104,13 @@ def write_relu6(writer: NodeWriter, x: str) -> str:
 
 
 def read_clip(reader: NodeReader) -> list[LayerWithWeights]:
-    """Reads a Clip; a bound beyond all finite numbers, which some exporters write, is none."""
-    given = [reader.float_scalar(i) if reader.has_input(i) else math.inf for i in (1, 2)]
-    low, high = (v if abs(v) < float(np.finfo(reader.dtype).max) else None for v in given)
+    """Reads a Clip; a bound that leaves all finite numbers, as some exporters write it, is none."""
+    largest = float(np.finfo(reader.dtype).max)
+    low, high = (reader.float_scalar(i) if reader.has_input(i) else None for i in (1, 2))
+    low = None if low is not None and low <= -largest else low
+    high = None if high is not None and high >= largest else high
+    if any(bound is not None and not abs(bound) < largest for bound in (low, high)):
+        reader.refuse(f"expected a minimum and a maximum that leave some numbers, got {low} and {high}")
     if low is None and high is None:
         return []
     if low == 0 and high in (None, 6):

@@ -9,7 +9,6 @@ import numpy as np
 from minidl.layers import ChannelShuffle, Columns, Parallel, Permute, Reshape
 from minidl.layers.base import Layer
 from minidl.layers.join import ADD
-from minidl.onnx.graph import ANY_BATCH
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
 from minidl.onnx.operators.shapes import reshape_to
@@ -105,8 +104,7 @@ def write_channel_shuffle(writer: NodeWriter, x: str) -> str:
 
 def read_strided_view(reader: NodeReader) -> list[LayerWithWeights]:
     """Reads a view that has all elements in their order, for any batch; others are refused."""
-    for batch in (1, 3) if reader.batch == ANY_BATCH else (reader.batch,):
-        indices = reader.constant_of_batch(1, batch)
+    for batch, indices in reader.constants_by_batch(1).items():
         shape = indices.shape[1:]
         if not np.array_equal(indices, np.arange(batch * math.prod(reader.shape)).reshape(batch, *shape)):
             reader.refuse(f"expected the indices of all elements of {reader.shape} in their order, got others")

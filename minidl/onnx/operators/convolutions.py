@@ -15,7 +15,6 @@ from minidl.layers import (
     Pad2D,
 )
 from minidl.layers.base import Layer
-from minidl.onnx.graph import ANY_BATCH
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
 from minidl.onnx.operators.windows import (
@@ -91,11 +90,11 @@ def read_tensordot(reader: NodeReader) -> list[LayerWithWeights]:
     weight = reader.weight(1, reader.shape[0], None).T
     filters, channels = weight.shape
     pixels, sizes = math.prod(reader.shape[1:]), [reader.shape[axis - 1] for axis in axes[1:-1]]
-    for batch in (1, 3) if reader.batch == ANY_BATCH else (reader.batch,):
-        for i, size, rest in ((2, batch * pixels, [channels]), (3, batch, [*sizes, filters])):
-            shape = reader.constant_of_batch(i, batch).tolist()
-            if shape not in ([size, *rest], [-1, *rest]):
-                reader.refuse(f"expected a product over the last axis, with shape {[size, *rest]}, got {shape}")
+    for i, rows, rest in ((2, pixels, [channels]), (3, 1, [*sizes, filters])):
+        for batch, found in reader.constants_by_batch(i).items():
+            shape, expected = found.tolist(), [batch * rows, *rest]
+            if shape not in (expected, [-1, *rest]):
+                reader.refuse(f"expected a product over the last axis, with shape {expected}, got {shape}")
     conv = Conv1D if len(reader.shape) == 2 else Conv2D
     kernel = weight.reshape(*weight.shape, *(1,) * (len(reader.shape) - 1))
     return [LayerWithWeights(conv(filters, 1, use_bias=False), {"weight": kernel})]

@@ -6,7 +6,7 @@ from minidl.layers import Embedding, Permute
 from minidl.layers.base import Layer
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
-from minidl.onnx.rewriting import INT64
+from minidl.onnx.rewriting import INT64, Lookup
 
 
 def write_embedding(writer: NodeWriter, x: str) -> str:
@@ -18,6 +18,8 @@ def write_embedding(writer: NodeWriter, x: str) -> str:
 def read_gather(reader: NodeReader) -> list[LayerWithWeights]:
     """Reads rows of a matrix at indices of the example; `expect_float_indices` has removed their Cast to integers."""
     reader.expect_attribute("axis", 0)
+    if not isinstance(reader.node, Lookup):
+        reader.refuse("expected rows at elements of the graph's input, as indices, got others")
     weight = reader.weight(0, None, None)
     return [LayerWithWeights(Embedding(*weight.shape), {"weight": weight}), LayerWithWeights(Permute((1, 0)))]
 

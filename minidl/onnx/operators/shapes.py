@@ -42,7 +42,7 @@ def read_flatten(reader: NodeReader) -> list[LayerWithWeights]:
 def read_reshape(reader: NodeReader) -> list[LayerWithWeights]:
     """Reads a Reshape that keeps the batch first: as 0, -1, its size in the file, or the result of Shape."""
     sizes, size_of_example, same = (
-        reader.int_list(1),
+        reader.size_list(1),
         math.prod(reader.shape),
         not reader.expect_attribute("allowzero", 0, 1),
     )
@@ -124,9 +124,12 @@ def write_upsample(writer: NodeWriter, x: str) -> str:
 
 
 def round_scale(size: int, out: int, scale: float | None) -> float:
-    """Returns a scale, or that of a size, as float32; rounded up if the size of the output would become smaller."""
+    """Returns a scale, or that of a size, as float32; rounded up if the size of the output would become smaller.
+
+    Runtimes multiply it by the size in float32 or in float64.
+    """
     rounded = np.float32(out / size if scale is None else scale)
-    return float(rounded if rounded * size >= out else np.nextafter(rounded, np.float32(np.inf)))
+    return float(rounded if float(rounded) * size >= out else np.nextafter(rounded, np.float32(np.inf)))
 
 
 def read_resize(reader: NodeReader) -> list[LayerWithWeights]:
@@ -161,24 +164,31 @@ def _read_linear(reader: NodeReader, transform: str, scales: Sequence[float], si
     image = reader.shape[1:]
     if not all(0 < scale < 2**31 for scale in scales):
         reader.refuse(f"expected positive scales, got {list(scales)}")
-    out = sizes or [math.floor(size * scale) for size, scale in zip(image, scales, strict=True)]
+    out = sizes or [
+        int(np.float32(size) * np.float32(scale)) for size, scale in zip(image, scales, strict=True)
+    ]  # in float32, as onnxruntime and PyTorch
     shrinks = transform == "pytorch_half_pixel" and any(
         new == 1 < old for new, old in zip(out, image, strict=True)
     )  # to pixel 0, not to the centre
     if transform not in ("half_pixel", "pytorch_half_pixel", "align_corners") or shrinks or min(out) < 1:
         reader.refuse(f"expected linear in mode half_pixel or align_corners, got {transform} from {image} to {out}")
-    quotients = [round_scale(old, new, None) for old, new in zip(image, out, strict=True)]
     options: dict[str, Any] = {"mode": "bilinear", "align_corners": transform == "align_corners"}
-    if sizes or quotients == list(scales) or options["align_corners"]:
+    quotients = [new / old for old, new in zip(image, out, strict=True)]
+    same = [math.isclose(scale, of, rel_tol=2**-23) for scale, of in zip(scales, quotients, strict=True)]
+    if sizes or all(same) or options["align_corners"]:
         return Upsample2D(size=collapse(out), **options)
-    return Upsample2D(scales[0] if scales[0] == scales[1] else (scales[0], scales[1]), **options)
+    exact = [
+        scale if math.floor(scale * size) == new else round_scale(size, new, None)
+        for scale, size, new in zip(scales, image, out, strict=True)
+    ]
+    return Upsample2D(exact[0] if exact[0] == exact[1] else (exact[0], exact[1]), **options)
 
 
 def _read_scales(reader: NodeReader) -> tuple[list[float], list[int] | None]:
     """Returns the scales of all axes; and height and width of the output, if the node has sizes."""
     if reader.has_input(2) and (scales := reader.constant(2)).size:
         return [float(scale) for scale in scales.reshape(-1)], None
-    sizes = reader.int_list(3)
+    sizes = reader.size_list(3)
     if len(sizes) != 4:
         reader.refuse(f"expected sizes of images, got {list(sizes)}")
     if sizes[0] not in (ANY_BATCH, reader.batch):
@@ -192,7 +202,7 @@ def _read_scales(reader: NodeReader) -> tuple[list[float], list[int] | None]:
 
 def read_expand(reader: NodeReader) -> list[LayerWithWeights]:
     """Reads the repetition of one number per channel, (c, 1, 1), over an image; and one to the same shape."""
-    sizes = reader.int_list(1)
+    sizes = reader.size_list(1)
     batch, *given = (1,) * (len(reader.shape) + 1 - len(sizes)) + sizes
     if batch in (1, reader.batch) and len(given) == len(reader.shape):
         repeats = [new for new, old in zip(given, reader.shape, strict=True) if new not in (1, old)]

@@ -1,82 +1,13 @@
-"""Words of Keras and PyTorch, and what minidl has in their place. Each entry completes an error: "got 'mse'; ..."."""
+"""Names of Keras and PyTorch, and what minidl has in their place. Each entry completes an error: "got 'mse'; ...".
+
+Those of arguments are in foreign_arguments.py.
+"""
 
 from __future__ import annotations
 
 Words = dict[str, str]
 
 # Keys are compared as `hints.plain` writes them: in lower case, without underscores and a final "loss".
-
-ARGUMENTS: Words = {
-    # layers
-    "activation": "use a layer of its own after this one, such as ReLU()",
-    "strides": "use stride=",
-    "dilationrate": "use dilation=",
-    "bias": "use use_bias=",
-    "inchannels": "use the number of outputs only: that of the inputs is inferred",
-    "infeatures": "use the number of outputs only: that of the inputs is inferred",
-    "inputdim": "use Sequential(layers, input_shape=...)",
-    "inputshape": "use Sequential(layers, input_shape=...)",
-    "batchinputshape": "use Sequential(layers, input_shape=...)",
-    "outchannels": "use filters=",
-    "outfeatures": "use units=",
-    "numfeatures": "leave it out: the channels are inferred",
-    "normalizedshape": "leave it out: the shape is inferred",
-    "numgroups": "use groups=",
-    "numchannels": "leave it out: the channels are inferred",
-    "epsilon": "use eps=",
-    "center": "use affine=",
-    "scalefactor": "use scale=",
-    "dataformat": "use arrays (n, channels, height, width)",
-    "paddingmode": "use padding=, an int, a pair, 'same' or 'valid': the border is zero",
-    "kernelregularizer": "use weight_decay= of the optimizer",
-    "weightinitializer": "use kernel_initializer=",
-    "init": "use kernel_initializer=",
-    "inplace": "leave it out: memory is planned for the whole model",
-    "p": "use rate=",
-    "trainable": "use layer.trainable = False",
-    "device": "leave it out: minidl computes on CPUs",
-    # optimizers
-    "learningrate": "use lr=",
-    "params": "use no parameters: Trainer passes those of the model",
-    "parameters": "use no parameters: Trainer passes those of the model",
-    "beta1": "use betas=(0.9, 0.999)",
-    "beta2": "use betas=(0.9, 0.999)",
-    "rho": "use alpha=",
-    "decay": "use a schedule as lr=, such as minidl.schedules.Exponential(0.1, gamma)",
-    "lrdecay": "use a schedule as lr=, such as minidl.schedules.Exponential(0.1, gamma)",
-    "clipnorm": "use Trainer(..., clip_norm=...)",
-    "globalclipnorm": "use Trainer(..., clip_norm=...)",
-    "clipvalue": "use Trainer(..., clip_value=...)",
-    # callbacks
-    "mode": "use lower_is_better=True for mode='min', False for mode='max'",
-    "restorebestweights": "leave it out: the weights of the best epoch are always restored",
-    "savebestonly": "use monitor=: it saves only after epochs with a new best value",
-    "saveweightsonly": "leave it out: a checkpoint has the whole trainer; model.save writes the weights",
-    "filepath": "use path=",
-    "savefreq": "use every_n_steps=",
-    "basefolder": "use folder=",
-    "tmax": "use total_steps=",
-    "etamin": "use min_lr=",
-    # Trainer, fit, evaluate and predict
-    "metrics": "use Trainer(model, loss, optimizer, metrics=...)",
-    "optimizer": "use Trainer(model, loss, optimizer)",
-    "batchsize": "leave it out: X is read in parts that fit into little memory",
-    "verbose": "leave it out: only fit prints",
-    "criterion": "use loss=",
-    "lossfn": "use loss=",
-    "x": "use X=",
-    "initialepoch": "leave it out: Trainer.resume continues where a checkpoint stands",
-    "validationfreq": "leave it out: fit validates after each epoch",
-    "validationsteps": "use validation_data=(X, y) of the rows that you want",
-    "validationbatchsize": "leave it out: results do not depend on it",
-    "workers": "use num_threads= of Trainer",
-    "numworkers": "use num_threads= of Trainer",
-    "sampleweights": "use sample_weight=",
-    "classweights": "use class_weight=",
-    "nepochs": "use epochs=",
-    "numepochs": "use epochs=",
-    "training": "use model.forward(X, training=True)",
-}
 
 MODEL: Words = {
     "call": "use model.predict(X), or model.forward(X, training=True) for a backward by hand",
@@ -211,7 +142,7 @@ LAYERS: Words = {
     "activation": "use ReLU(), Tanh() or another layer of minidl.layers",
     "swish": "use SiLU()",
     "rescaling": "use Rescale(scale)",
-    "normalization": "use Normalize.of(X)",
+    "normalization": "use Normalize.from_data(X)",
     "input": "use Sequential(layers, input_shape=...)",
     "inputlayer": "use Sequential(layers, input_shape=...)",
     "add": "use Residual(*layers), or Parallel(first, second, join='add')",

@@ -15,10 +15,11 @@ from minidl.engine.build_warnings import warn
 from minidl.layers import BatchNorm2D, Conv2D, Dense, Dropout, Residual
 from minidl.optimizers import SGD
 from minidl.training.history import History
-from minidl.utils import foreign_words
+from minidl.utils import foreign_arguments, foreign_words
 from minidl.utils.hints import hint, known_arguments, plain
 
 TABLES = {name: table for name, table in vars(foreign_words).items() if name.isupper()}
+TABLES |= {"ARGUMENTS": foreign_arguments.ARGUMENTS, **foreign_arguments.OWNERS}
 KNOWN = {  # the names that a table is consulted for after they were not found
     "LAYERS": layers.__all__,
     "CALLBACKS": callbacks.__all__,
@@ -46,7 +47,7 @@ def model():
 @pytest.mark.parametrize("name", TABLES)
 def test_keys_are_plain_and_free(name):
     assert all(key == plain(key) for key in TABLES[name])
-    if name != "ARGUMENTS":
+    if name in KNOWN:
         assert not set(TABLES[name]) & {plain(known) for known in KNOWN[name]}
 
 
@@ -68,7 +69,7 @@ def test_arguments_that_exist_are_named():
     functions += [Trainer.fit, Trainer.evaluate, Sequential.predict, Sequential.forward]
     functions += [value.__init__ for value in vars(schedules).values() if inspect.isclass(value)]
     known = {name for function in functions for name in inspect.signature(function).parameters}
-    answered = {name for answer in foreign_words.ARGUMENTS.values() for name in re.findall(r"\b(\w+)=", answer)}
+    answered = {name for answer in foreign_arguments.ARGUMENTS.values() for name in re.findall(r"\b(\w+)=", answer)}
     assert answered - {"mode"} <= known  # that of Keras, explained
 
 
@@ -117,15 +118,18 @@ def test_functions():
 
 def test_a_users_layer_answers_and_may_have_foreign_words():
     class Own(Layer):
-        def __init__(this, units, activation="relu"):
-            this.units, this.activation = units, activation
+        def __init__(this, units, stride=1, activation="relu"):
+            this.units, this.stride, this.activation = units, stride, activation
 
         def forward(self, x, training):
             return x
 
     assert Own(3, activation="tanh").activation == "tanh"
-    with pytest.raises(TypeError, match=r"^Own: expected arguments from units, activation, got strides=; use stride=$"):
+    expected = "^Own: expected arguments from units, stride, activation, got"
+    with pytest.raises(TypeError, match=f"{expected} strides=; use stride=$"):
         Own(3, strides=2)
+    with pytest.raises(TypeError, match=f"{expected} epsilon=$"):  # "use eps=" would be the next error
+        Own(3, epsilon=0.1)
     assert copy.deepcopy(Own(3)).units == 3
 
 
@@ -149,13 +153,48 @@ def test_an_attribute_error_inside_a_property_stays():
         Own([Dense(3)]).size  # noqa: B018
 
 
-def test_modules():
-    for module, name in ((layers, "Linear"), (layers, "Conv2d"), (losses, "MSELoss"), (optimizers, "StepLR")):
-        with pytest.raises(ImportError, match=name):
-            getattr(module, name)
-    for module in (minidl, layers, losses, optimizers, callbacks):
-        for name in ("__wrapped__", "load_tests", "pytest_plugins", "zzz"):
-            assert not hasattr(module, name)
+MODULES = (minidl, layers, losses, optimizers, callbacks)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "answer"),
+    [
+        (layers, "Linear", "use Dense(units)"),
+        (layers, "Conv2d", "did you mean 'Conv2D'?"),
+        (losses, "MSELoss", "use 'mean_squared_error'"),
+        (optimizers, "StepLR", "use minidl.schedules.Step"),
+        (callbacks, "ModelCheckpoint", "use Checkpoint(path)"),
+        (minidl, "load", "use minidl.Sequential.load(path)"),
+    ],
+)
+def test_a_missing_name_is_an_attribute_error_but_an_import_shows_its_hint(module, name, answer):
+    message = re.escape(f"module {module.__name__!r} has no attribute {name!r}; {answer}")
+    assert not hasattr(module, name)
+    assert getattr(module, name, None) is None
+    with pytest.raises(AttributeError, match=f"^{message}$"):
+        getattr(module, name)
+    many = "".join(f"x{i} = {i}\n" for i in range(300))  # an import whose name has an index of two bytes
+    for program in (f"from {module.__name__} import {name}", f"{many}from {module.__name__} import {name} as y"):
+        with pytest.raises(ImportError, match=f"^{message}$"):
+            exec(program, {})
+
+
+def test_an_import_in_a_function_shows_the_hint():
+    def load():
+        from minidl.layers import Linear
+
+        return Linear
+
+    with pytest.raises(ImportError, match="use Dense"):
+        load()
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_names_that_tools_look_for_have_no_hint(module):
+    for name in ("__wrapped__", "load_tests", "pytest_plugins", "zzz"):
+        assert not hasattr(module, name)
+    with pytest.raises(ImportError, match=r"^cannot import name 'zzz'"):
+        exec(f"from {module.__name__} import zzz", {})
 
 
 def test_objects_of_pytorch_are_refused():

@@ -38,6 +38,20 @@ ARGUMENTS: Words = {
     "init": "use kernel_initializer=",
     "inplace": "leave it out: memory is planned for the whole model",
     "p": "use rate=",
+    "kernelsize": "use pool_size=",
+    "poolsize": "use kernel_size=",
+    "alpha": "use negative_slope=",
+    "numembeddings": "use categories=",
+    "embeddingdim": "use dim=",
+    "outputdim": "use dim=",
+    "paddingidx": "leave it out: the vector of each category is trained",
+    "maskzero": "leave it out: the vector of each category is trained",
+    "embeddingsinitializer": "use initializer=",
+    "interpolation": "use mode=, 'nearest' or 'bilinear'",
+    "stddev": "use std=",
+    "reductionratio": "use squeeze_channels=, the number of channels divided by it",
+    "reduction": "use squeeze_channels=, the number of channels divided by it",
+    "name": "leave it out: a layer of a model is found by its index, model[0]",
     "trainable": "use layer.trainable = False",
     "device": "leave it out: minidl computes on CPUs",
     # optimizers
@@ -60,6 +74,8 @@ ARGUMENTS: Words = {
     "filepath": "use path=",
     "savefreq": "use every_n_steps=",
     "basefolder": "use folder=",
+    "logdir": "use folder=",
+    "mindelta": "use threshold=, a fraction of the best value",
     "tmax": "use total_steps=",
     "etamin": "use min_lr=",
     # Trainer, fit, evaluate and predict
@@ -83,8 +99,49 @@ ARGUMENTS: Words = {
     "training": "use model.forward(X, training=True)",
 }
 
-_OF_OPTIMIZER = "use lr= of the optimizer, such as SGD(0.1)"
+_LR = "use lr= of the optimizer, such as SGD(0.1)"
+_OF_FIT = "use trainer.fit(X, y, {}=...)"
 
-OWNERS: dict[str, Words] = {}
+# By the name of a class, for its constructor and those of derived classes, or of a method: "Trainer.fit".
+OWNERS: dict[str, Words] = {
+    "Embedding": {"inputdim": "use categories=", "inputlength": "leave it out: the length is inferred"},
+    "Trainer": {
+        **{name.replace("_", ""): _OF_FIT.format(name) for name in ("epochs", "batch_size", "callbacks", "verbose")},
+        **{word: _OF_FIT.format("epochs") for word in ("maxepochs", "nepochs", "numepochs")},
+        **{name.replace("_", ""): _OF_FIT.format(name) for name in ("validation_data", "validation_split", "shuffle")},
+        **{name.replace("_", ""): _OF_FIT.format(name) for name in ("sample_weight", "class_weight", "mixup")},
+        "learningrate": _LR,
+        "lr": _LR,
+    },
+    "Trainer.fit": {"learningrate": _LR, "lr": _LR, "maxepochs": "use epochs="},
+    "SequentialEstimator": {
+        "maxiter": "use epochs=",
+        "maxepochs": "use epochs=",
+        "learningrateinit": "use lr=",
+        "learningrate": "use lr=, a number or a schedule such as minidl.schedules.Cosine(0.1, total_steps)",
+        "solver": "use optimizer=, such as 'adam' or 'sgd'",
+        "alpha": "use optimizer=AdamW(weight_decay=0.01)",
+        "weightdecay": "use optimizer=AdamW(weight_decay=0.01)",
+        "momentum": "use optimizer=SGD(0.1, momentum=0.9)",
+        "hiddenlayersizes": "use model=, a list of layers such as [Dense(100), ReLU(), Dense(outputs)]",
+        "layers": "use model=, a list of layers such as [Dense(100), ReLU(), Dense(outputs)]",
+        "activation": "use model=, a list of layers such as [Dense(100), ReLU(), Dense(outputs)]",
+        "metrics": "leave it out: use score(X, y), or scoring= of scikit-learn's cross_val_score",
+        "mixup": "leave it out: use Trainer(model, loss, optimizer).fit(X, y, mixup=...)",
+        "validationsplit": "use validation_fraction=, with early_stopping=True",
+        "patience": "use n_iter_no_change=",
+        "seed": "use random_state=",
+    },
+}
 
-POSITIONS: Words = {}
+_INFERRED = "leave the sizes of inputs out: they are inferred"
+
+# By the name of a class.
+POSITIONS: Words = {
+    "BatchNorm1D": f"{_INFERRED}, BatchNorm1D()",
+    "BatchNorm2D": f"{_INFERRED}, BatchNorm2D()",
+    "LayerNorm": f"{_INFERRED}, LayerNorm()",
+    "RMSNorm": f"{_INFERRED}, RMSNorm()",
+    "GroupNorm": f"{_INFERRED}, GroupNorm(groups)",
+    "PReLU": f"{_INFERRED}, PReLU()",
+}

@@ -39,6 +39,12 @@ MODEL: Words = {
     "modules": "use model.layers",
     "children": "use model.layers",
     "requiresgrad": "use model.trainable = False",
+    "freeze": "use model.trainable = False",
+    "unfreeze": "use model.trainable = True",
+    "pop": "use model[:-1], a copy without the last layer",
+    "clone": "use copy.deepcopy(model)",
+    "copy": "use copy.deepcopy(model)",
+    "half": "leave it out: minidl computes in float32, or with Sequential(..., dtype='float64')",
     "numparameters": "use model.summary()",
     "predictclasses": "use model.predict(X).argmax(axis=1)",
 }
@@ -59,6 +65,7 @@ TRAINER: Words = {
     "trainonbatch": "use trainer.train_batch(X, y)",
     "save": "use trainer.save_checkpoint(path), or trainer.model.save(path) for the model alone",
     "load": "use Trainer.resume(path)",
+    "score": "use trainer.evaluate(X, y), a dict of the loss and the metrics",
     "summary": "use trainer.model.summary()",
     "zerograd": "leave it out: backward overwrites every gradient",
 }
@@ -84,7 +91,7 @@ LOSSES: Words = {
     "softmax": "use 'softmax_cross_entropy'",
     "sparsecategoricalcrossentropy": "use 'softmax_cross_entropy', on scores: leave out a last Softmax",
     "categoricalcrossentropy": (
-        "use 'softmax_cross_entropy', on scores and labels: leave out a last Softmax; of one-hot rows, y.argmax(axis=1)"
+        "use 'softmax_cross_entropy', on scores: leave out a last Softmax; y may be one-hot rows or labels"
     ),
     "poissonnll": "use 'poisson'",
 }
@@ -110,7 +117,7 @@ SCHEDULES: Words = {
     "steplr": "use minidl.schedules.Step",
     "multisteplr": "use minidl.schedules.MultiStep",
     "exponentiallr": "use minidl.schedules.Exponential",
-    "exponentialdecay": "use minidl.schedules.Exponential",
+    "exponentialdecay": "use minidl.schedules.Exponential(lr, gamma), gamma = decay_rate ** (1 / decay_steps)",
     "polynomiallr": "use minidl.schedules.Polynomial",
     "cosineannealinglr": "use minidl.schedules.Cosine",
     "cosinedecay": "use minidl.schedules.Cosine",
@@ -118,6 +125,8 @@ SCHEDULES: Words = {
     "reducelronplateau": "use minidl.callbacks.ReduceLROnPlateau",
     "learningratescheduler": "use a schedule of minidl.schedules as the optimizer's lr",
 }
+
+_CUSTOM_LAYER = "derive a class of your own from minidl.Layer, with forward and backward (docs/custom-layers.md)"
 
 LAYERS: Words = {
     "linear": "use Dense(units)",
@@ -137,8 +146,22 @@ LAYERS: Words = {
     "layernormalization": "use LayerNorm()",
     "upsampling2d": "use Upsample2D(scale)",
     "upsamplingnearest2d": "use Upsample2D(scale)",
-    "zeropadding2d": "use Pad2D(padding)",
-    "zeropad2d": "use Pad2D(padding)",
+    "upsampling1d": (
+        "use Reshape((channels, 1, length)), Upsample2D((1, scale)) and Reshape((channels, length * scale))"
+    ),
+    "resizing": "use Upsample2D(size=(height, width), mode='bilinear'), which also makes images smaller",
+    "zeropadding1d": (
+        "use padding= of the next layer, or Reshape((channels, 1, length)), Pad2D((0, padding)) and a Reshape back"
+    ),
+    "zeropadding2d": "use padding= of the next layer, or Pad2D(padding)",
+    "zeropad2d": "use padding= of the next layer, or Pad2D(padding)",
+    "spatialdropout1d": "use Dropout2D(rate), for signals as for images",
+    "spatialdropout2d": "use Dropout2D(rate)",
+    "dropout1d": "use Dropout2D(rate), for signals as for images",
+    "droppath": "use StochasticDepth(rate)",
+    "instancenorm1d": "use GroupNorm(groups), with as many groups as channels",
+    "instancenorm2d": "use GroupNorm(groups), with as many groups as channels",
+    "instancenormalization": "use GroupNorm(groups), with as many groups as channels",
     "activation": "use ReLU(), Tanh() or another layer of minidl.layers",
     "swish": "use SiLU()",
     "rescaling": "use Rescale(scale)",
@@ -147,6 +170,27 @@ LAYERS: Words = {
     "inputlayer": "use Sequential(layers, input_shape=...)",
     "add": "use Residual(*layers), or Parallel(first, second, join='add')",
     "concatenate": "use Parallel(first, second, join='concat')",
+    "multiply": "use Parallel(first, second, join='multiply')",
+    "glu": "use Parallel(Dense(n), [Dense(n), Sigmoid()], join='multiply'), or with convolutions",
+    "unflatten": "use Reshape(shape)",
+    "lambda": _CUSTOM_LAYER,
+    "randomtranslation": "use RandomShift(max_shift)",
+    "randomerasing": "use Cutout(size, rate=0.5)",
+    "randombrightness": "use ColorJitter(brightness=0.2)",
+    "randomcontrast": "use ColorJitter(contrast=0.2)",
+    "randomsaturation": "use ColorJitter(saturation=0.2)",
+    "randomhorizontalflip": "use RandomFlip()",
+    "randomverticalflip": "use RandomFlip(horizontal=False, vertical=True)",
+    "rnn": f"minidl has no recurrent layers; {_CUSTOM_LAYER}",
+    "simplernn": f"minidl has no recurrent layers; {_CUSTOM_LAYER}",
+    "lstm": f"minidl has no recurrent layers; {_CUSTOM_LAYER}",
+    "gru": f"minidl has no recurrent layers; {_CUSTOM_LAYER}",
+    "bidirectional": f"minidl has no recurrent layers; {_CUSTOM_LAYER}",
+    "attention": f"minidl has no attention; {_CUSTOM_LAYER}",
+    "multiheadattention": f"minidl has no attention; {_CUSTOM_LAYER}",
+    "conv3d": f"minidl has no layers of volumes; {_CUSTOM_LAYER}",
+    "maxpool3d": f"minidl has no layers of volumes; {_CUSTOM_LAYER}",
+    "maxpooling3d": f"minidl has no layers of volumes; {_CUSTOM_LAYER}",
     "identity": "use Residual or Parallel, which have it built in",
     "module": "use minidl.Layer",
     "sequential": "use minidl.Sequential",

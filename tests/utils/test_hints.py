@@ -1,10 +1,13 @@
 """Words of Keras and PyTorch: each is answered with a word that exists here. docs/errors.md quotes whole messages."""
 
+import builtins
 import copy
+import functools
 import inspect
 import pickle
 import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,13 +15,14 @@ import pytest
 import minidl
 from minidl import Layer, Sequential, Trainer, callbacks, layers, losses, metrics, optimizers, schedules
 from minidl.engine.build_warnings import warn
+from minidl.estimators import SequentialClassifier
 from minidl.layers import BatchNorm2D, Conv2D, Dense, Dropout, Residual
 from minidl.optimizers import SGD
 from minidl.training.history import History
 from minidl.utils import foreign_arguments, foreign_words
 from minidl.utils.hints import hint, known_arguments, plain
 
-TABLES = {name: table for name, table in vars(foreign_words).items() if name.isupper()}
+TABLES = {name: table for name, table in vars(foreign_words).items() if isinstance(table, dict) and name.isupper()}
 TABLES |= {"ARGUMENTS": foreign_arguments.ARGUMENTS, **foreign_arguments.OWNERS}
 KNOWN = {  # the names that a table is consulted for after they were not found
     "LAYERS": layers.__all__,
@@ -44,6 +48,29 @@ def model():
     return Sequential([Dense(3)], input_shape=(4,))
 
 
+def trained():
+    trainer = Trainer(model(), "softmax_cross_entropy", SGD(0.1))
+    trainer.fit(np.zeros((4, 4)), np.zeros(4, int), verbose=0)
+    return trainer
+
+
+TRAINER = trained()
+NAMESPACE = {  # what the names in answers stand for
+    **vars(builtins),
+    **{name: getattr(module, name) for module in (layers, optimizers, callbacks, minidl) for name in module.__all__},
+    "minidl": minidl,
+    "trainer": TRAINER,
+    "model": TRAINER.model,
+    "optimizer": TRAINER.optimizer,
+    "history": TRAINER.history,
+    "layer": TRAINER.model[0],
+    "copy": copy,
+    "score": SequentialClassifier().score,
+    "y": np.zeros(3),
+}
+PROSE = {"CPUs", "Keras", "NumPy", "PyTorch"}
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_keys_are_plain_and_free(name):
     assert all(key == plain(key) for key in TABLES[name])
@@ -51,16 +78,42 @@ def test_keys_are_plain_and_free(name):
         assert not set(TABLES[name]) & {plain(known) for known in KNOWN[name]}
 
 
+def recommended(answer):
+    """Yields what an answer says to write: dotted names, names that are called, and names of classes."""
+    for match in re.finditer(r"(?<![\w./'-])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?![\w/'-])", answer):
+        called = answer[match.end() :][:1] == "("
+        if called or "." in match[0] or re.search("[A-Z].*[a-z]", match[0]):
+            yield match[0]
+
+
+def resolve(path):
+    """Returns what a dotted name of an answer means; raises NameError or AttributeError if it does not exist."""
+    first, *rest = path.split(".")
+    if first not in NAMESPACE:
+        raise NameError(path)
+    return functools.reduce(getattr, rest, NAMESPACE[first])
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_answers_name_what_exists(name):
     for answer in TABLES[name].values():
-        for module, found in re.findall(r"minidl\.(\w+)\.(\w+)", answer):
-            assert hasattr(getattr(minidl, module, None) or __import__(f"minidl.{module}").__dict__[module], found)
-        if name == "LAYERS":
-            names = [word for word in re.findall(r"\b([A-Z]\w+)[(.]", answer) if word not in ("Sequential",)]
-            assert all(hasattr(layers, word) for word in names), answer
+        answer = answer.replace("Trainer(model, loss, optimizer).", "trainer.")
+        for path in set(recommended(answer)) - PROSE:
+            resolve(path)
+        for path, arguments in re.findall(r"(?<![\w.])([A-Za-z_][\w.]*)\(([^()]*)\)", answer):
+            if "=" in arguments:
+                assert set(re.findall(r"(\w+)=", arguments)) <= set(inspect.signature(resolve(path)).parameters), answer
         if name in ("LOSSES", "METRICS"):
             assert re.search(r"use '(\w+)'", answer)[1] in {**losses.NAMES, **metrics.NAMES}
+        for page in re.findall(r"docs/[\w-]+\.md", answer):
+            assert (Path(__file__).parents[2] / page).exists()
+
+
+@pytest.mark.parametrize("answer", ["use Normalize.of(X)", "use Conv3D(3)", "use model.freeze()", "use SiLu()"])
+def test_an_answer_that_names_nothing_is_found(answer):
+    with pytest.raises((NameError, AttributeError)):
+        for path in recommended(answer):
+            resolve(path)
 
 
 def test_arguments_that_exist_are_named():

@@ -9,12 +9,14 @@ The arguments are attributes that may be changed one at a time; a new value must
 from __future__ import annotations
 
 import math
+import typing
 from collections.abc import Sequence
 from typing import Any
 
 from minidl.optimizers.base import check_rate
 from minidl.utils.constructors import constructor_repr, parameters
-from minidl.utils.hints import answer_arguments
+from minidl.utils.foreign_words import SCHEDULES
+from minidl.utils.hints import answer_arguments, unknown_names
 from minidl.utils.validation import check_choice, check_int, check_non_negative, check_positive, check_real
 
 
@@ -200,3 +202,7 @@ def _power(base: float, exponent: int) -> float:
         return base**exponent
     except OverflowError:
         return math.inf
+
+
+if not typing.TYPE_CHECKING:  # for which an unknown name is an error of its own
+    __getattr__ = unknown_names(__name__, SCHEDULES, [cls.__name__ for cls in Schedule.__subclasses__()])

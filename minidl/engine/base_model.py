@@ -59,6 +59,7 @@ class BaseModel:
         with self.usage.reading("predict"):
             return network.predict_all(examples, num_threads)
 
+    @known_arguments
     def predict_proba(self, X: ArrayLike, num_threads: int | None = None) -> Array:
         """Returns the softmax of the scores, (n, classes); each row sums to 1.
 

@@ -20,6 +20,7 @@ from minidl.metrics import Metric
 from minidl.optimizers.base import Rate
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
+from minidl.utils.hints import known_arguments
 from minidl.utils.validation import Shape
 
 
@@ -71,6 +72,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
 
     _targets: MulticlassTargets | MultilabelTargets
 
+    @known_arguments
     def __init__(
         self,
         model: Sequential | Sequence[Layer] | Callable[..., Any] | None = None,

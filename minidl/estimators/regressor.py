@@ -18,6 +18,7 @@ from minidl.metrics import Metric
 from minidl.optimizers.base import Rate
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
+from minidl.utils.hints import known_arguments
 from minidl.utils.validation import Shape
 
 
@@ -37,6 +38,7 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
 
     _numeric = True
 
+    @known_arguments
     def __init__(
         self,
         model: Sequential | Sequence[Layer] | Callable[..., Any] | None = None,

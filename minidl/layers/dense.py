@@ -31,7 +31,11 @@ class Dense(Layer):
         self.bias_initializer = bias_initializer
 
     def build(self, in_shape: Shape) -> Shape:
-        units, use_bias = check_int("units", self.units), check_bool("use_bias", self.use_bias)
+        units, use_bias = check_int("units", self.units), self.use_bias
+        if type(use_bias) is int:  # as in PyTorch's Linear(in_features, out_features)
+            inferred = f"the number of inputs is inferred: Dense({use_bias})"
+            raise TypeError(f"use_bias: expected True or False, got {use_bias}; {inferred}")
+        use_bias = check_bool("use_bias", use_bias)
         if len(in_shape) != 1:
             raise ValueError(f"expected (inputs,), got {in_shape}: put a Flatten() before it")
         self.op = DenseOp(in_shape, units, self.dtype, use_bias=use_bias)

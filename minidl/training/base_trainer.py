@@ -117,10 +117,12 @@ class BaseTrainer:
         with self.model.usage.reading("evaluate"):
             return self.evaluate_rows(data, data.active_rows)
 
+    @known_arguments
     def predict(self, X: ArrayLike) -> Array:
         """Returns the scores of the model as it is now, as Sequential.predict."""
         return self.model.predict(X, self.num_threads)
 
+    @known_arguments
     def predict_proba(self, X: ArrayLike) -> Array:
         """Returns the probabilities of the classes, as Sequential.predict_proba."""
         return self.model.predict_proba(X, self.num_threads)

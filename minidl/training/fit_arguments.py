@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,6 +47,9 @@ def make_loop(
     if y is None and is_batches(X):
         batches = _batch_config(trainer, X, epochs, validation_data, steps_per_epoch, options)
         return BatchFitLoop(batches, trainer, callbacks, progress)
+    if inspect.isroutine(X):
+        name = getattr(X, "__name__", "X")
+        raise TypeError(f"X: expected arrays or batches, got the function {name}: call it, {name}()")
     if hasattr(X, "__next__") or gives_pairs(X):
         got = f"got a {type(X).__name__}: for batches (X, y), leave out y"
         raise TypeError(f"X: expected an array of real numbers with y, {got}")

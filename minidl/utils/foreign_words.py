@@ -1,82 +1,13 @@
-"""Words of Keras and PyTorch, and what minidl has in their place. Each entry completes an error: "got 'mse'; ..."."""
+"""Names of Keras and PyTorch, and what minidl has in their place. Each entry completes an error: "got 'mse'; ...".
+
+Those of arguments are in foreign_arguments.py.
+"""
 
 from __future__ import annotations
 
 Words = dict[str, str]
 
 # Keys are compared as `hints.plain` writes them: in lower case, without underscores and a final "loss".
-
-ARGUMENTS: Words = {
-    # layers
-    "activation": "use a layer of its own after this one, such as ReLU()",
-    "strides": "use stride=",
-    "dilationrate": "use dilation=",
-    "bias": "use use_bias=",
-    "inchannels": "use the number of outputs only: that of the inputs is inferred",
-    "infeatures": "use the number of outputs only: that of the inputs is inferred",
-    "inputdim": "use Sequential(layers, input_shape=...)",
-    "inputshape": "use Sequential(layers, input_shape=...)",
-    "batchinputshape": "use Sequential(layers, input_shape=...)",
-    "outchannels": "use filters=",
-    "outfeatures": "use units=",
-    "numfeatures": "leave it out: the channels are inferred",
-    "normalizedshape": "leave it out: the shape is inferred",
-    "numgroups": "use groups=",
-    "numchannels": "leave it out: the channels are inferred",
-    "epsilon": "use eps=",
-    "center": "use affine=",
-    "scalefactor": "use scale=",
-    "dataformat": "use arrays (n, channels, height, width)",
-    "paddingmode": "use padding=, an int, a pair, 'same' or 'valid': the border is zero",
-    "kernelregularizer": "use weight_decay= of the optimizer",
-    "weightinitializer": "use kernel_initializer=",
-    "init": "use kernel_initializer=",
-    "inplace": "leave it out: memory is planned for the whole model",
-    "p": "use rate=",
-    "trainable": "use layer.trainable = False",
-    "device": "leave it out: minidl computes on CPUs",
-    # optimizers
-    "learningrate": "use lr=",
-    "params": "use no parameters: Trainer passes those of the model",
-    "parameters": "use no parameters: Trainer passes those of the model",
-    "beta1": "use betas=(0.9, 0.999)",
-    "beta2": "use betas=(0.9, 0.999)",
-    "rho": "use alpha=",
-    "decay": "use a schedule as lr=, such as minidl.schedules.Exponential(0.1, gamma)",
-    "lrdecay": "use a schedule as lr=, such as minidl.schedules.Exponential(0.1, gamma)",
-    "clipnorm": "use Trainer(..., clip_norm=...)",
-    "globalclipnorm": "use Trainer(..., clip_norm=...)",
-    "clipvalue": "use Trainer(..., clip_value=...)",
-    # callbacks
-    "mode": "use lower_is_better=True for mode='min', False for mode='max'",
-    "restorebestweights": "leave it out: the weights of the best epoch are always restored",
-    "savebestonly": "use monitor=: it saves only after epochs with a new best value",
-    "saveweightsonly": "leave it out: a checkpoint has the whole trainer; model.save writes the weights",
-    "filepath": "use path=",
-    "savefreq": "use every_n_steps=",
-    "basefolder": "use folder=",
-    "tmax": "use total_steps=",
-    "etamin": "use min_lr=",
-    # Trainer, fit, evaluate and predict
-    "metrics": "use Trainer(model, loss, optimizer, metrics=...)",
-    "optimizer": "use Trainer(model, loss, optimizer)",
-    "batchsize": "leave it out: X is read in parts that fit into little memory",
-    "verbose": "leave it out: only fit prints",
-    "criterion": "use loss=",
-    "lossfn": "use loss=",
-    "x": "use X=",
-    "initialepoch": "leave it out: Trainer.resume continues where a checkpoint stands",
-    "validationfreq": "leave it out: fit validates after each epoch",
-    "validationsteps": "use validation_data=(X, y) of the rows that you want",
-    "validationbatchsize": "leave it out: results do not depend on it",
-    "workers": "use num_threads= of Trainer",
-    "numworkers": "use num_threads= of Trainer",
-    "sampleweights": "use sample_weight=",
-    "classweights": "use class_weight=",
-    "nepochs": "use epochs=",
-    "numepochs": "use epochs=",
-    "training": "use model.forward(X, training=True)",
-}
 
 MODEL: Words = {
     "call": "use model.predict(X), or model.forward(X, training=True) for a backward by hand",
@@ -108,6 +39,12 @@ MODEL: Words = {
     "modules": "use model.layers",
     "children": "use model.layers",
     "requiresgrad": "use model.trainable = False",
+    "freeze": "use model.trainable = False",
+    "unfreeze": "use model.trainable = True",
+    "pop": "use model[:-1], a copy without the last layer",
+    "clone": "use copy.deepcopy(model)",
+    "copy": "use copy.deepcopy(model)",
+    "half": "leave it out: minidl computes in float32, or with Sequential(..., dtype='float64')",
     "numparameters": "use model.summary()",
     "predictclasses": "use model.predict(X).argmax(axis=1)",
 }
@@ -128,6 +65,7 @@ TRAINER: Words = {
     "trainonbatch": "use trainer.train_batch(X, y)",
     "save": "use trainer.save_checkpoint(path), or trainer.model.save(path) for the model alone",
     "load": "use Trainer.resume(path)",
+    "score": "use trainer.evaluate(X, y), a dict of the loss and the metrics",
     "summary": "use trainer.model.summary()",
     "zerograd": "leave it out: backward overwrites every gradient",
 }
@@ -153,7 +91,7 @@ LOSSES: Words = {
     "softmax": "use 'softmax_cross_entropy'",
     "sparsecategoricalcrossentropy": "use 'softmax_cross_entropy', on scores: leave out a last Softmax",
     "categoricalcrossentropy": (
-        "use 'softmax_cross_entropy', on scores and labels: leave out a last Softmax; of one-hot rows, y.argmax(axis=1)"
+        "use 'softmax_cross_entropy', on scores: leave out a last Softmax; y may be one-hot rows or labels"
     ),
     "poissonnll": "use 'poisson'",
 }
@@ -179,7 +117,7 @@ SCHEDULES: Words = {
     "steplr": "use minidl.schedules.Step",
     "multisteplr": "use minidl.schedules.MultiStep",
     "exponentiallr": "use minidl.schedules.Exponential",
-    "exponentialdecay": "use minidl.schedules.Exponential",
+    "exponentialdecay": "use minidl.schedules.Exponential(lr, gamma), gamma = decay_rate ** (1 / decay_steps)",
     "polynomiallr": "use minidl.schedules.Polynomial",
     "cosineannealinglr": "use minidl.schedules.Cosine",
     "cosinedecay": "use minidl.schedules.Cosine",
@@ -187,6 +125,8 @@ SCHEDULES: Words = {
     "reducelronplateau": "use minidl.callbacks.ReduceLROnPlateau",
     "learningratescheduler": "use a schedule of minidl.schedules as the optimizer's lr",
 }
+
+_CUSTOM_LAYER = "derive a class of your own from minidl.Layer, with forward and backward (docs/custom-layers.md)"
 
 LAYERS: Words = {
     "linear": "use Dense(units)",
@@ -206,16 +146,51 @@ LAYERS: Words = {
     "layernormalization": "use LayerNorm()",
     "upsampling2d": "use Upsample2D(scale)",
     "upsamplingnearest2d": "use Upsample2D(scale)",
-    "zeropadding2d": "use Pad2D(padding)",
-    "zeropad2d": "use Pad2D(padding)",
+    "upsampling1d": (
+        "use Reshape((channels, 1, length)), Upsample2D((1, scale)) and Reshape((channels, length * scale))"
+    ),
+    "resizing": "use Upsample2D(size=(height, width), mode='bilinear'), which also makes images smaller",
+    "zeropadding1d": (
+        "use padding= of the next layer, or Reshape((channels, 1, length)), Pad2D((0, padding)) and a Reshape back"
+    ),
+    "zeropadding2d": "use padding= of the next layer, or Pad2D(padding)",
+    "zeropad2d": "use padding= of the next layer, or Pad2D(padding)",
+    "spatialdropout1d": "use Dropout2D(rate), for signals as for images",
+    "spatialdropout2d": "use Dropout2D(rate)",
+    "dropout1d": "use Dropout2D(rate), for signals as for images",
+    "droppath": "use StochasticDepth(rate)",
+    "instancenorm1d": "use GroupNorm(groups), with as many groups as channels",
+    "instancenorm2d": "use GroupNorm(groups), with as many groups as channels",
+    "instancenormalization": "use GroupNorm(groups), with as many groups as channels",
     "activation": "use ReLU(), Tanh() or another layer of minidl.layers",
     "swish": "use SiLU()",
     "rescaling": "use Rescale(scale)",
-    "normalization": "use Normalize.of(X)",
+    "normalization": "use Normalize.from_data(X)",
     "input": "use Sequential(layers, input_shape=...)",
     "inputlayer": "use Sequential(layers, input_shape=...)",
     "add": "use Residual(*layers), or Parallel(first, second, join='add')",
     "concatenate": "use Parallel(first, second, join='concat')",
+    "multiply": "use Parallel(first, second, join='multiply')",
+    "glu": "use Parallel(Dense(n), [Dense(n), Sigmoid()], join='multiply'), or with convolutions",
+    "unflatten": "use Reshape(shape)",
+    "lambda": _CUSTOM_LAYER,
+    "randomtranslation": "use RandomShift(max_shift)",
+    "randomerasing": "use Cutout(size, rate=0.5)",
+    "randombrightness": "use ColorJitter(brightness=0.2)",
+    "randomcontrast": "use ColorJitter(contrast=0.2)",
+    "randomsaturation": "use ColorJitter(saturation=0.2)",
+    "randomhorizontalflip": "use RandomFlip()",
+    "randomverticalflip": "use RandomFlip(horizontal=False, vertical=True)",
+    "rnn": f"minidl has no recurrent layers; {_CUSTOM_LAYER}",
+    "simplernn": f"minidl has no recurrent layers; {_CUSTOM_LAYER}",
+    "lstm": f"minidl has no recurrent layers; {_CUSTOM_LAYER}",
+    "gru": f"minidl has no recurrent layers; {_CUSTOM_LAYER}",
+    "bidirectional": f"minidl has no recurrent layers; {_CUSTOM_LAYER}",
+    "attention": f"minidl has no attention; {_CUSTOM_LAYER}",
+    "multiheadattention": f"minidl has no attention; {_CUSTOM_LAYER}",
+    "conv3d": f"minidl has no layers of volumes; {_CUSTOM_LAYER}",
+    "maxpool3d": f"minidl has no layers of volumes; {_CUSTOM_LAYER}",
+    "maxpooling3d": f"minidl has no layers of volumes; {_CUSTOM_LAYER}",
     "identity": "use Residual or Parallel, which have it built in",
     "module": "use minidl.Layer",
     "sequential": "use minidl.Sequential",

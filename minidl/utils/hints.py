@@ -9,12 +9,14 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-from minidl.utils.foreign_words import ARGUMENTS, Words
+from minidl.utils.foreign_arguments import ARGUMENTS, OWNERS, POSITIONS
+from minidl.utils.foreign_words import Words
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -76,15 +78,31 @@ def known_arguments(function: Callable[P, R]) -> Callable[P, R]:
             if name not in arguments:
                 known = list(arguments)[is_method:]
                 expected = f"expected arguments from {', '.join(known)}" if known else "expected no argument"
-                raise TypeError(f"{owner}: {expected}, got {name}={hint(name, ARGUMENTS, known)}")
+                words = _argument_words(args[0], method, known) if is_method else _words_for(ARGUMENTS, known)
+                raise TypeError(f"{owner}: {expected}, got {name}={hint(name, words, known)}")
         if len(args) > len(by_position) and not any_number:
             expected = f"expected {', '.join(by_position[is_method:]) or 'none'} as positional arguments"
             others = ", ".join(f"{name}=" for name in arguments if name not in by_position)
             remedy = f"; the others are {others}" if others else ""
-            raise TypeError(f"{owner}: {expected}, got {len(args) - is_method}{remedy}")
+            inferred = f"; {POSITIONS[owner]}" if owner in POSITIONS else ""
+            raise TypeError(f"{owner}: {expected}, got {len(args) - is_method}{inferred or remedy}")
         return function(*args, **kwargs)
 
     return checked
+
+
+def _argument_words(owner: object, method: str, known: Iterable[str]) -> Words:
+    """Returns the words for the arguments of a constructor (method "") or a method (".fit")."""
+    words = _words_for(ARGUMENTS, known)
+    for cls in reversed(type(owner).__mro__):
+        words |= OWNERS.get(cls.__name__ + method, {})
+    return words
+
+
+def _words_for(words: Words, known: Iterable[str]) -> Words:
+    """Returns the words without answers that begin with an argument of another function."""
+    named = {word: re.match(r"use (\w+)=(?! of )", answer) for word, answer in words.items()}
+    return {word: words[word] for word, match in named.items() if match is None or match[1] in known}
 
 
 def answers(words: Words) -> Callable[[C], C]:
@@ -121,8 +139,8 @@ def answer_arguments(cls: type) -> None:
 def unknown_names(module: str, words: Words, known: Iterable[str]) -> Callable[[str], NoReturn]:
     """Returns a `__getattr__` for a module; known: its public names.
 
-    It raises ImportError with a hint, as `from module import name` drops the message of an AttributeError. Without a
-    hint, as for the names that tools look for, it raises AttributeError.
+    It raises ImportError with a hint, as `from module import name` drops the message of an AttributeError, and no class
+    can derive from both. Without a hint, as for the names that tools look for, it raises AttributeError.
     """
 
     def __getattr__(name: str) -> NoReturn:

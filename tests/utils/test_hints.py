@@ -1,10 +1,13 @@
 """Words of Keras and PyTorch: each is answered with a word that exists here. docs/errors.md quotes whole messages."""
 
+import builtins
 import copy
+import functools
 import inspect
 import pickle
 import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,13 +15,15 @@ import pytest
 import minidl
 from minidl import Layer, Sequential, Trainer, callbacks, layers, losses, metrics, optimizers, schedules
 from minidl.engine.build_warnings import warn
+from minidl.estimators import SequentialClassifier
 from minidl.layers import BatchNorm2D, Conv2D, Dense, Dropout, Residual
 from minidl.optimizers import SGD
 from minidl.training.history import History
-from minidl.utils import foreign_words
+from minidl.utils import foreign_arguments, foreign_words
 from minidl.utils.hints import hint, known_arguments, plain
 
-TABLES = {name: table for name, table in vars(foreign_words).items() if name.isupper()}
+TABLES = {name: table for name, table in vars(foreign_words).items() if isinstance(table, dict) and name.isupper()}
+TABLES |= {"ARGUMENTS": foreign_arguments.ARGUMENTS, **foreign_arguments.OWNERS}
 KNOWN = {  # the names that a table is consulted for after they were not found
     "LAYERS": layers.__all__,
     "CALLBACKS": callbacks.__all__,
@@ -43,23 +48,72 @@ def model():
     return Sequential([Dense(3)], input_shape=(4,))
 
 
+def trained():
+    trainer = Trainer(model(), "softmax_cross_entropy", SGD(0.1))
+    trainer.fit(np.zeros((4, 4)), np.zeros(4, int), verbose=0)
+    return trainer
+
+
+TRAINER = trained()
+NAMESPACE = {  # what the names in answers stand for
+    **vars(builtins),
+    **{name: getattr(module, name) for module in (layers, optimizers, callbacks, minidl) for name in module.__all__},
+    "minidl": minidl,
+    "trainer": TRAINER,
+    "model": TRAINER.model,
+    "optimizer": TRAINER.optimizer,
+    "history": TRAINER.history,
+    "layer": TRAINER.model[0],
+    "copy": copy,
+    "score": SequentialClassifier().score,
+    "y": np.zeros(3),
+}
+PROSE = {"CPUs", "Keras", "NumPy", "PyTorch"}
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_keys_are_plain_and_free(name):
     assert all(key == plain(key) for key in TABLES[name])
-    if name != "ARGUMENTS":
+    if name in KNOWN:
         assert not set(TABLES[name]) & {plain(known) for known in KNOWN[name]}
+
+
+def recommended(answer):
+    """Yields what an answer says to write: dotted names, names that are called, and names of classes."""
+    for match in re.finditer(r"(?<![\w./'-])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?![\w/'-])", answer):
+        called = answer[match.end() :][:1] == "("
+        if called or "." in match[0] or re.search("[A-Z].*[a-z]", match[0]):
+            yield match[0]
+
+
+def resolve(path):
+    """Returns what a dotted name of an answer means; raises NameError or AttributeError if it does not exist."""
+    first, *rest = path.split(".")
+    if first not in NAMESPACE:
+        raise NameError(path)
+    return functools.reduce(getattr, rest, NAMESPACE[first])
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_answers_name_what_exists(name):
     for answer in TABLES[name].values():
-        for module, found in re.findall(r"minidl\.(\w+)\.(\w+)", answer):
-            assert hasattr(getattr(minidl, module, None) or __import__(f"minidl.{module}").__dict__[module], found)
-        if name == "LAYERS":
-            names = [word for word in re.findall(r"\b([A-Z]\w+)[(.]", answer) if word not in ("Sequential",)]
-            assert all(hasattr(layers, word) for word in names), answer
+        answer = answer.replace("Trainer(model, loss, optimizer).", "trainer.")
+        for path in set(recommended(answer)) - PROSE:
+            resolve(path)
+        for path, arguments in re.findall(r"(?<![\w.])([A-Za-z_][\w.]*)\(([^()]*)\)", answer):
+            if "=" in arguments:
+                assert set(re.findall(r"(\w+)=", arguments)) <= set(inspect.signature(resolve(path)).parameters), answer
         if name in ("LOSSES", "METRICS"):
             assert re.search(r"use '(\w+)'", answer)[1] in {**losses.NAMES, **metrics.NAMES}
+        for page in re.findall(r"docs/[\w-]+\.md", answer):
+            assert (Path(__file__).parents[2] / page).exists()
+
+
+@pytest.mark.parametrize("answer", ["use Normalize.of(X)", "use Conv3D(3)", "use model.freeze()", "use SiLu()"])
+def test_an_answer_that_names_nothing_is_found(answer):
+    with pytest.raises((NameError, AttributeError)):
+        for path in recommended(answer):
+            resolve(path)
 
 
 def test_arguments_that_exist_are_named():
@@ -68,7 +122,7 @@ def test_arguments_that_exist_are_named():
     functions += [Trainer.fit, Trainer.evaluate, Sequential.predict, Sequential.forward]
     functions += [value.__init__ for value in vars(schedules).values() if inspect.isclass(value)]
     known = {name for function in functions for name in inspect.signature(function).parameters}
-    answered = {name for answer in foreign_words.ARGUMENTS.values() for name in re.findall(r"\b(\w+)=", answer)}
+    answered = {name for answer in foreign_arguments.ARGUMENTS.values() for name in re.findall(r"\b(\w+)=", answer)}
     assert answered - {"mode"} <= known  # that of Keras, explained
 
 
@@ -117,15 +171,18 @@ def test_functions():
 
 def test_a_users_layer_answers_and_may_have_foreign_words():
     class Own(Layer):
-        def __init__(this, units, activation="relu"):
-            this.units, this.activation = units, activation
+        def __init__(this, units, stride=1, activation="relu"):
+            this.units, this.stride, this.activation = units, stride, activation
 
         def forward(self, x, training):
             return x
 
     assert Own(3, activation="tanh").activation == "tanh"
-    with pytest.raises(TypeError, match=r"^Own: expected arguments from units, activation, got strides=; use stride=$"):
+    expected = "^Own: expected arguments from units, stride, activation, got"
+    with pytest.raises(TypeError, match=f"{expected} strides=; use stride=$"):
         Own(3, strides=2)
+    with pytest.raises(TypeError, match=f"{expected} epsilon=$"):  # "use eps=" would be the next error
+        Own(3, epsilon=0.1)
     assert copy.deepcopy(Own(3)).units == 3
 
 
@@ -149,13 +206,34 @@ def test_an_attribute_error_inside_a_property_stays():
         Own([Dense(3)]).size  # noqa: B018
 
 
-def test_modules():
-    for module, name in ((layers, "Linear"), (layers, "Conv2d"), (losses, "MSELoss"), (optimizers, "StepLR")):
-        with pytest.raises(ImportError, match=name):
-            getattr(module, name)
-    for module in (minidl, layers, losses, optimizers, callbacks):
-        for name in ("__wrapped__", "load_tests", "pytest_plugins", "zzz"):
-            assert not hasattr(module, name)
+MODULES = (minidl, layers, losses, optimizers, callbacks)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "answer"),
+    [
+        (layers, "Linear", "use Dense(units)"),
+        (layers, "Conv2d", "did you mean 'Conv2D'?"),
+        (losses, "MSELoss", "use 'mean_squared_error'"),
+        (optimizers, "StepLR", "use minidl.schedules.Step"),
+        (callbacks, "ModelCheckpoint", "use Checkpoint(path)"),
+        (minidl, "load", "use minidl.Sequential.load(path)"),
+    ],
+)
+def test_a_missing_name_has_a_hint(module, name, answer):
+    message = re.escape(f"module {module.__name__!r} has no attribute {name!r}; {answer}")
+    with pytest.raises(ImportError, match=f"^{message}$"):
+        getattr(module, name)
+    with pytest.raises(ImportError, match=f"^{message}$"):
+        exec(f"from {module.__name__} import {name}", {})
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_names_that_tools_look_for_have_no_hint(module):
+    for name in ("__wrapped__", "load_tests", "pytest_plugins", "zzz"):
+        assert not hasattr(module, name)
+    with pytest.raises(ImportError, match=r"^cannot import name 'zzz'"):
+        exec(f"from {module.__name__} import zzz", {})
 
 
 def test_objects_of_pytorch_are_refused():

@@ -1,0 +1,147 @@
+"""Arguments of Keras, PyTorch and scikit-learn, and what minidl has in their place. Each entry completes an error.
+
+`ARGUMENTS` holds for everything that has the argument which the answer begins with ("use stride=..."), or if the answer
+begins otherwise. `OWNERS` comes first: words that mean something else in one class or method. `POSITIONS` answers more
+positional arguments than a function has.
+"""
+
+from __future__ import annotations
+
+from minidl.utils.foreign_words import Words
+
+# Keys are compared as `hints.plain` writes them.
+
+ARGUMENTS: Words = {
+    # layers
+    "activation": "use a layer of its own after this one, such as ReLU()",
+    "strides": "use stride=",
+    "dilationrate": "use dilation=",
+    "bias": "use use_bias=",
+    "inchannels": "use the number of outputs only: that of the inputs is inferred",
+    "infeatures": "use the number of outputs only: that of the inputs is inferred",
+    "inputdim": "use Sequential(layers, input_shape=...)",
+    "inputshape": "use Sequential(layers, input_shape=...)",
+    "batchinputshape": "use Sequential(layers, input_shape=...)",
+    "outchannels": "use filters=",
+    "outfeatures": "use units=",
+    "numfeatures": "leave it out: the channels are inferred",
+    "normalizedshape": "leave it out: the shape is inferred",
+    "numgroups": "use groups=",
+    "numchannels": "leave it out: the channels are inferred",
+    "epsilon": "use eps=",
+    "center": "use affine=",
+    "scalefactor": "use scale=",
+    "dataformat": "use arrays (n, channels, height, width)",
+    "paddingmode": "use padding=, an int, a pair, 'same' or 'valid': the border is zero",
+    "kernelregularizer": "use weight_decay= of the optimizer",
+    "weightinitializer": "use kernel_initializer=",
+    "init": "use kernel_initializer=",
+    "inplace": "leave it out: memory is planned for the whole model",
+    "p": "use rate=",
+    "kernelsize": "use pool_size=",
+    "poolsize": "use kernel_size=",
+    "alpha": "use negative_slope=",
+    "numembeddings": "use categories=",
+    "embeddingdim": "use dim=",
+    "outputdim": "use dim=",
+    "paddingidx": "leave it out: the vector of each category is trained",
+    "maskzero": "leave it out: the vector of each category is trained",
+    "embeddingsinitializer": "use initializer=",
+    "interpolation": "use mode=, 'nearest' or 'bilinear'",
+    "stddev": "use std=",
+    "reductionratio": "use squeeze_channels=, the number of channels divided by it",
+    "reduction": "use squeeze_channels=, the number of channels divided by it",
+    "name": "leave it out: a layer of a model is found by its index, model[0]",
+    "trainable": "use layer.trainable = False",
+    "device": "leave it out: minidl computes on CPUs",
+    # optimizers
+    "learningrate": "use lr=",
+    "params": "use no parameters: Trainer passes those of the model",
+    "parameters": "use no parameters: Trainer passes those of the model",
+    "beta1": "use betas=(0.9, 0.999)",
+    "beta2": "use betas=(0.9, 0.999)",
+    "rho": "use alpha=",
+    "decay": "use a schedule as lr=, such as minidl.schedules.Exponential(0.1, gamma)",
+    "lrdecay": "use a schedule as lr=, such as minidl.schedules.Exponential(0.1, gamma)",
+    "clipnorm": "use Trainer(..., clip_norm=...)",
+    "globalclipnorm": "use Trainer(..., clip_norm=...)",
+    "clipvalue": "use Trainer(..., clip_value=...)",
+    # callbacks
+    "mode": "use lower_is_better=True for mode='min', False for mode='max'",
+    "restorebestweights": "leave it out: the weights of the best epoch are always restored",
+    "savebestonly": "use monitor=: it saves only after epochs with a new best value",
+    "saveweightsonly": "leave it out: a checkpoint has the whole trainer; model.save writes the weights",
+    "filepath": "use path=",
+    "savefreq": "use every_n_steps=",
+    "basefolder": "use folder=",
+    "logdir": "use folder=",
+    "mindelta": "use threshold=, a fraction of the best value",
+    "tmax": "use total_steps=",
+    "etamin": "use min_lr=",
+    # Trainer, fit, evaluate and predict
+    "metrics": "use Trainer(model, loss, optimizer, metrics=...)",
+    "optimizer": "use Trainer(model, loss, optimizer)",
+    "batchsize": "leave it out: X is read in parts that fit into little memory",
+    "verbose": "leave it out: only fit prints",
+    "criterion": "use loss=",
+    "lossfn": "use loss=",
+    "x": "use X=",
+    "initialepoch": "leave it out: Trainer.resume continues where a checkpoint stands",
+    "validationfreq": "leave it out: fit validates after each epoch",
+    "validationsteps": "use validation_data=(X, y) of the rows that you want",
+    "validationbatchsize": "leave it out: results do not depend on it",
+    "workers": "use num_threads= of Trainer",
+    "numworkers": "use num_threads= of Trainer",
+    "sampleweights": "use sample_weight=",
+    "classweights": "use class_weight=",
+    "nepochs": "use epochs=",
+    "numepochs": "use epochs=",
+    "training": "use model.forward(X, training=True)",
+}
+
+_LR = "use lr= of the optimizer, such as SGD(0.1)"
+_OF_FIT = "use trainer.fit(X, y, {}=...)"
+
+# By the name of a class, for its constructor and those of derived classes, or of a method: "Trainer.fit".
+OWNERS: dict[str, Words] = {
+    "Embedding": {"inputdim": "use categories=", "inputlength": "leave it out: the length is inferred"},
+    "Trainer": {
+        **{name.replace("_", ""): _OF_FIT.format(name) for name in ("epochs", "batch_size", "callbacks", "verbose")},
+        **{word: _OF_FIT.format("epochs") for word in ("maxepochs", "nepochs", "numepochs")},
+        **{name.replace("_", ""): _OF_FIT.format(name) for name in ("validation_data", "validation_split", "shuffle")},
+        **{name.replace("_", ""): _OF_FIT.format(name) for name in ("sample_weight", "class_weight", "mixup")},
+        "learningrate": _LR,
+        "lr": _LR,
+    },
+    "Trainer.fit": {"learningrate": _LR, "lr": _LR, "maxepochs": "use epochs="},
+    "SequentialEstimator": {
+        "maxiter": "use epochs=",
+        "maxepochs": "use epochs=",
+        "learningrateinit": "use lr=",
+        "learningrate": "use lr=, a number or a schedule such as minidl.schedules.Cosine(0.1, total_steps)",
+        "solver": "use optimizer=, such as 'adam' or 'sgd'",
+        "alpha": "use optimizer=AdamW(weight_decay=0.01)",
+        "weightdecay": "use optimizer=AdamW(weight_decay=0.01)",
+        "momentum": "use optimizer=SGD(0.1, momentum=0.9)",
+        "hiddenlayersizes": "use model=, a list of layers such as [Dense(100), ReLU(), Dense(outputs)]",
+        "layers": "use model=, a list of layers such as [Dense(100), ReLU(), Dense(outputs)]",
+        "activation": "use model=, a list of layers such as [Dense(100), ReLU(), Dense(outputs)]",
+        "metrics": "leave it out: use score(X, y), or scoring= of scikit-learn's cross_val_score",
+        "mixup": "leave it out: use Trainer(model, loss, optimizer).fit(X, y, mixup=...)",
+        "validationsplit": "use validation_fraction=, with early_stopping=True",
+        "patience": "use n_iter_no_change=",
+        "seed": "use random_state=",
+    },
+}
+
+_INFERRED = "leave the sizes of inputs out: they are inferred"
+
+# By the name of a class.
+POSITIONS: Words = {
+    "BatchNorm1D": f"{_INFERRED}, BatchNorm1D()",
+    "BatchNorm2D": f"{_INFERRED}, BatchNorm2D()",
+    "LayerNorm": f"{_INFERRED}, LayerNorm()",
+    "RMSNorm": f"{_INFERRED}, RMSNorm()",
+    "GroupNorm": f"{_INFERRED}, GroupNorm(groups)",
+    "PReLU": f"{_INFERRED}, PReLU()",
+}

@@ -8,8 +8,8 @@ or ValueError for other shapes or labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+import re
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -32,7 +32,7 @@ def accuracy(y: Array, scores: Array, ignore_index: int | None = None) -> float:
     """Returns the fraction of examples (or pixels) whose label is predicted.
 
     scores (n, classes) and y (n,), or scores (n, classes, h, w) and y (n, h, w). With a single score, y is 0 or 1.
-    ignore_index: a label that counts nothing.
+    ignore_index: a label that counts nothing. A Trainer takes that of its loss, for all metrics of minidl.
 
     >>> import numpy as np
     >>> accuracy(np.array([0, 1]), np.array([[2.0, 1.0], [3.0, 0.0]]))
@@ -171,7 +171,9 @@ def _labels(name: str, y: Array, scores: Array, ignore_index: int | None = None)
         raise ValueError(f"{name}: expected scores (n, classes), got {scores.shape}")
     shape, binary = (len(scores), *scores.shape[2:]), scores.shape[1] == 1
     if y.shape != shape and not (binary and y.shape == scores.shape):
-        hint = ': for several labels per row, "binary_accuracy" counts labels, "subset_accuracy" whole rows'
+        macro = f'"{name if name in ("precision", "recall") else "f1"}_macro" averages over labels'
+        others = f", {macro}" if scores.ndim == 2 else ""
+        hint = f': for several labels per row, "binary_accuracy" counts labels, "subset_accuracy" whole rows{others}'
         unit = "label per row of scores" if scores.ndim == 2 else "label per pixel"
         raise ValueError(
             f"{name}: expected y of shape {shape}, one {unit}, got {y.shape}{hint if y.shape == scores.shape else ''}"
@@ -242,7 +244,7 @@ def get(metrics: Iterable[str | Metric]) -> dict[str, Metric]:
     for metric in metrics:
         if isinstance(metric, str):
             if metric not in NAMES:
-                meant = hint(metric, METRICS, NAMES)
+                meant = _top_k_hint(metric) or hint(metric, METRICS, NAMES)
                 raise ValueError(f"metrics: expected one of {sorted(NAMES)} or a function, got {metric!r}{meant}")
             name, function = metric, NAMES[metric]
         elif isinstance(metric, TopKAccuracy):
@@ -257,40 +259,8 @@ def get(metrics: Iterable[str | Metric]) -> dict[str, Metric]:
     return by_name
 
 
-def is_ours(metric: Metric) -> bool:
-    """Returns True for a metric of minidl, whose errors speak for themselves."""
-    return isinstance(metric, TopKAccuracy) or any(metric is known for known in NAMES.values())
-
-
-def is_scikits(metric: Metric) -> bool:
-    """Returns True for a function of scikit-learn's, or a partial of one: it keeps no state between calls."""
-    function = metric.func if isinstance(metric, partial) else metric
-    return str(getattr(function, "__module__", "")).startswith("sklearn.")
-
-
-def measure(
-    metrics: Mapping[str, Metric], y: Array, scores: Array, labels: Array | None = None, ignore_index: int | None = None
-) -> dict[str, float]:
-    """Returns the values of these metrics; raises TypeError or ValueError, naming the metric that fails or its type.
-
-    labels, ignore_index: what minidl's own metrics take for y, if it holds probabilities, and leave out.
-    """
-    values = {}
-    for name, metric in metrics.items():
-        try:
-            if metric is accuracy:
-                value = accuracy(y if labels is None else labels, scores, ignore_index)
-            else:
-                value = metric(y, scores)
-        except (TypeError, ValueError) as error:
-            if is_ours(metric):
-                raise
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            call = f"metrics: {name}(y, scores), with y of shape {y.shape} and scores of shape {scores.shape}, failed"
-            hint = "scores are the outputs of the model, not labels: for labels write a function that takes "
-            raise kind(f"{call}: {error}; {hint}scores.argmax(axis=1), or scores > 0") from error
-        if np.ndim(value) != 0 or not isinstance(value, (int, float, np.number, np.ndarray)):
-            got = f"shape {np.shape(value)}" if np.ndim(value) else repr(value)
-            raise TypeError(f"metrics: expected {name} to return a number, got {got}")
-        values[name] = float(value)
-    return values
+def _top_k_hint(name: str) -> str:
+    """Returns the hint for the name of a TopKAccuracy that has no name; an empty string for other words."""
+    if (found := re.fullmatch(r"top_([1-9]\d*)_accuracy", name)) is None:
+        return ""
+    return "; use 'accuracy'" if found[1] == "1" else f"; use TopKAccuracy({found[1]}) of minidl.metrics"

@@ -42,6 +42,7 @@ class Trainer(BaseTrainer):
     optimizer: such as SGD(0.1), or an object with `step(params, lr)` and `lr`.
     metrics: names ("accuracy"; see minidl.metrics) or functions f(y, scores), computed on the scores of a whole epoch;
         in training these are the scores that each batch had before its step, so they trail those of `evaluate`.
+        Labels that the loss ignores count in none of minidl's or scikit-learn's; other functions get them as well.
     seed: the order of the examples is a function of it and the epoch.
     clip_norm, clip_value: the largest norm of a step's gradient (over all layers), and the largest absolute value of
         its elements; None: any. Values are clipped first (torch.nn.utils.clip_grad_value_, clip_grad_norm_).

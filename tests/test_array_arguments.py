@@ -306,7 +306,7 @@ INSIDE_TOO = {
     *(f"predictions.Predictions.__init__:{name}" for name in ("labels", "predicted", "probabilities")),
     "flat_parameters.FlatParameters.views:flat", "sequential.Sequential.from_config:state",
     "labeled_data.LabeledData.__init__:examples", "labeled_data.LabeledData.to_validate:given",
-    "metrics.measure:y", "metrics.measure:scores", "metrics.measure:labels",
+    "measurement.measure:y", "measurement.measure:scores", "measurement.measure:labels",
     "labeled_data.weighted_mean:losses", "labeled_data.weighted_mean:weights",
     *(f"{cls}.{name}:targets" for cls in ("native.NativeLoss", "cross_entropy.SoftmaxCrossEntropy")
       for name in ("labels", "numbers")),

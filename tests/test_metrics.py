@@ -196,6 +196,33 @@ def test_top_k_accuracy(k, rng):
     assert TopKAccuracy(k)(*pixels[::-1]) == TopKAccuracy(k)(*rows[::-1])
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("top_3_accuracy", r"use TopKAccuracy\(3\) of minidl\.metrics"),
+        ("top_1_accuracy", "use 'accuracy'"),
+        ("f1_score", "use 'f1' for two classes, 'f1_macro' for more"),
+        ("mean_absolute_error", "use 'mae'"),
+        ("mean_squared_error", "use 'mse'"),
+        ("auc", r"use the function sklearn\.metrics\.roc_auc_score"),
+        ("roc_auc", r"use the function sklearn\.metrics\.roc_auc_score"),
+    ],
+)
+def test_an_unknown_name_has_a_hint(name, meant):
+    with pytest.raises(ValueError, match=f"got '{name}'; {meant}$"):
+        get([name])
+
+
+@pytest.mark.parametrize("name", ["f1", "precision", "recall"])
+def test_multilabel_targets_suggest_the_macro_average(name):
+    y = np.arange(60).reshape(20, 3) % 2
+    with pytest.raises(
+        ValueError, match=rf'{name}: .*got \(20, 3\): for several .*"{name}_macro" averages over labels'
+    ):
+        fitted_with(name, y, loss="binary_cross_entropy")
+    assert f"{name}_macro" in fitted_with(f"{name}_macro", y, loss="binary_cross_entropy").history
+
+
 def test_top_k_accuracy_is_named_after_k():
     assert get(["top_5_accuracy", TopKAccuracy(3)]).keys() == {"top_5_accuracy", "top_3_accuracy"}
     assert repr(TopKAccuracy(3)) == "TopKAccuracy(k=3)"

@@ -1,11 +1,16 @@
 """Training on labels of positions, some of them ignored, and on probabilities."""
 
+import functools
+import math
+
 import numpy as np
 import pytest
+import sklearn.metrics
 
 from minidl import Sequential, Trainer
-from minidl.layers import Conv2D, Dense, Flatten, ReLU, Rescale
+from minidl.layers import Conv2D, Dense, Flatten, ReLU, Rescale, Sigmoid, Softmax
 from minidl.losses import SoftmaxCrossEntropy
+from minidl.metrics import TopKAccuracy, accuracy
 from minidl.optimizers import SGD
 
 X = np.random.default_rng(0).integers(0, 256, (90, 1, 8, 8)).astype("u1")
@@ -86,3 +91,130 @@ def test_probabilities_of_pixels():
     assert weights(one) == weights(other)
     blurred = make_trainer("softmax_cross_entropy", metrics=())
     assert blurred.fit(X, 0.5 * masks + 0.25, 3, verbose=0)["loss"][-1] > one.history["loss"][-1]
+
+
+# ---- metrics leave ignored labels out
+MACRO = {f"{name}_macro": getattr(sklearn.metrics, f"{name}_score") for name in ("precision", "recall", "f1")}
+TOP_2 = functools.partial(sklearn.metrics.top_k_accuracy_score, k=2, labels=[0, 1, 2])
+TOP_2.__name__ = "scikits_top_2"
+ALL = ("accuracy", *MACRO, TopKAccuracy(2), "top_5_accuracy", TOP_2)
+
+
+def expected_metrics(y, scores):
+    """Returns the values of ALL, of scikit-learn on the pixels with a label."""
+    labels, scores = y[y != 255], np.moveaxis(scores, 1, -1)[y != 255]
+    found = {
+        name: score(labels, scores.argmax(axis=1), average="macro", zero_division=0) for name, score in MACRO.items()
+    }
+    found["accuracy"] = sklearn.metrics.accuracy_score(labels, scores.argmax(axis=1))
+    found["top_2_accuracy"] = found["scikits_top_2"] = TOP_2(labels, scores)
+    return found | {"top_5_accuracy": 1.0}
+
+
+def test_metrics_are_those_of_scikit_learn_on_labelled_pixels():
+    trainer = make_trainer(SoftmaxCrossEntropy(ignore_index=255), metrics=ALL)
+    history = trainer.fit(X, Y, 3, validation_data=(X[:20], Y[:20]), verbose=0)
+    found = trainer.evaluate(X, Y, sample_weight=np.arange(90) % 4)
+    counted = np.arange(90) % 4 > 0  # metrics leave out rows of weight 0, and take no other weight into account
+    expected = expected_metrics(Y[counted], trainer.predict(X[counted]))
+    assert {name: found[name] for name in trainer.metrics} == pytest.approx(expected)
+    expected = expected_metrics(Y[:20], trainer.predict(X[:20]))
+    assert {name: history[f"val_{name}"][-1] for name in trainer.metrics} == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("in_batches", [False, True])
+def test_metrics_of_an_epoch_leave_ignored_labels_out(in_batches):
+    """In the first epoch of one step they are those of the initial weights."""
+    trainer = make_trainer(SoftmaxCrossEntropy(ignore_index=255), metrics=ALL)
+    expected = expected_metrics(Y, trainer.predict(X))
+    if in_batches:
+        history = trainer.fit(iter([(X, Y)]), epochs=1, steps_per_epoch=1, verbose=0)
+    else:
+        history = trainer.fit(X, Y, 1, batch_size=90, verbose=0)
+    assert {name: history[name][0] for name in trainer.metrics} == pytest.approx(expected)
+
+
+def test_a_perfect_net_has_the_highest_metrics():
+    """A single row of 255 took a class from each average, and was refused as a label of two."""
+    model = Sequential([Conv2D(2, 1)], (1, 4, 4))
+    model.load_state_dict(dict(zip(model.state_dict(), ([[[[0.0]]], [[[1.0]]]], [0.5, 0.0]), strict=True)))
+    x = np.arange(32).reshape(2, 1, 4, 4) % 3 % 2
+    y = x[:, 0].copy()
+    y[:, 0] = 255
+    names = ["accuracy", "precision", "recall", "f1", *MACRO, "top_5_accuracy"]
+    trainer = Trainer(model, SoftmaxCrossEntropy(ignore_index=255), SGD(0.1), names)
+    found = trainer.evaluate(x, y)
+    assert [found[name] for name in names] == [1.0] * len(names)
+
+
+def test_labels_of_examples_are_ignored_as_those_of_pixels_are():
+    model = Sequential([Flatten(), Dense(3)], (1, 8, 8))
+    trainer = Trainer(model, SoftmaxCrossEntropy(ignore_index=-1), SGD(0.1), ALL)
+    y = np.arange(90) % 4 - 1
+    found, without = trainer.evaluate(X, y), trainer.evaluate(X[y >= 0], y[y >= 0])
+    assert all(found[name] == without[name] for name in trainer.metrics)
+
+
+@pytest.mark.filterwarnings("error")
+def test_metrics_without_any_label_are_nan():
+    trainer = make_trainer(SoftmaxCrossEntropy(ignore_index=255), metrics=ALL)
+    found = trainer.evaluate(X[7:8], Y[7:8])
+    assert all(math.isnan(found[name]) for name in trainer.metrics)
+    assert math.isnan(trainer.fit(X[7:8], Y[7:8], 1, verbose=0)["f1_macro"][0])
+
+
+def test_an_own_function_gets_the_ignored_labels_as_well():
+    seen = []
+
+    def own(y, scores):
+        seen.append((y, scores.shape))
+        return accuracy(y, scores, ignore_index=255)
+
+    found = make_trainer(SoftmaxCrossEntropy(ignore_index=255), metrics=["accuracy", own]).evaluate(X, Y)
+    np.testing.assert_array_equal(seen[0][0], Y)
+    assert seen[0][1] == (90, 3, 8, 8) and found["own"] == found["accuracy"]
+
+
+def test_probabilities_have_no_ignored_label():
+    """They count in the loss, so the most probable class counts in accuracy, whatever its number."""
+    y = np.where(Y == 255, 0, Y)
+    masks = np.moveaxis(np.eye(3)[y], -1, 1)
+    trainer = make_trainer(SoftmaxCrossEntropy(ignore_index=0))
+    assert trainer.evaluate(X, masks) == make_trainer("softmax_cross_entropy").evaluate(X, y)
+
+
+def test_the_error_of_a_metric_names_ignore_index():
+    """That of scikit-learn before the first step."""
+
+    def own(y, scores):
+        return sklearn.metrics.f1_score(y.ravel(), scores.argmax(axis=1).ravel())
+
+    loss = SoftmaxCrossEntropy(ignore_index=255)
+    m = (Y != 255).sum()
+    message = (
+        rf"f1_score\(y, scores\), with y of shape \({m},\) and scores .* without the labels of ignore_index=255, failed"
+    )
+    trainer = make_trainer(loss, metrics=[sklearn.metrics.f1_score])
+    with pytest.raises(ValueError, match=message):
+        trainer.fit(X, Y, verbose=0)
+    assert trainer.step == 0
+    with pytest.raises(
+        ValueError, match=r"own\(y, scores\), with y of shape \(90, 8, 8\) .* including the labels of ignore"
+    ):
+        make_trainer(loss, metrics=[own]).evaluate(X, Y)
+    with pytest.raises(ValueError, match="f1: expected scores of one or two classes, got 3"):
+        make_trainer(loss, metrics=["f1"]).evaluate(X, Y)
+
+
+def test_predict_proba_says_how_to_get_probabilities_of_pixels():
+    model = make_trainer("softmax_cross_entropy").model
+    with pytest.raises(
+        ValueError, match=r"got \(3, 8, 8\); for each position: Sequential\(\[Softmax\(\)\], model\.output"
+    ):
+        model.predict_proba(X)
+    found = Sequential([Softmax()], model.output_shape, dtype=model.dtype).predict(model.predict(X))
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-6)
+    one = Sequential([Conv2D(1, 1)], (1, 8, 8))
+    with pytest.raises(ValueError, match=r"got \(1, 8, 8\); for each position: Sequential\(\[Sigmoid\(\)\]"):
+        one.predict_proba(X)
+    assert Sequential([Sigmoid()], one.output_shape).predict(one.predict(X)).shape == (90, 1, 8, 8)

@@ -67,7 +67,10 @@ class BaseModel:
         ValueError if the outputs are not of shape (classes,).
         """
         if len(self.output_shape) != 1:
-            raise ValueError(f"predict_proba: expected a model with outputs (classes,), got {self.output_shape}")
+            layer = "Sigmoid" if self.output_shape[0] == 1 else "Softmax"
+            remedy = f"Sequential([{layer}()], model.output_shape, dtype=model.dtype).predict(model.predict(X))"
+            expected = f"expected a model with outputs (classes,), got {self.output_shape}"
+            raise ValueError(f"predict_proba: {expected}; for each position: {remedy}")
         return losses.probabilities(self.predict(X, num_threads))
 
     def forward(self, X: ArrayLike, training: bool = False) -> Array:

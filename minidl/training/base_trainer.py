@@ -14,7 +14,7 @@ from minidl.distributed.communicator import SINGLE_PROCESS, Communicator
 from minidl.engine.network import Network
 from minidl.engine.per_example import check_no_coupling
 from minidl.losses import Loss, NativeLoss, checked_loss
-from minidl.metrics import Metric, is_ours, is_scikits, measure
+from minidl.metrics import Metric
 from minidl.optimizers.base import rate_at
 from minidl.sequential import Sequential
 from minidl.training import checked_attributes as checked
@@ -22,6 +22,7 @@ from minidl.training.consistency import check_data
 from minidl.training.diagnosis import explain
 from minidl.training.history import History
 from minidl.training.labeled_data import LabeledData
+from minidl.training.measurement import is_ours, is_scikits, measure
 from minidl.training.per_example_steps import ClippedSteps
 from minidl.training.sample_buffer import SampleBuffer
 from minidl.training.step_cache import StepCache, StepKey
@@ -153,7 +154,8 @@ class BaseTrainer:
         ours = {name: metric for name, metric in self.metrics.items() if is_ours(metric)}
         self._measure(ours, targets, scores)
         theirs = {name: metric for name, metric in self.metrics.items() if is_scikits(metric)}
-        if theirs and data.labels is not None:
+        positions = getattr(self.loss, "classes", False) and targets.dtype.kind in "iu"
+        if theirs and (positions or data.labels is not None):
             some = self.model.predict(data.examples.gather_copy(data.active_rows[:MAX_TRIED]), self.num_threads)
             with warnings.catch_warnings(action="ignore"):
                 self._measure(theirs, targets, np.resize(some, scores.shape))
@@ -278,7 +280,7 @@ class BaseTrainer:
         return self._measure(self.metrics, targets, scores)
 
     def _measure(self, metrics: dict[str, Metric], targets: Array, scores: Array) -> dict[str, float]:
-        """Returns the values of these metrics; "accuracy" compares with labels, if the loss has others in targets."""
+        """Returns the values of these metrics; of labels, those that the loss ignores are left out."""
         labels = self.loss.labels(targets, scores.shape[1:]) if isinstance(self.loss, NativeLoss) else None
         return measure(metrics, targets, scores, labels, getattr(self.loss, "ignore_index", None))
 

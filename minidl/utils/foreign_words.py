@@ -100,6 +100,17 @@ METRICS: Words = {
     "acc": "use 'accuracy'",
     "categoricalaccuracy": "use 'accuracy'",
     "sparsecategoricalaccuracy": "use 'accuracy'",
+    "topkcategoricalaccuracy": "use TopKAccuracy(k) of minidl.metrics",
+    "f1score": "use 'f1' for two classes, 'f1_macro' for more",
+    "recallscore": "use 'recall' for two classes, 'recall_macro' for more",
+    "precisionscore": "use 'precision' for two classes, 'precision_macro' for more",
+    "meanabsoluteerror": "use 'mae'",
+    "meansquarederror": "use 'mse'",
+    "rootmeansquarederror": "use 'rmse'",
+    "r2score": "use 'r2'",
+    "auc": "use the function sklearn.metrics.roc_auc_score",
+    "rocauc": "use the function sklearn.metrics.roc_auc_score",
+    "rocaucscore": "use the function sklearn.metrics.roc_auc_score",
 }
 
 MONITORS: Words = {"acc": "use 'accuracy'", "valacc": "use 'val_accuracy'"}

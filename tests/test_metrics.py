@@ -343,3 +343,16 @@ def test_metrics_survive_a_checkpoint_and_a_copy(tmp_path):
         assert other.metrics["top_2_accuracy"].k == 2
         assert other.history.keys() == trainer.history.keys()
     assert all(trainer.history[name][0] > 0 for name in trainer.metrics)
+
+
+def test_the_most_probable_class_is_the_label_in_all_metrics_of_labels():
+    """One-hot targets measure what their labels do."""
+    rng = np.random.default_rng(3)
+    X, y = rng.standard_normal((60, 4)), rng.integers(0, 7, 60)
+    names = ["accuracy", "f1_macro", "precision_macro", "recall_macro", "top_5_accuracy", TopKAccuracy(2)]
+    trainer = Trainer(Sequential([Dense(7)], (4,)), "softmax_cross_entropy", SGD(0.1), names)
+    expected = trainer.evaluate(X, y)
+    assert trainer.evaluate(X, np.eye(7)[y]) == pytest.approx(expected)
+    assert 0 < expected["f1_macro"] < 1
+    two = Trainer(Sequential([Dense(2)], (4,)), "softmax_cross_entropy", SGD(0.1), ["f1", "precision", "recall"])
+    assert two.evaluate(X, np.eye(2)[y % 2]) == pytest.approx(two.evaluate(X, y % 2))

@@ -7,8 +7,21 @@ from functools import partial
 
 import numpy as np
 
-from minidl.metrics import NAMES, Metric, TopKAccuracy, accuracy
+from minidl.metrics import (
+    NAMES,
+    Metric,
+    TopKAccuracy,
+    accuracy,
+    f1,
+    f1_macro,
+    precision,
+    precision_macro,
+    recall,
+    recall_macro,
+)
 from minidl.utils.arrays import Array
+
+OF_LABELS = (accuracy, f1, f1_macro, precision, precision_macro, recall, recall_macro)
 
 
 def is_ours(metric: Metric) -> bool:
@@ -27,8 +40,8 @@ def measure(
 ) -> dict[str, float]:
     """Returns the values of these metrics; raises TypeError or ValueError, naming the metric that fails or its type.
 
-    labels: what "accuracy" takes for y, if it holds probabilities. ignore_index: a label that minidl's metrics and
-    scikit-learn's get without its scores; other functions get all of y.
+    labels: what minidl's metrics of labels take for y, if it holds probabilities. ignore_index: a label that minidl's
+    metrics and scikit-learn's get without its scores; other functions get all of y.
     """
     drops = {name for name, metric in metrics.items() if ignore_index is not None and _takes_rows(metric)}
     kept = _without(ignore_index, y, scores) if drops else (y, scores)
@@ -36,8 +49,8 @@ def measure(
     for name, metric in metrics.items():
         own_y, own_scores = kept if name in drops else (y, scores)
         try:
-            if metric is accuracy and labels is not None and labels is not y:
-                value = accuracy(labels, scores, ignore_index if labels.shape == y.shape else None)
+            if labels is not None and labels.shape != y.shape and _takes_labels(metric):
+                value = metric(labels, scores)  # of probabilities, of which none is ignored
             elif name in drops and is_scikits(metric) and not own_y.size:
                 value = float("nan")  # as minidl's metrics; scikit-learn refuses arrays without rows
             else:
@@ -56,6 +69,10 @@ def measure(
             raise TypeError(f"metrics: expected {name} to return a number, got {got}")
         values[name] = float(value)
     return values
+
+
+def _takes_labels(metric: Metric) -> bool:
+    return metric in OF_LABELS or isinstance(metric, TopKAccuracy)
 
 
 def _takes_rows(metric: Metric) -> bool:

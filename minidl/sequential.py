@@ -16,6 +16,7 @@ from minidl.engine.network import Network
 from minidl.engine.state import check_dtype, check_mapping, copies, load
 from minidl.engine.summary import Summary, summarize
 from minidl.layers.base import Layer
+from minidl.layers.container import any_trainable
 from minidl.layers.parallel import Block
 from minidl.layers.param import Param
 from minidl.saving import safetensors_file
@@ -105,8 +106,8 @@ class Sequential(BaseModel):
 
     @property
     def trainable(self) -> bool:
-        """True if no layer is frozen; setting it freezes or unfreezes all layers (see Layer.trainable)."""
-        return all(layer.trainable for layer in self.layers)
+        """True if a layer is trainable; setting it freezes or unfreezes all layers (see Container.trainable)."""
+        return any_trainable(self.layers)
 
     @trainable.setter
     def trainable(self, trainable: bool) -> None:

@@ -39,11 +39,13 @@ def overrides_settings(layer: Layer) -> bool:
 
 
 def param_groups(layers: Sequence[Layer], outer: ParamGroup | None = None) -> dict[int, ParamGroup]:
-    """Returns the groups of all layers and of those in them, by id: the settings of a container hold for its layers."""
+    """Returns the groups of all layers and of those in them, by id: a container's `lr_mult` holds for its layers."""
     outer = outer or ParamGroup()
     groups = {}
     for layer in layers:
-        groups[id(layer)] = group = ParamGroup(outer.frozen or not layer.trainable, outer.lr_scale * layer.lr_mult)
+        own = type(layer).trainable is not Container.trainable  # which only sums up those of its layers
+        frozen = outer.frozen or (own and not layer.trainable)
+        groups[id(layer)] = group = ParamGroup(frozen, outer.lr_scale * layer.lr_mult)
         if isinstance(layer, Container):
             for branch in layer.named_branches().values():
                 groups.update(param_groups(branch, group))

@@ -92,10 +92,11 @@ class Layer:
 
     @property
     def trainable(self) -> bool:
-        """Whether steps update the parameters and buffers of this layer and of all layers in it; False: frozen.
+        """Whether steps update the parameters and buffers of this layer; False: frozen.
 
         A frozen layer with a kernel and parameters or buffers computes as in inference: batch norm uses its running
-        statistics. A layer without any, such as Dropout, is not affected.
+        statistics. A layer without any, such as Dropout, is not affected. A container has no setting of its own: see
+        Container.trainable.
         """
         return self._trainable
 

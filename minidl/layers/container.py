@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from minidl.layers.base import Layer
 from minidl.layers.join import ADD, joined_shape
 from minidl.layers.param import Param
 from minidl.utils.arrays import Array
-from minidl.utils.validation import Shape
+from minidl.utils.validation import Shape, check_bool
 
 Branch = tuple[Layer, ...]  # in order; empty: the identity
 
@@ -67,6 +67,20 @@ class Container(Layer):
         """The largest minimum of the layers in it."""
         return max((layer.min_batch_size for layer in self.leaves()), default=1)
 
+    @property
+    def trainable(self) -> bool:
+        """True if a layer in it is trainable; setting it sets it in all layers in it, whatever they were before.
+
+        Once it is built, layers without parameters and buffers do not count, unless there are no others.
+        """
+        return any_trainable([self])
+
+    @trainable.setter
+    def trainable(self, trainable: bool) -> None:
+        check_bool("trainable", trainable)
+        for _, layer in self.named_children():
+            layer.trainable = trainable
+
     def setup(self, in_shape: Shape, dtype: str, seed: int, path: str, given: dict[str, Array] | None = None) -> Shape:
         """Builds every layer in it; arguments as in Layer.setup."""
         self.dtype, self.in_shape = dtype, in_shape
@@ -88,7 +102,7 @@ class Container(Layer):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """As Layer.settings, with those of the layers in it, by path."""
+        """`lr_mult` as in Layer.settings, and the settings of the layers in it, by path."""
         inner = {path: layer.settings for path, layer in self.named_children() if layer.settings}
         return {**super().settings, "layers": inner} if inner else super().settings
 
@@ -101,6 +115,8 @@ class Container(Layer):
         super().take_settings(rest)
         for path, layer in children.items():
             layer.take_settings(inner.get(path, {}))
+        if not rest.get("trainable", True):  # files of earlier versions: it froze all layers in it
+            self.trainable = False
 
     def unbuild(self) -> None:
         """Reverts `setup`."""
@@ -168,6 +184,13 @@ def named_leaves(layer: Layer, name: str) -> Iterator[tuple[Layer, str]]:
         return
     for path, child in layer.named_children():
         yield from named_leaves(child, f"{name}: {path}, {type(child).__name__}")
+
+
+def any_trainable(layers: Sequence[Layer]) -> bool:
+    """True if one of these layers, or a layer in them, is trainable: see Container.trainable."""
+    leaves = [leaf for layer in layers for leaf in layer.leaves()]
+    counted = [leaf for leaf in leaves if not leaf.built or leaf.params or leaf.buffers] or leaves
+    return not leaves or any(leaf.trainable for leaf in counted)
 
 
 def depth(layer: Layer) -> int:

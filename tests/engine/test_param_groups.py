@@ -7,7 +7,7 @@ import pytest
 
 from minidl import Layer, Sequential, Trainer
 from minidl.initializers import ones, zeros
-from minidl.layers import BatchNorm1D, BatchNorm2D, Conv2D, Dense, Dropout, Flatten, ReLU, Residual
+from minidl.layers import BatchNorm1D, BatchNorm2D, Block, Conv2D, Dense, Dropout, Flatten, ReLU, Residual
 from minidl.losses import softmax_cross_entropy
 from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
 from minidl.testing import check_layer
@@ -132,7 +132,7 @@ def test_freezing_and_thawing_between_steps():
 def test_freezing_a_container_freezes_its_layers(kind):
     model = make_net()
     model.layers[3].trainable = False
-    assert model.layers[3].layers[0].trainable  # its own setting is unchanged
+    assert not any(layer.trainable for layer in model.layers[3].layers)
     before = model.state_dict()
     fitted(model, KINDS[kind])
     assert not {name for name in changed(model, before) if name.startswith("3.")}
@@ -171,10 +171,10 @@ def test_lr_mult_needs_a_built_in_optimizer():
     ],
 )
 def test_invalid_settings_are_refused(name, value, error):
-    layer = Dense(3)
-    with pytest.raises(error, match=f"^{name}: "):
-        setattr(layer, name, value)
-    assert layer.settings == {}
+    for layer in (Dense(3), Block(Dense(3)), Residual()):
+        with pytest.raises(error, match=f"^{name}: "):
+            setattr(layer, name, value)
+        assert layer.settings == {}
 
 
 def test_copies_files_and_checkpoints_keep_the_settings(tmp_path):
@@ -224,7 +224,7 @@ def test_settings_inside_a_custom_container_are_kept(tmp_path):
         Trainer.resume(tmp_path / "c.safetensors", custom_objects={"Bottleneck": Bottleneck}).model,
     ):
         assert not other.layers[0].layers[0].trainable
-        assert other.layers[0].lr_mult == 0.5 and other.layers[0].trainable
+        assert other.layers[0].lr_mult == 0.5 and other.layers[0].layers[1].trainable
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ class Progress:
     """
 
     def __init__(self, verbose: int | None, epochs: int) -> None:
-        check_choice("verbose", verbose, None, 0, 1, 2)
+        verbose = int(verbose) if isinstance(verbose, bool) else check_choice("verbose", verbose, None, 0, 1, 2)
         if verbose is None:
             verbose = 2 if sys.stderr.isatty() else 1
         self.verbose, self.epochs = verbose, epochs

@@ -56,11 +56,10 @@ def trained():
 
 
 TRAINER = trained()
-NAMESPACE = {
+NAMESPACE = {  # what the names in answers stand for
+    **vars(builtins),
     "TopKAccuracy": metrics.TopKAccuracy,
     "sklearn": sklearn,
-    # what the names in answers stand for
-    **vars(builtins),
     **{name: getattr(module, name) for module in (layers, optimizers, callbacks, minidl) for name in module.__all__},
     "minidl": minidl,
     "trainer": TRAINER,

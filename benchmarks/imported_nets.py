@@ -25,7 +25,7 @@ from measure import (
     usable_cores,
     write_json,
 )
-from sides import MinidlPredict, Prediction, ready_sides
+from sides import MinidlPredict, OnnxruntimePredict, Prediction, ready_sides
 from torch import nn
 
 from minidl import Trainer
@@ -36,21 +36,6 @@ NETS = ("mobilenet_v2", "efficientnet_b0", "shufflenet_v2_x1_0")
 LAYOUTS = {"PyTorch": torch.contiguous_format, "PyTorch channels_last": torch.channels_last}
 LR, MOMENTUM, CLASSES, BATCHES = 0.01, 0.9, 1000, 4
 UNFOLDED = {"training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False}  # batch norm stays a layer
-
-
-class OnnxruntimePredict(Prediction):
-    """An InferenceSession of the file, with its default optimizations."""
-
-    def __init__(self, path, images, threads):
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        self.inputs = {"input": images}
-
-    def predict(self):
-        return self.session.run(None, self.inputs)[0]
 
 
 class TorchPredict(Prediction):

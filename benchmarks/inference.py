@@ -23,7 +23,7 @@ from measure import (
     write_json,
 )
 from nets import ALL_NETS
-from sides import MinidlPredict, Prediction, chosen_names, ready_sides
+from sides import MinidlPredict, OnnxruntimePredict, chosen_names, ready_sides
 
 import minidl.onnx
 
@@ -39,22 +39,12 @@ MAX_NUMBERS = 2**22  # of the images of a batch: more are left out
 HEAD = f"{'':30}{'ms':>10}{'fastest':>10}{'slowest':>10}{'images/s':>11}{'minidl is':>11}"
 
 
-class OnnxruntimePredict(Prediction):
-    """An InferenceSession of the exported model, with its default optimizations, on the same batch."""
-
-    def __init__(self, model, images, threads):
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "model.onnx"
-            minidl.onnx.export(model, path)
-            self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        self.inputs = {self.session.get_inputs()[0].name: images}
-
-    def predict(self):
-        return self.session.run(None, self.inputs)[0]
+def export_and_open(model, images, threads):
+    """Returns the side of onnxruntime, for the exported model."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        minidl.onnx.export(model, path)
+        return OnnxruntimePredict(path, images, threads)
 
 
 def make_side(name, model, images, threads):
@@ -62,7 +52,7 @@ def make_side(name, model, images, threads):
     if name == "minidl":
         return MinidlPredict(model, images)
     if name == "onnxruntime":
-        return OnnxruntimePredict(model, images, threads)
+        return export_and_open(model, images, threads)
     from torch_steps import TorchPredict
 
     return TorchPredict(model, images / np.float32(255), threads, name.removeprefix("PyTorch "))  # it does not scale

@@ -94,6 +94,21 @@ class MinidlPredict(Prediction):
         return self.model.predict(self.images)
 
 
+class OnnxruntimePredict(Prediction):
+    """An InferenceSession of an ONNX file, with its default optimizations, on the same batch."""
+
+    def __init__(self, path, images, threads):
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self.inputs = {self.session.get_inputs()[0].name: images}
+
+    def predict(self):
+        return self.session.run(None, self.inputs)[0]
+
+
 def mlp_classifier(hidden, lr, batch_size, seed=0, **options):
     """Returns an MLPClassifier with the same SGD as minidl, without its default L2 term."""
     from sklearn.neural_network import MLPClassifier

@@ -219,7 +219,7 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         rows, _ = validate_input(self, X, reset=False)
         scores = model.predict(rows, self.num_threads)
         if len(undefined := np.flatnonzero(np.isnan(scores).any(axis=1))):
-            embeds = any(isinstance(layer, Embedding) for layer in model.network.leaves) if model.network else False
+            embeds = model.network is not None and model.network.name_of(Embedding) is not None
             hint = f": {CATEGORIES_HINT}" if embeds else ""
             raise ValueError(f"X: expected rows with scores, got NaN for {numbered(undefined)}{hint}")
         return scores

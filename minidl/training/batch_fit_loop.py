@@ -63,9 +63,7 @@ class BatchFitLoop(FitLoop):
     def _read(self, batch: Any) -> LabeledData:
         """Returns a batch as data; raises TypeError or ValueError, naming it, if it is invalid."""
         where = f"batch {self._count} of epoch {self.trainer.epoch}"
-        data = LabeledData.from_tuple(self.trainer.model, self.trainer.loss, batch, where)
-        if not len(data.active_rows):
-            raise ValueError(f"{where}: expected at least one example, got none")
+        data = LabeledData.from_batch(self.trainer.model, self.trainer.loss, batch, where)
         if self._targets:
             _check_kind(self._targets[0], data.targets, where)
         return data

@@ -104,9 +104,7 @@ def _batch_config(
     if trainer.comm.size > 1:
         raise ValueError("distributed: expected arrays X and y, got batches, which ranks cannot share")
     feed = BatchFeed(source, steps_per_epoch, epochs)
-    data = LabeledData.from_tuple(trainer.model, trainer.loss, feed.peek(), "batch 0")
-    if not len(data.active_rows):
-        raise ValueError("batch 0: expected at least one example, got none")
+    data = LabeledData.from_batch(trainer.model, trainer.loss, feed.peek(), "batch 0")
     validation = data.to_validate(trainer.model, trainer.loss, None, validation_data)
     trainer.check_batch(len(data.active_rows))
     trainer.check_trainable()

@@ -67,6 +67,14 @@ class LabeledData:
         except (TypeError, ValueError) as error:
             raise (TypeError if isinstance(error, TypeError) else ValueError)(f"{name}: {error}") from error
 
+    @classmethod
+    def from_batch(cls, model: Sequential, loss: Loss, given: Any, name: str) -> LabeledData:
+        """Returns the data of a batch; raises as `from_tuple`, and ValueError for one without examples."""
+        data = cls.from_tuple(model, loss, given, name)
+        if not len(data.active_rows):
+            raise ValueError(f"{name}: expected at least one example, got none")
+        return data
+
     def split(self, share: float, seed: int) -> tuple[Index, Index | None]:
         """Returns the rows to train on, and those held out (None: none): a random share, stratified for labels."""
         if isinstance(share, bool) or not isinstance(share, (int, float, np.floating, np.integer)):

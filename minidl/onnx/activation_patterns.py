@@ -24,7 +24,7 @@ from minidl.layers import (
     Threshold,
 )
 from minidl.layers.base import Layer
-from minidl.onnx.graph import Graph, Node, UnsupportedNodeError
+from minidl.onnx.graph import DATA_TYPES, Graph, Node, UnsupportedNodeError
 from minidl.utils.arrays import Array
 
 ROOT_OPS = {"Add", "Div", "Log", "Mul", "Neg", "Sub", "Where"}  # last nodes of activations
@@ -34,7 +34,6 @@ PARTS = {  # nodes of activations
 }
 MAX_DEPTH = 10  # nodes from x to the output of an activation
 MAX_TERMS = 5  # of a sum or product
-BOOL = 9  # TensorProto.DataType
 
 Expression = Any  # "x", a number, or a tuple of an operator and its operands
 
@@ -173,7 +172,7 @@ def _simplify(node: Node, operands: list[Expression]) -> Expression:
     """Returns a node as an expression, with one form for all that is a sum with, or a product by, a number."""
     match node.op, operands:
         case "Cast", [operand]:
-            return operand if node.attributes.get("to") == BOOL else None
+            return operand if node.attributes.get("to") == DATA_TYPES["bool"] else None
         case "Elu", [operand]:
             return "Elu", operand, node.attributes.get("alpha", 1.0)
         case "HardSigmoid", [operand]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from minidl.onnx.graph import Node
+from minidl.onnx.graph import INDEX_TYPES, Node
 from minidl.utils.arrays import Array
 
 MAX_DEGREE = 8
-INTEGERS = (6, 7)  # attribute `to` of Cast
 MOVES = {"Cast", "Concat", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
 SUMS = {"Add", "Neg", "Sub"}
 OF_FIXED_LENGTH = {"Concat", "Gather", "ReduceProd", "Shape", "Slice"}  # for data of a fixed length only
@@ -52,7 +51,7 @@ def _degree(node: Node, inputs: Sequence[int], values: Mapping[str, Array]) -> i
     """Returns the degree of the output, from those of the inputs; None if it may be no polynomial."""
     if node.op == "Shape":
         return 0 if node.inputs[0] in values else 1
-    if node.op == "Cast" and node.attributes.get("to") not in INTEGERS:
+    if node.op == "Cast" and node.attributes.get("to") not in INDEX_TYPES:
         return None
     if node.op == "Concat" or node.op in SUMS:
         return max(inputs)

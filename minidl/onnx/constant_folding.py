@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from minidl.onnx.graph import ANY_BATCH, Graph, Node, refuse
+from minidl.onnx.graph import ANY_BATCH, DATA_TYPES, Graph, Node, refuse
 from minidl.utils.arrays import Array
 
 MAX_ELEMENTS = 4096  # elements of a folded constant, unless it is computed from one in the file that is as large
 MAX_WORK = 64  # elements read and written to compute large constants, compared with those of the file's tensors
-DTYPES = {1: "float32", 6: "int32", 7: "int64", 9: "bool", 11: "float64"}  # by the numbers of TensorProto.DataType
+DTYPES = {number: dtype for dtype, number in DATA_TYPES.items()}
 LAYOUT_OPS = ("Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")  # same elements, another layout
 
 FoldFunction = Callable[[list[Any], dict[str, Any]], Array]

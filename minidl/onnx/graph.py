@@ -10,6 +10,8 @@ from minidl.utils.arrays import Array
 MIN_OPSET, OPSET, MAX_OPSET = 11, 21, 28  # oldest readable, written, newest readable version
 IR_VERSION = 10
 ANY_BATCH = -(2**40)  # stands for the batch size in shapes: any number of examples
+DATA_TYPES = {"float32": 1, "int32": 6, "int64": 7, "bool": 9, "float64": 11}  # numbers of TensorProto.DataType
+INDEX_TYPES = (DATA_TYPES["int32"], DATA_TYPES["int64"])
 REWRITTEN = "minidl"  # domain of nodes that stand for nodes of the file, between reading it and its layers
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from minidl.onnx.graph import Graph, Node
+from minidl.onnx.graph import DATA_TYPES, Graph, Node
 
 INTEGERS = ("uint8", "int8", "uint16", "int16", "int32", "int64")
-CAST_TO = {"float32": 1, "float64": 11}  # numbers of TensorProto.DataType
+FLOATS = ("float32", "float64")
 
 
 def make_cast(x: str, dtype: str) -> Node:
     """Returns the node that converts the graph's input."""
-    return Node("Cast", f"{x}.Cast", [x], [f"{x}.Cast"], {"to": CAST_TO[dtype]})
+    return Node("Cast", f"{x}.Cast", [x], [f"{x}.Cast"], {"to": DATA_TYPES[dtype]})
 
 
 def remove_input_cast(graph: Graph) -> Graph:
@@ -25,7 +25,7 @@ def remove_input_cast(graph: Graph) -> Graph:
     (x,) = graph.inputs
     readers = [node for node in graph.nodes if x.name in node.inputs and (node.op, node.domain) != ("Shape", "")]
     targets = {node.attributes.get("to") if (node.op, node.domain) == ("Cast", "") else None for node in readers}
-    dtypes = [dtype for dtype, number in CAST_TO.items() if targets == {number}]
+    dtypes = [dtype for dtype in FLOATS if targets == {DATA_TYPES[dtype]}]
     if not dtypes:
         return graph
     outputs = {node.outputs[0] for node in readers}

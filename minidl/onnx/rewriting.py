@@ -7,15 +7,14 @@ from dataclasses import replace
 import numpy as np
 
 from minidl.onnx.constant_folding import Constants
-from minidl.onnx.graph import REWRITTEN, Graph, Node
+from minidl.onnx.graph import DATA_TYPES, INDEX_TYPES, REWRITTEN, Graph, Node
 from minidl.onnx.input_cast import INTEGERS
 
 # Operators of the domain REWRITTEN
 STRIDED_VIEW = "Gather"  # the elements of an array, flattened with the batch, at the indices of input 1
 SPLIT_PART = "Split"  # one output of a Split: part `index` of `count` equal ones, or `start` to `stop`
 
-INT32, INT64 = 6, 7  # attribute `to` of Cast
-NUMBERS = (1, INT32, INT64, 11)  # the same, with float32 and float64: they have all indices of rows
+NUMBERS = (DATA_TYPES["float32"], DATA_TYPES["float64"], *INDEX_TYPES)  # they have all indices of rows
 MOVES = {  # operators whose outputs are elements of their first input; of all inputs for Concat
     *("Concat", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"),
 }
@@ -84,7 +83,7 @@ def expect_float_indices(graph: Graph, constants: Constants) -> Graph:
     casts = {
         node.outputs[0]: node.inputs[0]
         for node in graph.nodes
-        if node.op == "Cast" and not node.domain and node.attributes.get("to") in (INT32, INT64)
+        if node.op == "Cast" and not node.domain and node.attributes.get("to") in INDEX_TYPES
     }
     moved = _find_elements(graph, constants)
     nodes, dtype = list[Node](), ""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from minidl.layers import Embedding, Permute
 from minidl.layers.base import Layer
+from minidl.onnx.graph import DATA_TYPES
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
-from minidl.onnx.rewriting import INT64, Lookup
+from minidl.onnx.rewriting import Lookup
 
 
 def write_embedding(writer: NodeWriter, x: str) -> str:
     """Writes rows of the weight, (N, length, dim), and moves their numbers to the channels."""
-    rows = writer.add_node("Gather", writer.param_name("weight"), writer.add_node("Cast", x, to=INT64), axis=0)
+    rows = writer.add_node(
+        "Gather", writer.param_name("weight"), writer.add_node("Cast", x, to=DATA_TYPES["int64"]), axis=0
+    )
     return writer.add_node("Transpose", rows, perm=[0, 2, 1])
 
 

@@ -311,7 +311,8 @@ INSIDE_TOO = {
     *(f"{cls}.{name}:targets" for cls in ("native.NativeLoss", "cross_entropy.SoftmaxCrossEntropy")
       for name in ("labels", "numbers")),
     "lazy.is_lazy:X",
-    "labeled_data.LabeledData.from_tuple:given", "labeled_data.LabeledData.from_batch:given", "lazy.LazyRows.__init__:array",
+    "labeled_data.LabeledData.from_tuple:given", "labeled_data.LabeledData.from_batch:given",
+    "lazy.LazyRows.__init__:array",
     "sequential.Sequential.build_from:state",
     "arrays.copy_into:target", "arrays.copy_into:source", "arrays.is_zeros_view:array",
 }  # fmt: skip

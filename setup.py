@@ -292,7 +292,7 @@ if __name__ == "__main__":  # Cython's worker processes import this file
     ISAS = wanted_isas()
     setup(
         packages=find_packages(include=["minidl*"]) + [f"minidl_c.{name}" for name in FOLDERS],
-        package_data={"": ["*.pyx", "*.pxd", "*.h", "py.typed"]},
+        package_data={"": ["*.pyx", "*.pxd", "*.h", "py.typed"], "minidl.c_export": ["c/*.c"]},
         include_package_data=False,
         ext_modules=extensions(ISAS),
         cmdclass={"build_ext": BuildKernels},

@@ -8,7 +8,7 @@
 """
 
 from importlib import import_module as _import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minidl import callbacks, datasets, testing
 from minidl.engine.batch_sum import batch_sum
@@ -23,6 +23,9 @@ from minidl.utils.hints import unknown_names as _unknown_names
 from minidl_c import __version__
 from minidl_c.runtime.threads import get_num_threads, set_num_threads
 
+if TYPE_CHECKING:
+    from minidl.c_export import export_c
+
 __all__ = [
     "FileError",
     "Layer",
@@ -33,6 +36,7 @@ __all__ = [
     "batch_sum",
     "callbacks",
     "datasets",
+    "export_c",
     "get_num_threads",
     "set_num_threads",
     "show_config",
@@ -47,4 +51,6 @@ def __getattr__(name: str) -> Any:
     """Imports optional modules on first access, which keeps `import minidl` fast."""
     if name in _LAZY_MODULES:
         return _import_module(f"minidl.{name}")
+    if name == "export_c":
+        return _import_module("minidl.c_export").export_c
     return _unknown_names(__name__, _PACKAGE, __all__)(name)

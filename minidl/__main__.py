@@ -1,5 +1,45 @@
-"""Prints the versions and build options of this installation: python -m minidl."""
+"""The command line: python -m minidl prints versions and build options; python -m minidl export-c writes a C file."""
 
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from minidl import Sequential, export_c
 from minidl.utils.config import show_config
 
-print(show_config())
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs a command; without one, prints the properties of this installation. Ends with status 2 for invalid input."""
+    parser = argparse.ArgumentParser("python -m minidl", description="Without a command: versions and build options.")
+    export = parser.add_subparsers(dest="command").add_parser("export-c", help="write a model as one C99 file")
+    export.add_argument("model", help="a file of Sequential.save, or an ONNX file (.onnx)")
+    export.add_argument("path", help="the C file, such as digits.c")
+    export.add_argument("--name", help="the first part of the names in the file (default: its name without .c)")
+    export.add_argument("--softmax", action="store_true", help="write probabilities instead of scores")
+    export.add_argument("--arena", choices=("static", "argument"), default="static", help="memory for values")
+    export.add_argument("--weights", choices=("text", "inc"), default="text", help="inc: in a file of their own")
+    export.add_argument("--header", action="store_true", help="also write a header file")
+    given = parser.parse_args(arguments)
+    if given.command is None:
+        print(show_config())
+        return
+    options = {key: getattr(given, key) for key in ("name", "softmax", "arena", "weights", "header")}
+    try:
+        export_c(_load(given.model), given.path, **options)
+    except (ImportError, OSError, TypeError, ValueError) as error:
+        print(f"export-c: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def _load(path: str) -> Sequential:
+    if path.endswith(".onnx"):
+        from minidl.onnx import import_model
+
+        return import_model(path)
+    return Sequential.load(path)
+
+
+if __name__ == "__main__":
+    main()

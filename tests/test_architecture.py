@@ -19,7 +19,7 @@ FLOORS = (
     {"schedules", "callbacks", "engine"},
     {"sequential"},
     {"testing", "onnx", "training"},
-    {"trainer", "plots"},
+    {"trainer", "plots", "c_export"},
     {"estimators"},
     {"minidl"},  # __init__.py
     {"__main__"},
@@ -48,7 +48,7 @@ CODE = sorted(
     if path.suffix in {".py", ".pyx", ".pxd", ".pxi", ".h", ".c"}
 )
 CODE += [ROOT / "setup.py"]
-SHIPPED = [path for path in CODE if path.is_relative_to(ROOT / "minidl")]
+SHIPPED = [path for path in CODE if path.is_relative_to(ROOT / "minidl") and path.suffix == ".py"]
 COMPILED = [path for path in CODE if path.is_relative_to(ROOT / "minidl_c")]
 KERNELS = [path for path in COMPILED if path.suffix == ".pyx"]
 LAYERS = [

@@ -287,7 +287,8 @@ INSIDE = (
     "initializers",
 )
 INSIDE_PACKAGES = tuple(  # have tests of their own, such as tests/estimators/test_inputs.py
-    f"minidl.{name}" for name in ("callbacks", "distributed", "estimators", "layers", "onnx", "saving", "testing")
+    f"minidl.{name}"
+    for name in ("c_export", "callbacks", "distributed", "estimators", "layers", "onnx", "saving", "testing")
 )
 INSIDE_TOO = {
     "arrays.check_array:value", "arrays.check_unmasked:value", "arrays.memory_order:array",

@@ -1,0 +1,84 @@
+"""The memory of values: places in one arena, which values share that are not needed at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+ALIGNMENT = 16  # numbers: a vector, or a cache line of float32
+OVERREAD = 16  # numbers after the last value that vectors may read
+
+
+@dataclass
+class Buffer:
+    """Memory of `size` numbers that is in use from step `first` to step `last`."""
+
+    size: int
+    first: int
+    last: int
+    members: list[int] = field(default_factory=list)  # the values that are in it, one after the other
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one statement reads and writes, by the numbers of values. in_place: `writes` may be where `reads[0]` is."""
+
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    in_place: bool = False
+
+
+def place(sizes: Sequence[int], steps: Sequence[Step], kept: int) -> tuple[list[int], int]:
+    """Returns the offset of each value in the arena, and the size of the arena, in numbers.
+
+    Value 0 is there before the first step; `kept` after the last one. Buffers are placed by size, the largest first, at
+    the lowest offset that is free while they are used: Pisarchyk and Lee, "Efficient Memory Management for Deep Neural
+    Net Inference", arXiv:2001.03288, "greedy by size".
+    """
+    offsets, placed = [0] * len(sizes), list[tuple[int, Buffer]]()
+    for buffer in sorted(_buffers(sizes, steps, kept), key=lambda b: -b.size):
+        offset = _lowest_free(buffer, ((at, other) for at, other in placed if _overlap(buffer, other)))
+        placed.append((offset, buffer))
+        for value in buffer.members:
+            offsets[value] = offset
+    return offsets, max((at + _rounded(buffer.size) for at, buffer in placed), default=0) + OVERREAD
+
+
+def _buffers(sizes: Sequence[int], steps: Sequence[Step], kept: int) -> list[Buffer]:
+    """Returns the memory that is needed: a buffer for each value, or for several that replace each other in place."""
+    last_use = {0: -1, kept: len(steps)}
+    for number, step in enumerate(steps):
+        for value in step.reads:
+            last_use[value] = max(last_use.get(value, -1), number)
+    buffers = {0: Buffer(sizes[0], -1, last_use[0], [0])}
+    for number, step in enumerate(steps):
+        for value in step.writes:
+            if value in buffers:  # written in parts
+                continue
+            end = last_use.get(value, number)
+            source = step.reads[0] if step.in_place else None
+            if source is not None and last_use[source] == number and sizes[source] == sizes[value]:
+                buffers[value] = buffers[source]
+                buffers[value].last = end
+            else:
+                buffers[value] = Buffer(sizes[value], number, end)
+            buffers[value].members.append(value)
+    return list({id(buffer): buffer for buffer in buffers.values()}.values())
+
+
+def _overlap(a: Buffer, b: Buffer) -> bool:
+    return a.first <= b.last and b.first <= a.last
+
+
+def _lowest_free(buffer: Buffer, others: Iterable[tuple[int, Buffer]]) -> int:
+    """Returns the lowest offset at which a buffer overlaps none of the others."""
+    offset = 0
+    for at, other in sorted(others, key=lambda pair: pair[0]):
+        if offset + _rounded(buffer.size) <= at:
+            break
+        offset = max(offset, at + _rounded(other.size))
+    return offset
+
+
+def _rounded(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT

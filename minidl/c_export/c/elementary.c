@@ -1,0 +1,84 @@
+/* elementary.c: exp, log and functions made of them: polynomials, with minidl's coefficients, in place of the C library's. */
+
+/* Horner's scheme: terms[0] x^(n-1) + ... + terms[n-1] */
+INLINE real polynomial(real x, const real *terms, int n) {
+  real p = terms[0];
+  for (int i = 1; i < n; i++) p = real_fma(p, x, terms[i]);
+  return p;
+}
+
+#define POLYNOMIAL(x, terms) polynomial(x, terms, (int)(sizeof(terms) / sizeof(*terms)))
+
+INLINE real at_most(real x, real limit) { return x > limit ? limit : x; }
+
+INLINE real at_least(real x, real limit) { return x < limit ? limit : x; }
+
+INLINE real magnitude(real x) { return real_from_bits(real_to_bits(x) & ~SIGN_BIT); }
+
+INLINE real with_sign(real x, real of) { return real_from_bits((real_to_bits(x) & ~SIGN_BIT) | (real_to_bits(of) & SIGN_BIT)); }
+
+/* Range reduction x = n ln 2 + r: returns exp(r) - 1 and sets n. Adding magic, 1.5 * 2^MANTISSA, rounds n to an integer in the low bits. */
+INLINE real reduced(real x, real magic, real *n) {
+  *n = flush(real_fma(x, (real)1.4426950408889634, magic) - magic);
+  const real r = real_fma(*n, -ln2[1], real_fma(*n, -ln2[0], x));
+  return real_fma(POLYNOMIAL(r, exp_terms), flush(r * r), r);
+}
+
+#define MAGIC ((real)(INT64_C(3) << (MANTISSA - 1)))
+
+/* 2^n from n + magic */
+INLINE real power_of_2(real n_magic) { return real_from_bits((real_to_bits(n_magic) << MANTISSA) + real_to_bits(1)); }
+
+INLINE real real_exp(real x) {
+  real n;
+  const real p = flush(reduced(at_least(at_most(x, exp_ends[1]), exp_ends[0]), MAGIC, &n) + 1);
+  const real half = real_fma(n, (real)0.5, MAGIC), rest = flush(flush(n - flush(half - MAGIC)) + MAGIC);
+  return flush(flush(p * power_of_2(half)) * power_of_2(rest));
+}
+
+/* exp(x) - 1 for x <= 0 */
+INLINE real real_expm1(real x) {
+  real n;
+  const real p = reduced(at_least(x, -60), MAGIC, &n), scale = power_of_2(flush(n + MAGIC));
+  return real_fma(scale, p, flush(scale - 1));
+}
+
+/* log of (1 + s) / (1 - s) for small s: the series of 2 artanh(s) */
+INLINE real log_ratio(real s) {
+  const real z = flush(s * s);
+  return real_fma(flush(POLYNOMIAL(z, artanh_terms) * z), s, flush(2 * s));
+}
+
+INLINE real plus_ln2(real n, real p) { return real_fma(n, ln2[0], real_fma(n, ln2[1], p)); }
+
+/* log of a number >= 1; infinity and NaN are returned unchanged. x = 2^e m with m near 1. */
+INLINE real real_log(real x) {
+  const bits near = real_to_bits((real)0.70710678118654752440), b = real_to_bits(x);
+  if (x - x != 0) return x;
+  const bits e = (b - near) >> MANTISSA;                 /* not negative: x >= 1 */
+  const real m = real_from_bits(b - (e << MANTISSA));
+  return plus_ln2((real)e, log_ratio(flush(flush(m - 1) / flush(m + 1))));
+}
+
+/* log(1 + x) for x from 0 to 1 */
+INLINE real real_log1p(real x) {
+  const int far = x > (real)0.41421356237309504880;
+  const real s = far ? flush(flush(x - 1) / flush(x + 3)) : flush(x / flush(x + 2));
+  return plus_ln2(far ? 1 : 0, log_ratio(s));
+}
+
+INLINE real real_sigmoid(real x) { return flush(1 / flush(1 + real_exp(-x))); }
+
+/* tanh |x| = -q / (q + 2) with q = exp(-2|x|) - 1 */
+INLINE real real_tanh(real x) {
+  const real q = real_expm1(flush(-2 * magnitude(x)));
+  return with_sign(flush(q / flush(q + 2)), x);
+}
+
+/* Cumulative distribution function of the normal distribution, accurate in both tails. */
+INLINE real normal_cdf(real x) {
+  const real t = at_most(magnitude(x), 40), square = flush(t * t), first = real_exp(flush((real)-0.5 * square));
+  const real e = real_fma(flush((real)-0.5 * first), real_fma(t, t, -square), first);
+  const real tail = flush(flush(e * POLYNOMIAL(t, tail_numerator)) / POLYNOMIAL(t, tail_denominator));
+  return x < 0 ? tail : flush(1 - tail);
+}

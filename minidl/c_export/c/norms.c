@@ -1,0 +1,138 @@
+/* norms.c: normalizations, scales and softmax. Images are [pixels][channels]. */
+
+/* y = (x - mean) * slope + shift of each channel: batch norm in inference */
+static void batch_norm(integer pixels, integer channels, const real *x, const real *mean, const real *slope, const real *shift,
+                       real *y) {
+  EACH(p, pixels) for (integer c = 0; c < channels; c += LANES) {
+    const real *xc = x + p * channels + c;
+    store(y + p * channels + c, vec_fma(flush(load(xc) - load(mean + c)), load(slope + c), load(shift + c)), channels - c);
+  }
+}
+
+/* y = (x - mean) / std of each channel */
+static void normalize(integer pixels, integer channels, const real *x, const real *mean, const real *std, real *y) {
+  EACH(p, pixels) EACH(c, channels) y[p * channels + c] = flush(flush(x[p * channels + c] - mean[c]) / std[c]);
+}
+
+/* y = weight * x + bias of each channel */
+static void scale_channels(integer pixels, integer channels, const real *x, const real *weight, const real *bias, real *y) {
+  EACH(p, pixels) EACH(c, channels) y[p * channels + c] = real_fma(x[p * channels + c], weight[c], bias ? bias[c] : 0);
+}
+
+/* y = x if x > 0, else weight * x; `weights` of them: one for each channel, or one */
+static void prelu(integer pixels, integer channels, integer weights, const real *x, const real *weight, real *y) {
+  EACH(p, pixels) EACH(c, channels) y[p * channels + c] = leaky_relu(x[p * channels + c], weight[c % weights]);
+}
+
+/* The sums of d and of d * d over some of the numbers of a group, where d = x - center: number i of the group's `channels`, from x on,
+ * is pixel i % pixels of channel i / pixels. Four chains, of every fourth number, in blocks of 256. */
+INLINE void sum_deviations(integer pixels, integer channels, integer row, const real *x, real center, real *sum, real *squares) {
+  const integer all = channels * pixels;
+  *sum = *squares = 0;
+  for (integer start = 0; start < all; start += 256) {
+    const integer n = all - start < 256 ? all - start : 256;
+    real s[4] = {0, 0, 0, 0}, q[4] = {0, 0, 0, 0};
+    EACH(i, n) {
+      const integer at = start + i, chain = i < n / 4 * 4 ? i % 4 : 0;
+      const real d = flush(x[at % pixels * row + at / pixels] - center);
+      s[chain] = flush(s[chain] + d);
+      q[chain] = real_fma(d, d, q[chain]);
+    }
+    *sum = flush(*sum + flush(flush(s[0] + s[1]) + flush(s[2] + s[3])));
+    *squares = flush(*squares + flush(flush(q[0] + q[1]) + flush(q[2] + q[3])));
+  }
+}
+
+/* y = weight * (x - mean) / sqrt(variance + eps) + bias; mean and variance are those of each group of `channels`. */
+static void group_norm(integer pixels, integer groups, integer channels, real eps, const real *x, const real *weight, const real *bias,
+                       real *y) {
+  const integer row = groups * channels;
+  const real count = (real)(channels * pixels);
+  EACH(g, groups) {
+    const real *xg = x + g * channels;
+    real mean = *xg, sum, squares;
+    sum_deviations(pixels, channels, row, xg, mean, &sum, &squares);
+    mean = flush(mean + flush(sum / count));
+    sum_deviations(pixels, channels, row, xg, mean, &sum, &squares);
+    const real correction = flush(sum / count);
+    real variance = flush(flush(squares / count) - flush(correction * correction));
+    if (variance < 0) variance = 0;
+    const real inverse = flush(1 / real_sqrt(flush(variance + eps))), shift = flush(-correction * inverse);
+    for (integer c = g * channels; c < (g + 1) * channels; c++) {
+      const real w = weight ? weight[c] : 1, factor = flush(inverse * w), offset = real_fma(shift, w, bias ? bias[c] : 0);
+      EACH(p, pixels) y[p * row + c] = real_fma(flush(x[p * row + c] - mean), factor, offset);
+    }
+  }
+}
+
+/* The same sums over the n channels of a pixel: 16 chains, of every 16th channel, which are combined by halving; blocks of 1024. */
+INLINE void sum_channels(integer n, const real *x, real center, real *sum, real *squares) {
+  *sum = *squares = 0;
+  for (integer start = 0; start < n; start += 1024) {
+    real s[16] = {0}, q[16] = {0};
+    for (integer c = start; c < n && c < start + 1024; c++) {
+      const real d = flush(x[c] - center);
+      s[c % 16] = flush(s[c % 16] + d);
+      q[c % 16] = real_fma(d, d, q[c % 16]);
+    }
+    for (integer half = 8; half; half /= 2)
+      EACH(i, half) {
+        s[i] = flush(s[i] + s[i + half]);
+        q[i] = flush(q[i] + q[i + half]);
+      }
+    *sum = flush(*sum + s[0]);
+    *squares = flush(*squares + q[0]);
+  }
+}
+
+/* y = weight * (x - mean) / sqrt(variance + eps) + bias over the channels of each pixel; without `centered`, mean and bias are 0. */
+static void layer_norm(integer pixels, integer channels, int centered, real eps, const real *x, const real *weight, const real *bias,
+                       real *y) {
+  const real count = (real)channels;
+  EACH(p, pixels) {
+    const real *xp = x + p * channels;
+    real mean = 0, sum, squares, correction = 0;
+    if (centered) {
+      sum_channels(channels, xp, *xp, &sum, &squares);
+      mean = flush(*xp + flush(sum / count));
+    }
+    sum_channels(channels, xp, mean, &sum, &squares);
+    if (centered) correction = flush(sum / count);
+    real variance = flush(flush(squares / count) - flush(correction * correction));
+    if (variance < 0) variance = 0;
+    const real inverse = flush(1 / real_sqrt(flush(variance + eps))), shift = flush(-correction * inverse);
+    EACH(c, channels)
+      y[p * channels + c] = real_fma(real_fma(flush(xp[c] - mean), inverse, shift), weight ? weight[c] : 1, bias ? bias[c] : 0);
+  }
+}
+
+/* The largest number, or NaN if one is. */
+INLINE real largest(integer n, const real *x) {
+  real top = *x;
+  for (integer i = 1; i < n; i++) top = x[i] > top || x[i] != x[i] ? x[i] : top;
+  return top;
+}
+
+/* y[k] = exp(x[k]) / the sum of exp(x[j]) over the channels of each pixel; y may be x. sign: -1 for softmin. */
+static void softmax(integer pixels, integer channels, real sign, const real *x, real *y) {
+  EACH(p, pixels) {
+    real *yp = y + p * channels, total = 0;
+    EACH(c, channels) yp[c] = sign < 0 ? -x[p * channels + c] : x[p * channels + c];
+    const real top = largest(channels, yp);
+    EACH(c, channels) {
+      yp[c] = real_exp(flush(yp[c] - top));
+      total = flush(total + yp[c]);
+    }
+    EACH(c, channels) yp[c] = flush(yp[c] / total);
+  }
+}
+
+static void log_softmax(integer pixels, integer channels, const real *x, real *y) {
+  EACH(p, pixels) {
+    const real *xp = x + p * channels, top = largest(channels, xp);
+    real total = 0;
+    EACH(c, channels) total = flush(total + real_exp(flush(xp[c] - top)));
+    const real log_total = real_log(total);
+    EACH(c, channels) y[p * channels + c] = flush(flush(xp[c] - top) - log_total);
+  }
+}

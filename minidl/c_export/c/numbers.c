@@ -1,0 +1,88 @@
+/* numbers.c: the rules of arithmetic that every number of a prediction follows. */
+
+#ifdef __FAST_MATH__
+#error "NAME: compiled with -ffast-math, which gives other scores: compile without it"
+#endif
+
+#if defined __FLT_EVAL_METHOD__ && __FLT_EVAL_METHOD__ != 0
+#error "NAME: this compiler keeps more digits than a float has: compile for SSE (-msse2 -mfpmath=sse)"
+#endif
+
+/* No multiplication and addition become one operation, except where real_fma says so. */
+#if defined __clang__
+#pragma STDC FP_CONTRACT OFF
+#elif defined __GNUC__
+#pragma GCC optimize ("fp-contract=off")
+#elif defined _MSC_VER
+#pragma fp_contract (off)
+#else
+#pragma STDC FP_CONTRACT OFF
+#endif
+
+#if defined __clang__
+#define NOINLINE static __attribute__((noinline))
+#elif defined __GNUC__
+#define NOINLINE static __attribute__((noipa))
+#else
+#define NOINLINE static
+#endif
+
+#if defined __GNUC__
+#define INLINE static inline __attribute__((always_inline, unused))
+#define UNROLL _Pragma("GCC unroll 32")
+#define ALIGNED __attribute__((aligned(64)))
+#else
+#define INLINE static inline
+#define UNROLL
+#define ALIGNED
+#endif
+
+typedef intptr_t integer;              /* sizes and offsets */
+
+#define EACH(i, n) for (integer i = 0; i < (n); i++)
+
+INLINE real real_from_bits(bits b) { real x; memcpy(&x, &b, sizeof x); return x; }
+
+INLINE bits real_to_bits(real x) { bits b; memcpy(&b, &x, sizeof b); return b; }
+
+/* Subnormal results are zero, of their sign: minidl computes with the processor's mode that does so. Where a processor has no such
+ * mode, flush() does it, after each operation. */
+#if defined __GNUC__ && defined __SSE2__
+typedef unsigned flushing;
+INLINE flushing begin_flushing(void) {
+  const flushing before = __builtin_ia32_stmxcsr();
+  __builtin_ia32_ldmxcsr((before & ~0x6000u) | 0x8040u);              /* round to nearest; flush results and operands to zero */
+  return before;
+}
+INLINE void end_flushing(flushing before) { __builtin_ia32_ldmxcsr(before); }
+#define flush(x) (x)
+#elif defined __GNUC__ && defined __aarch64__
+typedef uint64_t flushing;
+INLINE void end_flushing(flushing before) { __asm__ volatile("msr fpcr, %0" : : "r"(before) : "memory"); }
+INLINE flushing begin_flushing(void) {
+  flushing before;
+  __asm__ volatile("mrs %0, fpcr" : "=r"(before) : : "memory");
+  end_flushing((before & ~0xc00000u) | 1u << 24);
+  return before;
+}
+#define flush(x) (x)
+#else
+typedef int flushing;
+INLINE flushing begin_flushing(void) { return 0; }
+INLINE void end_flushing(flushing before) { (void)before; }
+INLINE real flush(real x) { return x < SMALLEST && x > -SMALLEST ? x * 0 : x; }
+#endif
+
+/* a * b + c with one rounding. */
+#ifdef SOFT_FMA
+INLINE real real_fma(real a, real b, real c) { return soft_fma(a, b, c); }
+#else
+INLINE real real_fma(real a, real b, real c) { return flush(LIBRARY(fma)(a, b, c)); }
+#endif
+
+/* The square root, correctly rounded. */
+#ifdef SOFT_FMA
+INLINE real real_sqrt(real x) { return soft_sqrt(x); }
+#else
+INLINE real real_sqrt(real x) { return LIBRARY(sqrt)(x); }
+#endif

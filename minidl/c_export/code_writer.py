@@ -1,0 +1,224 @@
+"""CodeWriter: what the write functions in writers/, and the method `c_code` of a user's layer, add statements with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from minidl.c_export import arena, tables
+from minidl.layers.base import Layer
+from minidl.utils.arrays import Array
+from minidl.utils.validation import Shape
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a layer gets or returns, for one example. In memory its channels, the first axis, are the last one.
+
+    storage: the number of its memory, which values that differ in their shapes alone share.
+    """
+
+    storage: int
+    shape: Shape
+
+    @property
+    def channels(self) -> int:
+        """The size of the first axis."""
+        return self.shape[0]
+
+    @property
+    def pixels(self) -> int:
+        """The product of the sizes of all other axes."""
+        return math.prod(self.shape[1:])
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def is_row_major(self) -> bool:
+        """True if the order in memory is also that of the shape."""
+        return 1 in (self.channels, self.pixels)
+
+
+@dataclass
+class Statement:
+    """A statement of the function that computes all layers; each Value in `parts` becomes its place in the arena."""
+
+    parts: list[str | Value]
+    step: arena.Step
+
+
+@dataclass
+class Program:
+    """Everything that layers add: statements, the sizes of memory, constants and functions."""
+
+    name: str
+    dtype: str
+    sizes: list[int] = field(default_factory=list)  # of each storage
+    statements: list[Statement | str] = field(default_factory=list)  # or the comment before those of a layer
+    arrays: dict[str, Array] = field(default_factory=dict)  # float constants, by their names
+    declarations: list[str] = field(default_factory=list)  # other constants, and functions
+
+    def new_value(self, shape: Shape) -> Value:
+        """Returns a value with memory of its own."""
+        self.sizes.append(math.prod(shape))
+        return Value(len(self.sizes) - 1, shape)
+
+
+class CodeWriter:
+    """Adds the C of one layer to a program.
+
+    A layer that is not minidl's is exported by its method `c_code(self, writer)`. It returns the statements, in C99,
+    that compute the layer's inference for one example, from the array `x` to the array `y`, in the order of its shapes:
+
+        def c_code(self, writer):  # y = x * sigmoid(beta * x), beta (channels,)
+            beta = writer.constant("beta", self.beta.value)
+            return f"EACH(i, {writer.size}) y[i] = flush(x[i] * real_sigmoid(flush({beta}[i] * x[i])));"
+
+    `real` is float or double. The scores have the bits of `predict` if the statements have the roundings of `forward`:
+    flush(a + b) is one rounding, real_fma(a, b, c) is that of a * b + c; real_exp, real_expm1, real_log, real_log1p,
+    real_sigmoid, real_tanh, real_sqrt and the functions in minidl/c_export/c are those of minidl's own layers.
+
+    in_shape, out_shape: of one example. size: the number of elements of its input. dtype: of the model.
+    arguments: of the layer's constructor, also as writer["name"]. path: of the layer.
+    """
+
+    def __init__(self, program: Program, path: str, layer: Layer) -> None:
+        self._program, self._layer = program, layer
+        self.path, self.dtype = path, layer.dtype
+        self.in_shape, self.out_shape = layer.in_shape, layer.out_shape
+        self.size = math.prod(layer.in_shape)
+        self.arguments: Mapping[str, Any] = layer.config()
+
+    def __getitem__(self, name: str) -> Any:
+        """Returns an argument of the layer's constructor, as of when the layer was built.
+
+        Raises ValueError if it has none of this name.
+        """
+        if name not in self.arguments:
+            raise ValueError(f"writer[{name!r}]: expected an argument of the layer, one of {list(self.arguments)}")
+        return self.arguments[name]
+
+    def identifier(self, name: str) -> str:
+        """Returns a C name for something of this layer: "digits_3_body_0_weight"."""
+        return "_".join((self._program.name, *self.path.split("."), name))
+
+    def constant(self, name: str, value: Any) -> str:
+        """Adds a table of numbers in the model's dtype, in row-major order; returns its C name.
+
+        Subnormal numbers become zeros, as everywhere in minidl. Raises TypeError unless the value is an array of
+        numbers, ValueError for a second table of one name, and for NaN and infinity.
+        """
+        given, identifier = np.asarray(value), self.identifier(name)
+        if given.dtype.kind not in "biuf":
+            raise TypeError(f"{name}: expected an array of numbers, got {value!r:.100}")
+        if identifier in self._program.arrays:
+            raise ValueError(f"constant {name!r}: expected a name that is not used yet in this layer")
+        with np.errstate(over="ignore"):
+            array = np.ascontiguousarray(given, self.dtype)
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name}: expected finite numbers in {self.dtype}, got NaN or infinity")
+        self._program.arrays[identifier] = tables.flushed(array)
+        return identifier
+
+    def param(self, name: str, axes: Sequence[int] | None = None) -> str:
+        """Adds a parameter of the layer, with its axes in this order, as a table; returns its name, "0" without one."""
+        if name not in self._layer.params:
+            return "0"
+        value = self._layer.params[name].value
+        return self.constant(name, value if axes is None else value.transpose(axes))
+
+    def arrays(self) -> dict[str, Array]:
+        """Returns the layer's parameters and buffers, by their names."""
+        return {**{name: param.value for name, param in self._layer.params.items()}, **self._layer.buffers}
+
+    @property
+    def uses_winograd(self) -> bool:
+        """True for a convolution that uses Winograd's algorithm."""
+        return bool(getattr(self._layer, "uses_winograd", False))
+
+    @property
+    def kind(self) -> type[Layer]:
+        """The class of the layer."""
+        return type(self._layer)
+
+    def number(self, value: float) -> str:
+        """Returns a number in the model's dtype as a C constant."""
+        return tables.number(value, self.dtype)
+
+    # ---- for minidl's own layers
+
+    def declare(self, text: str) -> None:
+        """Adds a constant that is no table of floats, or a function."""
+        self._program.declarations.append(text)
+
+    def call(
+        self,
+        function: str,
+        *arguments: int | str | Value,
+        to: Shape | None = None,
+        in_place: bool = False,
+        scratch: int = 0,
+    ) -> Value:
+        """Adds a call of a C function whose last argument is its output; returns that, of shape `to` (the layer's).
+
+        in_place: whether the output may be in the memory of the first Value among the arguments. scratch: the numbers
+        of memory that the function gets before its output.
+        """
+        y = self._program.new_value(self.out_shape if to is None else to)
+        outputs = [self._program.new_value((scratch,)), y] if scratch else [y]
+        parts: list[str | Value] = [f"{function}("]
+        for argument in (*arguments, *outputs):
+            parts += [argument if isinstance(argument, Value) else str(argument), ", "]
+        self._add([*parts[:-1], ");"], [a for a in arguments if isinstance(a, Value)], outputs, in_place)
+        return y
+
+    def each(self, x: Value, before: str, after: str = ")") -> Value:
+        """Adds y[i] = before x[i] after, for all elements; returns y, which may be in the memory of x."""
+        y = self._program.new_value(x.shape)
+        self._add([f"EACH(i, {x.size}) (", y, f")[i] = {before}(", x, f")[i]{after};"], [x], [y], True)
+        return y
+
+    def add(self, a: Value, b: Value) -> Value:
+        """Returns a + b."""
+        return self.call("add", a.size, a, b, to=a.shape, in_place=True)
+
+    def multiply(self, a: Value, b: Value) -> Value:
+        """Returns a * b, of which one may have one number for all pixels of a channel."""
+        larger = a if a.pixels >= b.pixels else b
+        return self.call("multiply", a.pixels, b.pixels, a.channels, a, b, to=larger.shape, in_place=a is larger)
+
+    def concatenate(self, values: Sequence[Value], shape: Shape) -> Value:
+        """Returns the channels of all values, one after the other."""
+        y, start = self._program.new_value(shape), 0
+        for x in values:
+            call, place = f"copy_columns({x.pixels}, {x.channels}, {x.channels}, 0, ", f", {y.channels}, {start}, "
+            self._add([call, x, place, y, ");"], [x], [y], False)
+            start += x.channels
+        return y
+
+    def row_major(self, x: Value) -> Value:
+        """Returns x as a vector of its elements in the order of its shape."""
+        shape = (x.size,)
+        if x.is_row_major:
+            return Value(x.storage, shape)
+        return self.call("transpose", x.pixels, x.channels, x, to=shape)
+
+    def channels_last(self, x: Value, shape: Shape) -> Value:
+        """Returns a vector, whose elements are in the order of the shape, as a value of it."""
+        if Value(x.storage, shape).is_row_major:
+            return Value(x.storage, shape)
+        return self.call("transpose", shape[0], math.prod(shape[1:]), x, to=shape)
+
+    def _add(self, parts: list[str | Value], reads: list[Value], writes: list[Value], in_place: bool) -> None:
+        step = arena.Step(tuple(v.storage for v in reads), tuple(v.storage for v in writes), in_place)
+        self._program.statements.append(Statement(parts, step))
+
+
+WriteFunction = Callable[[CodeWriter, Value], Value]  # (writer, input) -> output

@@ -1,0 +1,118 @@
+"""The C functions of exported files, in the files of the folder c: a file gets those that it uses, in their order.
+
+Each is a chunk: lines without an empty one, which define one name, or a few in one #if. A chunk is used if the model,
+or a used chunk, contains a name that it defines. A chunk that defines no name is always used.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from minidl_c import get_include
+
+FOLDER = Path(__file__).parent / "c"
+FILES = (
+    "numbers", "vectors", "elementary", "activations", "shapes", "sums", "convolutions", "winograd", "pools", "norms",
+)  # fmt: skip
+SOFT = {"float32": ("soft_fma_float", "soft_sqrt"), "float64": ("soft_fma_double", "soft_sqrt")}
+TYPES = {
+    "float32": """\
+typedef float real;
+typedef uint32_t bits;                 /* of a real */
+#define MANTISSA 23                    /* bits below the exponent */
+#define BIAS 127                       /* of the exponent */
+#define SIGN_BIT 0x80000000u
+#define QUIET_NAN 0x7fc00000u
+#define SMALLEST 0x1p-126f             /* normal number */
+#define LIBRARY(function) function##f
+#define X86_TYPE "ps"
+#define ARM_TYPE "4s\"""",
+    "float64": """\
+typedef double real;
+typedef uint64_t bits;                 /* of a real */
+#define MANTISSA 52                    /* bits below the exponent */
+#define BIAS 1023                      /* of the exponent */
+#define SIGN_BIT 0x8000000000000000u
+#define QUIET_NAN 0x7ff8000000000000u
+#define SMALLEST 0x1p-1022             /* normal number */
+#define LIBRARY(function) function
+#define X86_TYPE "pd"
+#define ARM_TYPE "2d\"""",
+}
+DEFINED = (
+    re.compile(r"^#define (\w+)", re.M),
+    re.compile(r"^(?:static|INLINE|NOINLINE)\b[^=(]*?(\w+)(?:\[[^]]*\])?(?:\(| =)", re.M),
+    re.compile(r"^typedef .*?(\w+)(?: __attribute__.*)?;", re.M),
+    re.compile(r"^} (\w+);", re.M),
+)
+COMMENT = re.compile(r"/\*.*?\*/", re.S)
+WORD = re.compile(r"\b[A-Za-z_]\w*\b")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some lines of C: the names that they define, and those that they contain."""
+
+    file: str
+    text: str
+    defines: frozenset[str]
+    contains: frozenset[str]
+
+
+def functions_for(code: str, dtype: str) -> str:
+    """Returns the C that `code` needs, before it; the first lines are the types of the dtype."""
+    chunks = _chunks(dtype)
+    used = {number for number, chunk in enumerate(chunks) if not chunk.defines}
+    wanted = _words(code).union(*(chunks[i].contains for i in used))
+    while new := {i for i, chunk in enumerate(chunks) if i not in used and chunk.defines & wanted}:
+        used |= new
+        wanted = wanted.union(*(chunks[i].contains for i in new))
+    parts, last = [TYPES[dtype]], ""
+    for i in sorted(used):
+        if chunks[i].file != last:
+            last = chunks[i].file
+            parts.append(f"/* ---- {last} */")
+        parts.append(chunks[i].text)
+    return "\n\n".join(parts)
+
+
+@cache
+def _chunks(dtype: str) -> list[Chunk]:
+    """Returns the chunks of all files, in order."""
+    sources = {"coefficients": _coefficients(dtype)}
+    for name in (*SOFT[dtype], *FILES):
+        sources[name] = (FOLDER / f"{name}.c").read_text(encoding="utf-8")
+    order = ("numbers", "coefficients", *FILES[1:])
+    text = {**sources, "numbers": _with_soft(sources["numbers"], [sources[name] for name in SOFT[dtype]])}
+    return [_chunk(name, part) for name in order for part in text[name].split("\n\n") if not _is_title(part)]
+
+
+def _with_soft(numbers: str, soft: list[str]) -> str:
+    """Returns numbers.c with the software functions before those that choose them."""
+    at = numbers.index("/* a * b + c with one rounding. */")
+    return numbers[:at] + "".join(text.rstrip() + "\n\n" for text in soft) + numbers[at:]
+
+
+def _is_title(part: str) -> bool:
+    return not COMMENT.sub("", part).strip()
+
+
+def _chunk(file: str, text: str) -> Chunk:
+    code = COMMENT.sub("", text)
+    defines = frozenset(name for pattern in DEFINED for name in pattern.findall(code))
+    return Chunk(file, text.strip("\n"), defines, _words(code) - defines)
+
+
+def _words(code: str) -> frozenset[str]:
+    return frozenset(WORD.findall(COMMENT.sub("", code)))
+
+
+def _coefficients(dtype: str) -> str:
+    """Returns the tables of lane_math.h, the kernels' own, without the suffixes of their names."""
+    header = (Path(get_include()) / "minidl_c/simd/lane_math.h").read_text(encoding="utf-8")
+    suffix, kind = {"float32": ("_f32", "float"), "float64": ("_f64", "double")}[dtype]
+    tables = re.findall(rf"^static const {kind} (\w+){suffix}\[\] = (\{{[^}}]*\}});", header, re.M)
+    return "\n\n".join(f"static const real {name}[] = {COMMENT.sub('', values)};" for name, values in tables)

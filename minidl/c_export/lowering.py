@@ -1,0 +1,80 @@
+"""Lowering: from layers to the statements of a program. Branches are computed one after the other, then joined."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from minidl.c_export.code_writer import CodeWriter, Program, Value
+from minidl.c_export.writers import WRITE_FUNCTIONS
+from minidl.engine.layer_list import layer_name
+from minidl.layers import Block, Parallel, Residual, SqueezeExcite
+from minidl.layers.base import Layer
+from minidl.layers.container import Container, child_path, title
+from minidl.layers.join import ADD, CONCAT
+
+CONTAINERS = (Block, Parallel, Residual, SqueezeExcite)
+
+
+def lower(layers: Sequence[Layer], name: str) -> tuple[Program, Value, Value]:
+    """Returns the program of built layers, its input and its output. name: the first part of all its names in C.
+
+    Raises ValueError, naming the layer and its path, for a layer without C; TypeError or ValueError for what a layer's
+    own `c_code` raises.
+    """
+    program = Program(name, layers[0].dtype)
+    first = program.new_value(layers[0].in_shape)
+    x = first
+    for i, layer in enumerate(layers):
+        x = _lower_layer(program, layer, str(i), layer_name(i, layer), x)
+    return program, first, x
+
+
+def _lower_layer(program: Program, layer: Layer, path: str, label: str, x: Value) -> Value:
+    """Adds the statements of a layer and of its children; returns its output. label: its name in errors."""
+    if type(layer) in CONTAINERS:
+        assert isinstance(layer, Container)
+        return _lower_branches(program, layer, path, label, x)
+    program.statements.append(f"{path}: {title(layer)}, {layer.in_shape} -> {layer.out_shape}")
+    try:
+        writer = CodeWriter(program, path, layer)
+        if type(layer) in WRITE_FUNCTIONS:
+            return WRITE_FUNCTIONS[type(layer)](writer, x)
+        return _lower_custom(writer, layer, x)
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{label}: {error}") from error
+
+
+def _lower_branches(program: Program, layer: Container, path: str, label: str, x: Value) -> Value:
+    ends = []
+    for branch, layers in layer.named_branches().items():
+        end = x
+        for i, (child, child_label) in enumerate(zip(layers, layer.child_names(branch), strict=True)):
+            end = _lower_layer(program, child, f"{path}.{child_path(branch, i)}", f"{label}: {child_label}", end)
+        ends.append(end)
+    writer = CodeWriter(program, path, layer)
+    if len(ends) == 1:
+        return ends[0]
+    program.statements.append(f"{path}: {title(layer)}, {layer.in_shape} -> {layer.out_shape}")
+    if layer.join == CONCAT:
+        return writer.concatenate(ends, layer.out_shape)
+    joined, *others = ends
+    for other in others:  # in the order of the plan: the first of two branches has branches itself
+        joined = writer.add(joined, other) if layer.join == ADD else writer.multiply(joined, other)
+    return joined
+
+
+def _lower_custom(writer: CodeWriter, layer: Layer, x: Value) -> Value:
+    """Adds a function of the statements of a user's layer, whose arrays are in the order of its shapes; calls it."""
+    write = getattr(layer, "c_code", None)
+    if not callable(write):
+        raise ValueError("expected one of minidl's layers, or one with a method c_code(writer), got one without it")
+    body = write(writer)
+    if not isinstance(body, str):
+        raise TypeError(f"c_code: expected the statements of C as a string, got {body!r:.100}")
+    function = writer.identifier("layer")
+    lines = "\n".join(f"  {line}".rstrip() for line in body.strip("\n").splitlines() if line.strip())
+    writer.declare(f"static void {function}(const real *x, real *y) {{\n{lines}\n}}")
+    y = writer.call(function, writer.row_major(x), to=(math.prod(layer.out_shape),))
+    return writer.channels_last(y, layer.out_shape)

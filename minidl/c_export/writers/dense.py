@@ -1,0 +1,18 @@
+"""Dense and Embedding."""
+
+from __future__ import annotations
+
+from minidl import layers
+from minidl.c_export.code_writer import CodeWriter, Value
+
+
+def write_dense(writer: CodeWriter, x: Value) -> Value:
+    weight, bias = writer.param("weight", (1, 0)), writer.param("bias")
+    return writer.call("dense", x.size, *writer.out_shape, x, weight, bias)
+
+
+def write_embedding(writer: CodeWriter, x: Value) -> Value:
+    return writer.call("embed", x.size, writer["categories"], writer["dim"], x, writer.param("weight"))
+
+
+WRITE = {layers.Dense: write_dense, layers.Embedding: write_embedding}

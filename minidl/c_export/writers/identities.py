@@ -1,0 +1,34 @@
+"""Layers that only act in training, and crops, of which inference takes the centre."""
+
+from __future__ import annotations
+
+from minidl import layers
+from minidl.c_export.code_writer import CodeWriter, Value
+
+
+def write_identity(writer: CodeWriter, x: Value) -> Value:
+    return x
+
+
+def write_crop(writer: CodeWriter, x: Value) -> Value:
+    """Half of the margin, rounded down, is above and left of the centre."""
+    (channels, *image), (_, *size) = writer.in_shape, writer.out_shape
+    if image == size:
+        return x
+    top, left = ((n + m) // 2 - m for n, m in zip(image, size, strict=True))
+    return writer.call("crop", *image, top, left, *size, channels, 0, x)
+
+
+IDENTITIES = (
+    layers.ColorJitter,
+    layers.Cutout,
+    layers.Dropout,
+    layers.Dropout2D,
+    layers.GaussianNoise,
+    layers.RandomFlip,
+    layers.RandomRotation,
+    layers.RandomShift,
+    layers.RandomZoom,
+    layers.StochasticDepth,
+)
+WRITE = {**dict.fromkeys(IDENTITIES, write_identity), layers.RandomCrop: write_crop}

@@ -1,0 +1,75 @@
+"""Normalizations, scales per channel, softmax."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minidl import layers
+from minidl.c_export.code_writer import CodeWriter, Value
+
+
+def write_batch_norm(writer: CodeWriter, x: Value) -> Value:
+    """(x - mean) * slope + shift: the kernel's numbers, which it computes in float64 from the running statistics."""
+    state = {name: array.astype(np.float64) for name, array in writer.arrays().items()}
+    slope = state.get("weight", 1.0) * (1 / np.sqrt(state["running_var"] + writer["eps"]))
+    shift = state.get("bias", np.zeros(x.channels))
+    numbers = {"mean": state["running_mean"], "slope": slope, "shift": shift}
+    tables = [writer.constant(name, value) for name, value in numbers.items()]
+    return writer.call("batch_norm", x.pixels, x.channels, x, *tables, in_place=True)
+
+
+def write_normalize(writer: CodeWriter, x: Value) -> Value:
+    mean, std = (np.broadcast_to(np.asarray(writer[name], float), x.channels) for name in ("mean", "std"))
+    tables = writer.constant("mean", mean), writer.constant("std", np.where(std == 0, 1, std))
+    return writer.call("normalize", x.pixels, x.channels, x, *tables, in_place=True)
+
+
+def write_scale(writer: CodeWriter, x: Value) -> Value:
+    weight, bias = writer.param("weight"), writer.param("bias")
+    return writer.call("scale_channels", x.pixels, x.channels, x, weight, bias, in_place=True)
+
+
+def write_prelu(writer: CodeWriter, x: Value) -> Value:
+    weights = 1 if writer["shared"] else x.channels
+    return writer.call("prelu", x.pixels, x.channels, weights, x, writer.param("weight"), in_place=True)
+
+
+def write_group_norm(writer: CodeWriter, x: Value) -> Value:
+    groups, eps = writer["groups"], writer.number(writer["eps"])
+    sizes = (x.pixels, groups, x.channels // groups)
+    return writer.call("group_norm", *sizes, eps, x, writer.param("weight"), writer.param("bias"))
+
+
+def write_layer_norm(writer: CodeWriter, x: Value) -> Value:
+    """Without an axis, the whole example is one pixel, whose channels are its elements in the order of its shape."""
+    centered, eps = int("bias" in writer.arrays() or writer.kind is layers.LayerNorm), writer.number(writer["eps"])
+    parameters = writer.param("weight"), writer.param("bias")
+    if writer["axis"] is not None:
+        return writer.call("layer_norm", x.pixels, x.channels, centered, eps, x, *parameters)
+    vector = writer.row_major(x)
+    y = writer.call("layer_norm", 1, x.size, centered, eps, vector, *parameters, to=(x.size,))
+    return writer.channels_last(y, x.shape)
+
+
+def write_softmax(writer: CodeWriter, x: Value) -> Value:
+    sign = -1 if writer.kind is layers.Softmin else 1
+    return writer.call("softmax", x.pixels, x.channels, sign, x, in_place=True)
+
+
+def write_log_softmax(writer: CodeWriter, x: Value) -> Value:
+    return writer.call("log_softmax", x.pixels, x.channels, x, in_place=True)
+
+
+WRITE = {
+    layers.BatchNorm1D: write_batch_norm,
+    layers.BatchNorm2D: write_batch_norm,
+    layers.GroupNorm: write_group_norm,
+    layers.LayerNorm: write_layer_norm,
+    layers.LogSoftmax: write_log_softmax,
+    layers.Normalize: write_normalize,
+    layers.PReLU: write_prelu,
+    layers.RMSNorm: write_layer_norm,
+    layers.Scale: write_scale,
+    layers.Softmax: write_softmax,
+    layers.Softmin: write_softmax,
+}

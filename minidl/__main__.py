@@ -21,11 +21,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     export.add_argument("--arena", choices=("static", "argument"), default="static", help="memory for values")
     export.add_argument("--weights", choices=("text", "inc"), default="text", help="inc: in a file of their own")
     export.add_argument("--header", action="store_true", help="also write a header file")
+    export.add_argument("--keep-values", action="store_true", help="keep the outputs of all layers in the arena")
     given = parser.parse_args(arguments)
     if given.command is None:
         print(show_config())
         return
-    options = {key: getattr(given, key) for key in ("name", "softmax", "arena", "weights", "header")}
+    options = {key: getattr(given, key) for key in ("name", "softmax", "arena", "weights", "header", "keep_values")}
     try:
         export_c(_load(given.model), given.path, **options)
     except (ImportError, OSError, TypeError, ValueError) as error:

@@ -5,18 +5,24 @@ minidl.export_c(model, "digits.c")
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any
 
 import numpy as np
 
 from minidl.c_export.code_writer import CodeWriter
+from minidl.c_export.exported import Export
 from minidl.c_export.identifiers import name_from
+from minidl.c_export.interface import header_file
 from minidl.c_export.lowering import lower
-from minidl.c_export.source_file import Export, render, test_inputs
+from minidl.c_export.self_test import draw_inputs
+from minidl.c_export.source_file import render
 from minidl.onnx.deployment import model_of, with_softmax
 from minidl.saving import atomic
 from minidl.saving.atomic import Path
+from minidl.sequential import Sequential
+from minidl.utils.arrays import Array
 from minidl.utils.validation import check_bool, check_choice
 from minidl_c import isa
 
@@ -35,6 +41,7 @@ def export_c(
     arena: str = "static",
     weights: str = "text",
     header: bool = False,
+    keep_values: bool = False,
 ) -> None:
     """Writes the model as one C99 file whose scores are those of `model.predict`, bit for bit.
 
@@ -53,6 +60,8 @@ def export_c(
     weights: "text": the tables are hexadecimal floats; "inc": they are integers in a file digits.inc beside the C file,
         which compilers read faster.
     header: whether to write digits.h beside the C file.
+    keep_values: whether the outputs of all layers stay in the arena, which is larger then, and the file has a table
+        `digits_values` of their places. Needs arena="argument".
 
     Each file is written atomically. Raises TypeError for another `model`; ValueError, naming the layer and its path,
     for a layer without C, for weights that are not finite, for a model that is not built, for a name that is no C
@@ -60,23 +69,31 @@ def export_c(
     """
     net, target = model_of(model), atomic.text(path)
     prefix = name_from(name, target)
-    check_choice("arena", arena, "static", "argument")
-    check_choice("weights", weights, "text", "inc")
+    static = check_choice("arena", arena, "static", "argument") == "static"
+    separate = check_choice("weights", weights, "text", "inc") == "inc"
+    if check_bool("keep_values", keep_values) and static:
+        raise ValueError('keep_values: expected arena="argument" with it, got "static"')
     check_bool("header", header)
     if check_bool("softmax", softmax):
         net = with_softmax(model, net)
-    shape = net.input_shape  # raises
-    expected = None
-    if isa not in INEXACT:
-        inputs = test_inputs(TEST_EXAMPLES, int(np.prod(shape))).reshape(-1, *shape).astype(net.dtype)
-        expected = net.predict(inputs)
+    expected = _test_scores(net)
     with net.usage.reading("export_c"):
         program, first, last = lower(net.layers, prefix)
-        export = Export(program, first, last, net.state_dict(), arena == "static", weights == "inc", expected)
-        source, declarations, words = render(export)
+        export = Export(program, first, last, net.state_dict(), static, keep_values, separate, expected)
+        source, words = render(export)
     stem = os.path.join(os.path.dirname(target), prefix)
     if words:
         atomic.write(f"{stem}.inc", [memoryview(words.encode())])
     if header:
-        atomic.write(f"{stem}.h", [memoryview(declarations.encode())])
+        atomic.write(f"{stem}.h", [memoryview(header_file(export).encode())])
     atomic.write(target, [memoryview(source.encode())])
+
+
+def _test_scores(model: Sequential) -> Array | None:
+    """Returns the scores of the inputs that the test in the file draws; None if this processor computes other bits."""
+    shape = model.input_shape  # raises
+    if isa in INEXACT:
+        return None
+    inputs = draw_inputs(TEST_EXAMPLES, math.prod(shape)).reshape(-1, *shape).astype(model.dtype)
+    with np.errstate(all="ignore"):
+        return model.predict(inputs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 ALIGNMENT = 16  # numbers: a vector, or a cache line of float32
@@ -28,12 +28,12 @@ class Step:
     in_place: bool = False
 
 
-def place(sizes: Sequence[int], steps: Sequence[Step], kept: int) -> tuple[list[int], int]:
+def place(sizes: Sequence[int], steps: Sequence[Step], kept: Collection[int]) -> tuple[list[int], int]:
     """Returns the offset of each value in the arena, and the size of the arena, in numbers.
 
-    Value 0 is there before the first step; `kept` after the last one. Buffers are placed by size, the largest first, at
-    the lowest offset that is free while they are used: Pisarchyk and Lee, "Efficient Memory Management for Deep Neural
-    Net Inference", arXiv:2001.03288, "greedy by size".
+    Value 0 is there before the first step; those in `kept` are after the last one. Buffers are placed by size, the
+    largest first, at the lowest offset that is free while they are used: Pisarchyk and Lee, "Efficient Memory
+    Management for Deep Neural Net Inference", arXiv:2001.03288, "greedy by size".
     """
     offsets, placed = [0] * len(sizes), list[tuple[int, Buffer]]()
     for buffer in sorted(_buffers(sizes, steps, kept), key=lambda b: -b.size):
@@ -44,9 +44,9 @@ def place(sizes: Sequence[int], steps: Sequence[Step], kept: int) -> tuple[list[
     return offsets, max((at + _rounded(buffer.size) for at, buffer in placed), default=0) + OVERREAD
 
 
-def _buffers(sizes: Sequence[int], steps: Sequence[Step], kept: int) -> list[Buffer]:
+def _buffers(sizes: Sequence[int], steps: Sequence[Step], kept: Collection[int]) -> list[Buffer]:
     """Returns the memory that is needed: a buffer for each value, or for several that replace each other in place."""
-    last_use = {0: -1, kept: len(steps)}
+    last_use = {0: -1, **dict.fromkeys(kept, len(steps))}
     for number, step in enumerate(steps):
         for value in step.reads:
             last_use[value] = max(last_use.get(value, -1), number)

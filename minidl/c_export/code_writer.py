@@ -64,6 +64,7 @@ class Program:
     statements: list[Statement | str] = field(default_factory=list)  # or the comment before those of a layer
     arrays: dict[str, Array] = field(default_factory=dict)  # float constants, by their names
     declarations: list[str] = field(default_factory=list)  # other constants, and functions
+    outputs: list[tuple[str, Value]] = field(default_factory=list)  # of each layer, by its path and class
 
     def new_value(self, shape: Shape) -> Value:
         """Returns a value with memory of its own."""

@@ -34,7 +34,14 @@ def _lower_layer(program: Program, layer: Layer, path: str, label: str, x: Value
     """Adds the statements of a layer and of its children; returns its output. label: its name in errors."""
     if type(layer) in CONTAINERS:
         assert isinstance(layer, Container)
-        return _lower_branches(program, layer, path, label, x)
+        y = _lower_branches(program, layer, path, label, x)
+    else:
+        y = _lower_leaf(program, layer, path, label, x)
+    program.outputs.append((f"{path} {type(layer).__name__}", y))
+    return y
+
+
+def _lower_leaf(program: Program, layer: Layer, path: str, label: str, x: Value) -> Value:
     program.statements.append(f"{path}: {title(layer)}, {layer.in_shape} -> {layer.out_shape}")
     try:
         writer = CodeWriter(program, path, layer)

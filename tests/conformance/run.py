@@ -21,6 +21,8 @@ BUDGETS = {  # arguments of the short and of the whole run
     "sanitize": ("--calls 4500", "--calls 1010000 --all"),
     "race": ("--nets 14", "--nets 400"),
     "poison": ("--nets 20", "--nets 400"),
+    "c_compilers": ("--images 20 --nets lenet every --builds gcc", ""),
+    "c_random": ("--nets 20", "--nets 500"),
     "soak": ("--seconds 20", "--seconds 900"),
 }
 
@@ -39,7 +41,7 @@ def main():
         began = time.perf_counter()
         status = subprocess.run([sys.executable, HERE / f"{name}.py", *arguments], check=False).returncode
         seconds, failed = time.perf_counter() - began, failed or status != 0
-        summary.append(f"{name:10} {'passed' if status == 0 else f'FAILED ({status})':12} {seconds:6.0f} s")
+        summary.append(f"{name:12} {'passed' if status == 0 else f'FAILED ({status})':12} {seconds:6.0f} s")
     print("\n" + "\n".join(summary))
     return int(failed)
 

@@ -1,0 +1,65 @@
+"""Export: a program of C, and how it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from minidl.c_export import arena
+from minidl.c_export.code_writer import Program, Statement, Value
+from minidl.utils.arrays import Array
+
+C_TYPE = {"float32": "float", "float64": "double"}
+
+
+@dataclass(frozen=True)
+class Export:
+    """A program with its input and output, and how it is written.
+
+    state: the model's parameters and buffers. static_arena: whether the file has memory of its own for the values, else
+    the functions take it. keeps_values: whether the outputs of all layers stay in the arena. separate_tables: whether
+    the tables are in a file of their own. test: scores of the inputs that the test in the file draws, or None.
+    """
+
+    program: Program
+    input: Value
+    output: Value
+    state: Mapping[str, Array]
+    static_arena: bool
+    keeps_values: bool
+    separate_tables: bool
+    test: Array | None
+
+    @property
+    def name(self) -> str:
+        """The first part of the names of functions and tables."""
+        return self.program.name
+
+    @property
+    def macro(self) -> str:
+        """The same, of macros and constants."""
+        return self.program.name.upper()
+
+    @property
+    def c_type(self) -> str:
+        """float or double."""
+        return C_TYPE[self.program.dtype]
+
+    @cached_property
+    def places(self) -> tuple[list[int], int]:
+        """Where each storage is in the arena, and the size of the arena."""
+        steps = [s.step for s in self.program.statements if isinstance(s, Statement)]
+        kept = {self.output.storage}
+        if self.keeps_values:
+            kept |= {value.storage for _, value in self.program.outputs}
+        return arena.place(self.program.sizes, steps, kept)
+
+    def place_of(self, value: Value) -> int:
+        """Returns where a value is in the arena."""
+        return self.places[0][value.storage]
+
+    @property
+    def arena_size(self) -> int:
+        """The size of the arena, in numbers."""
+        return self.places[1]

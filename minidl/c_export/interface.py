@@ -1,0 +1,86 @@
+"""The interface of an exported file: its functions, and the header file that declares them."""
+
+from __future__ import annotations
+
+from minidl.c_export.exported import Export
+
+
+def declarations(export: Export) -> str:
+    """Returns the sizes, the functions and the table of values, as a header file declares them."""
+    sizes = {"INPUTS": export.input.size, "OUTPUTS": export.output.size, "ARENA": export.arena_size}
+    items = ", ".join(f"{export.macro}_{key} = {value}" for key, value in sizes.items())
+    parts = [f"enum {{ {items} }};          /* numbers */"]
+    if export.keeps_values:
+        parts.append(f"""\
+/* The output of a layer, from `place` in the arena on, [pixels][channels]. */
+typedef struct {{ const char *layer; int32_t place, pixels, channels; }} {export.name}_value;
+enum {{ {export.macro}_VALUES = {len(export.program.outputs)} }};
+extern const {export.name}_value {export.name}_values[{export.macro}_VALUES];""")
+    parts.append("\n".join(f"{prototype};" for prototype in prototypes(export)))
+    return "\n\n".join(parts)
+
+
+def prototypes(export: Export) -> list[str]:
+    """Returns the heads of the two functions."""
+    memory = "" if export.static_arena else f", {export.c_type} *arena"
+    return [
+        f"void {export.name}_predict(const {export.c_type} *x, {export.c_type} *scores{memory})",
+        f"void {export.name}_predict_uint8(const uint8_t *x, {export.c_type} *scores{memory})",
+    ]
+
+
+def header_file(export: Export) -> str:
+    """Returns the header file."""
+    name, guard = export.name, f"{export.macro}_H"
+    return f"""\
+/* {name}.h: the interface of {name}.c, which explains it. */
+
+#ifndef {guard}
+#define {guard}
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+{declarations(export)}
+
+#ifdef __cplusplus
+}}
+#endif
+#endif
+"""
+
+
+def functions(export: Export) -> str:
+    """Returns the functions for floats and bytes, which convert input and output to and from channels last."""
+    name, first, last = export.name, export.input, export.output
+    memory = f"  static real arena[{export.macro}_ARENA] ALIGNED;\n" if export.static_arena else ""
+    start, end = export.place_of(first), export.place_of(last)
+    if first.is_row_major:
+        read = f"EACH(i, {first.size}) arena[{start} + i] = (real)x[i];"
+    else:
+        read = (
+            f"EACH(i, {first.channels}) EACH(j, {first.pixels}) "
+            f"arena[{start} + j * {first.channels} + i] = (real)x[i * {first.pixels} + j];"
+        )
+    sizes = f"copy({last.size}" if last.is_row_major else f"transpose({last.pixels}, {last.channels}"
+    run = f"""\
+/* Flushing begins and ends outside of the function that computes, so that no computation leaves it. */
+NOINLINE void {name}_run(real *arena) {{
+  const flushing before = begin_flushing();
+  {name}_layers(arena);
+  end_flushing(before);
+}}"""
+    body = f"{{\n{memory}  {read}\n  {name}_run(arena);\n  {sizes}, arena + {end}, scores);\n}}"
+    return "\n\n".join((run, *(f"{prototype} {body}" for prototype in prototypes(export))))
+
+
+def values(export: Export) -> str:
+    """Returns the table of all layers' outputs."""
+    rows = ",\n".join(
+        f'  {{"{layer}", {export.place_of(value)}, {value.pixels}, {value.channels}}}'
+        for layer, value in export.program.outputs
+    )
+    return f"const {export.name}_value {export.name}_values[{export.macro}_VALUES] = {{\n{rows}\n}};"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -116,6 +117,8 @@ class CodeWriter:
         Subnormal numbers become zeros, as everywhere in minidl. Raises TypeError unless the value is an array of
         numbers, ValueError for a second table of one name, and for NaN and infinity.
         """
+        if not isinstance(name, str) or not re.fullmatch(r"\w+", name, re.ASCII):
+            raise ValueError(f"constant: expected a name of C, such as 'beta', got {name!r}")
         given, identifier = np.asarray(value), self.identifier(name)
         if given.dtype.kind not in "biuf":
             raise TypeError(f"{name}: expected an array of numbers, got {value!r:.100}")

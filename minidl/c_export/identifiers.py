@@ -17,11 +17,13 @@ protected public template this throw true try typename using virtual
 def name_from(name: Any, path: str) -> str:
     """Returns the name that a file's functions begin with: `name`, or by default the file's without its suffix.
 
-    Raises TypeError for another type, ValueError unless it is a C identifier.
+    Raises TypeError for another type, ValueError unless it is a C identifier, and for a path without ".c".
 
     >>> name_from(None, "models/digits.c")
     'digits'
     """
+    if not path.endswith(".c"):
+        raise ValueError(f"path: expected a file name that ends with .c, got {path!r}")
     if name is None:
         given, source = os.path.splitext(os.path.basename(path))[0], "path: without a name, expected a file named by"
     elif isinstance(name, str):

@@ -29,16 +29,11 @@ def prototypes(export: Export) -> list[str]:
     ]
 
 
-def header_file(export: Export) -> str:
-    """Returns the header file."""
-    name, guard = export.name, f"{export.macro}_H"
+def guarded_declarations(export: Export) -> str:
+    """Returns the declarations, which may be included twice, also in C++."""
     return f"""\
-/* {name}.h: the interface of {name}.c, which explains it. */
-
-#ifndef {guard}
-#define {guard}
-
-#include <stdint.h>
+#ifndef {export.macro}_H
+#define {export.macro}_H
 
 #ifdef __cplusplus
 extern "C" {{
@@ -49,8 +44,13 @@ extern "C" {{
 #ifdef __cplusplus
 }}
 #endif
-#endif
-"""
+#endif"""
+
+
+def header_file(export: Export) -> str:
+    """Returns the header file."""
+    explained = f"/* {export.name}.h: the interface of {export.name}.c, which explains it. */"
+    return f"{explained}\n\n#include <stdint.h>\n\n{guarded_declarations(export)}\n"
 
 
 def functions(export: Export) -> str:

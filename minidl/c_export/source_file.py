@@ -27,11 +27,11 @@ def render(export: Export) -> tuple[str, str]:
     parts = [
         _comment(export),
         f"#include <stdint.h>\n#include <string.h>\n#ifndef {export.macro}_SOFT_FMA\n#include <math.h>\n#endif",
-        interface.declarations(export),
+        interface.guarded_declarations(export),
         library_code.replace("SOFT_FMA", f"{export.macro}_SOFT_FMA").replace("NAME:", f"{export.name}:"),
         "/* ---- the model */",
-        declared,
         constants,
+        declared,
         layers,
         "/* ---- the interface */",
         interface.values(export) if export.keeps_values else "",

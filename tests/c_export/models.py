@@ -20,7 +20,7 @@ def randomize(model, rng):
 
 
 def random_model(rng, dtype, layers=8):
-    """Returns a model of at most this number of random layers, and a function (n) that draws inputs for its first one."""
+    """Returns a model of at most `layers` random layers, and a function (n) that draws inputs for its first one."""
     names = sorted(DRAWS)
     case = DRAWS[str(rng.choice(names))](rng)
     chain = [case.layer]

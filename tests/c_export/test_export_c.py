@@ -1,0 +1,274 @@
+"""export_c: what it writes, its options, what it refuses, and that it writes nothing then."""
+
+import ctypes
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from c_export.compiled import Compiled, compile_c, same_bits
+
+import minidl
+from minidl import Layer, Sequential, Trainer, __main__
+from minidl.c_export import CodeWriter, source_file
+from minidl.estimators import SequentialClassifier
+from minidl.initializers import ones
+from minidl.layers import Conv2D, Dense, Flatten, Parallel, ReLU, Rescale, Sigmoid
+from minidl.optimizers import SGD
+
+
+@pytest.fixture
+def model():
+    return Sequential([Rescale(1 / 16), Conv2D(3, 3), ReLU(), Flatten(), Dense(4)], input_shape=(1, 8, 8), seed=1)
+
+
+class Swish(Layer):
+    """y = x * sigmoid(beta * x), with the polynomial of minidl's Sigmoid."""
+
+    def __init__(self, scale=1.0):
+        self.scale = scale
+
+    def build(self, in_shape):
+        self.beta = self.param("beta", in_shape, ones)
+        return in_shape
+
+    def forward(self, x, training):
+        sigmoid = Sequential([Sigmoid()], input_shape=x.shape[1:], dtype=x.dtype.name)
+        return x * (x.dtype.type(self.scale) * sigmoid.predict(self.beta.value * x))
+
+    def c_code(self, writer):
+        assert isinstance(writer, CodeWriter)
+        assert (writer.in_shape, writer.out_shape) == (self.in_shape, self.out_shape)
+        beta, scale = writer.constant("beta", self.beta.value), writer.number(writer["scale"])
+        return f"""
+            EACH(i, {writer.size}) {{
+              const real s = real_sigmoid(flush({beta}[i] * x[i]));
+              y[i] = flush(x[i] * flush({scale} * s));
+            }}"""
+
+
+class Bare(Layer):
+    """The identity, without C."""
+
+    def forward(self, x, training):
+        return x
+
+
+# ---- options
+
+
+@pytest.mark.parametrize("weights", ["text", "inc"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_weights_in_a_file_of_their_own(weights, dtype, tmp_path, rng):
+    model = Sequential([Conv2D(3, 3), Flatten(), Dense(4)], input_shape=(2, 5, 5), dtype=dtype)
+    X = rng.standard_normal((3, 2, 5, 5)).astype(dtype)
+    exported = Compiled(model, tmp_path, weights=weights)
+    assert same_bits(exported.predict(X), model.predict(X))
+    assert exported.source.with_suffix(".inc").exists() == (weights == "inc")
+
+
+def test_arena_as_an_argument(model, tmp_path, rng):
+    """The header declares what the file defines; the arena is as large as it says, and its content is free."""
+    minidl.export_c(model, tmp_path / "net.c", arena="argument", header=True)
+    main = tmp_path / "main.c"
+    main.write_text("""
+        #include <stdio.h>
+        #include "net.h"
+        static float x[NET_INPUTS], scores[NET_OUTPUTS], arena[NET_ARENA];
+        int main(void) {
+          for (int i = 0; i < NET_ARENA; i++) arena[i] = 1e30f;
+          fread(x, sizeof x, 1, stdin);
+          net_predict(x, scores, arena);
+          fwrite(scores, sizeof scores, 1, stdout);
+          return 0;
+        }
+        #include "net.c"
+    """)
+    program = compile_c(main, "-O1", "-fsanitize=address,undefined", "-Wno-unused-result", shared=False)
+    X = rng.standard_normal((1, 1, 8, 8)).astype("f4")
+    out = subprocess.run([program], input=X.tobytes(), capture_output=True, check=True).stdout
+    assert out == model.predict(X).tobytes()
+
+
+def test_values_of_all_layers(model, tmp_path, rng):
+    minidl.export_c(model, tmp_path / "net.c", arena="argument", keep_values=True)
+    library = ctypes.CDLL(str(compile_c(tmp_path / "net.c")))
+
+    class Value(ctypes.Structure):
+        _fields_ = [("layer", ctypes.c_char_p), *((name, ctypes.c_int32) for name in ("place", "pixels", "channels"))]
+
+    values = (Value * len(model.layers)).in_dll(library, "net_values")
+    x = rng.standard_normal((1, 8, 8)).astype("f4")
+    arena, scores = np.zeros(20000, "f4"), np.zeros(4, "f4")
+    library.net_predict(*(ctypes.c_void_p(a.ctypes.data) for a in (x, scores, arena)))
+    for i, (value, layer) in enumerate(zip(values, model.layers, strict=True)):
+        expected = model[: i + 1].predict(x[None])[0]
+        assert value.layer.decode() == f"{i} {type(layer).__name__}"
+        found = arena[value.place : value.place + expected.size].reshape(value.pixels, value.channels)
+        assert found.T.tobytes() == expected.reshape(value.channels, value.pixels).tobytes()
+
+
+def test_softmax_gives_probabilities(tmp_path):
+    X, y = np.random.default_rng(0).random((60, 5)), np.arange(60) % 3
+    net = SequentialClassifier(Sequential([Dense(3)]), epochs=1, random_state=0).fit(X, y)
+    minidl.export_c(net, tmp_path / "net.c", softmax=True)
+    exported = Compiled(net.model_, tmp_path)
+    library = ctypes.CDLL(str(compile_c(tmp_path / "net.c")))
+    exported.functions["predict"] = library.net_predict
+    X = X[:5].astype(net.model_.dtype)
+    assert same_bits(exported.predict(X), net.predict_proba(X).astype(net.model_.dtype))
+
+
+def test_a_trainer_is_exported(model, tmp_path):
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1))
+    minidl.export_c(trainer, tmp_path / "a.c", name="net")
+    minidl.export_c(model, tmp_path / "b.c", name="net")
+    assert (tmp_path / "a.c").read_bytes() == (tmp_path / "b.c").read_bytes()
+
+
+def test_the_test_in_the_file_notices_another_weight(model, tmp_path):
+    minidl.export_c(model, tmp_path / "net.c")
+    defines = ("-O1", "-DNET_TEST", "-DNET_MAIN")
+    assert subprocess.run([compile_c(tmp_path / "net.c", *defines, shared=False)], check=False).returncode == 0
+    text = (tmp_path / "net.c").read_text()
+    (tmp_path / "wrong.c").write_text(re.sub(r"(net_4_bias\[.*\{\n)", r"\g<1>1 + ", text))
+    assert subprocess.run([compile_c(tmp_path / "wrong.c", *defines, shared=False)], check=False).returncode == 4
+
+
+def test_the_comment_tells_sizes_and_hash(model, tmp_path):
+    minidl.export_c(model, tmp_path / "net.c")
+    text = (tmp_path / "net.c").read_text()
+    assert f"SHA-256 of the weights {source_file.weights_hash(model.state_dict())}" in text
+    assert "x: (1, 8, 8), scores: (4,), both float" in text
+    arena = int(re.search(r"NET_ARENA = (\d+)", text)[1])
+    assert f"arena {4 * arena} bytes, in the file" in text
+    assert set(re.findall(r"#include <(.*)>", text)) == {"stdint.h", "string.h", "math.h"}
+    for word in ("malloc", "stdio", "printf"):
+        assert word not in text
+
+
+def test_fast_math_is_an_error(model, tmp_path):
+    minidl.export_c(model, tmp_path / "net.c")
+    with pytest.raises(AssertionError, match="net: compiled with -ffast-math"):
+        compile_c(tmp_path / "net.c", "-O2", "-ffast-math")
+
+
+# ---- custom layers
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_custom_layers(dtype, tmp_path, rng):
+    layers = [Conv2D(3, 2), Swish(0.5), Parallel(Swish(), Conv2D(2, 1)), Flatten(), Swish(2.0)]
+    model = Sequential(layers, input_shape=(2, 4, 5), dtype=dtype)
+    for param in model.params.values():
+        param.value = rng.standard_normal(param.value.shape)
+    X = rng.standard_normal((4, 2, 4, 5)).astype(dtype)
+    exported = Compiled(model, tmp_path)
+    assert same_bits(exported.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("c_code", "error", "message"),
+    [
+        (None, ValueError, r"layer 1, Bare: expected one of minidl's layers, or one with a method c_code\(writer\)"),
+        (lambda self, writer: 3, TypeError, "layer 1, Bare: c_code: expected the statements of C as a string, got 3"),
+        (lambda self, writer: writer.constant("a b", [1]), ValueError, "layer 1, Bare: constant: expected a name of C"),
+        (lambda self, writer: writer.constant("a", ["x"]), TypeError, "layer 1, Bare: a: expected an array of numbers"),
+        (lambda self, writer: writer.constant("a", [np.inf]), ValueError, "layer 1, Bare: a: expected finite numbers"),
+        (lambda self, writer: writer["nothing"], ValueError, "layer 1, Bare: writer"),
+        (
+            lambda self, writer: writer.constant("a", [1]) and writer.constant("a", [1]),
+            ValueError,
+            "layer 1, Bare: constant 'a': expected a name that is not used yet",
+        ),
+    ],
+)
+def test_wrong_custom_layers_are_refused(c_code, error, message, tmp_path, monkeypatch):
+    if c_code:
+        monkeypatch.setattr(Bare, "c_code", c_code, raising=False)
+    with pytest.raises(error, match=message):
+        minidl.export_c(Sequential([Dense(3), Bare()], input_shape=(2,)), tmp_path / "net.c")
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"name": "2net"}, ValueError, "name: expected an identifier of C, such as 'digits', got '2net'"),
+        ({"name": "while"}, ValueError, "name: expected an identifier of C"),
+        ({"name": "né"}, ValueError, "name: expected an identifier of C"),
+        ({"name": ""}, ValueError, "name: expected an identifier of C"),
+        ({"name": 3}, TypeError, "name: expected a string or None, got 3"),
+        ({"arena": "heap"}, ValueError, "arena: expected 'static' or 'argument', got 'heap'"),
+        ({"weights": "bin"}, ValueError, "weights: expected 'text' or 'inc', got 'bin'"),
+        ({"header": 1}, TypeError, "header: expected True or False, got 1"),
+        ({"keep_values": True}, ValueError, 'keep_values: expected arena="argument" with it'),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments, error, message, model, tmp_path):
+    with pytest.raises(error, match=re.escape(message)):
+        minidl.export_c(model, tmp_path / "net.c", **arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_paths_are_refused(model, tmp_path):
+    with pytest.raises(ValueError, match=r"path: expected a file name that ends with \.c, got"):
+        minidl.export_c(model, tmp_path / "net.h")
+    with pytest.raises(ValueError, match=r"path: without a name, expected a file named by an identifier of C"):
+        minidl.export_c(model, tmp_path / "my net.c")
+    with pytest.raises(OSError, match="nowhere"):
+        minidl.export_c(model, tmp_path / "nowhere" / "net.c", header=True, weights="inc")
+    with pytest.raises(TypeError, match="path"):
+        minidl.export_c(model, None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_weights_that_are_not_finite_are_refused(model, tmp_path):
+    model.layers[4].weight.value[0, 0] = np.nan
+    with pytest.raises(ValueError, match="layer 4, Dense: weight: expected finite numbers in float32, got NaN"):
+        minidl.export_c(model, tmp_path / "net.c")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_models_that_are_not_built_and_other_objects_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="input_shape"):
+        minidl.export_c(Sequential([Dense(3)]), tmp_path / "net.c")
+    with pytest.raises(TypeError, match="model: expected a Sequential, a Trainer or a fitted estimator, got dict"):
+        minidl.export_c({}, tmp_path / "net.c")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_refused_export_keeps_the_old_file(model, tmp_path):
+    (tmp_path / "net.c").write_text("old")
+    with pytest.raises(ValueError, match="Bare"):
+        minidl.export_c(Sequential([Bare()], input_shape=(2,)), tmp_path / "net.c")
+    assert (tmp_path / "net.c").read_text() == "old"
+
+
+# ---- the command line
+
+
+def test_the_command_writes_the_same_file(model, tmp_path, capsys):
+    model.save(tmp_path / "digits.safetensors")
+    files = [str(tmp_path / "digits.safetensors"), str(tmp_path / "net.c")]
+    __main__.main(["export-c", *files, "--header", "--arena", "argument"])
+    written = (tmp_path / "net.c").read_bytes()
+    minidl.export_c(model, tmp_path / "net.c", arena="argument")
+    assert written == (tmp_path / "net.c").read_bytes()
+    assert (tmp_path / "net.h").exists()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_command_reports_errors(tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        __main__.main(["export-c", str(tmp_path / "missing.safetensors"), str(tmp_path / "net.c")])
+    assert "missing.safetensors" in capsys.readouterr().err
+
+
+def test_without_a_command_the_configuration_is_printed():
+    out = subprocess.run([sys.executable, "-m", "minidl"], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == str(minidl.show_config())

@@ -6,6 +6,7 @@ PIP_ARGS ?= --quiet
 TORCH := torch==2.13.0
 ONNX := onnx==1.23.2 onnxruntime==1.31.1
 TORCHVISION := torch==2.14.1 torchvision==0.29.1 onnxscript==0.7.2 scikit-learn safetensors tqdm threadpoolctl $(ONNX)
+ZIG := ziglang==0.17.1
 OLDEST := numpy==1.26.4 scikit-learn==1.6.0 scipy==1.13.1 safetensors==0.4.2 tqdm pytest==8.2.0 hypothesis==6.100.0
 MPI := numpy scikit-learn safetensors tqdm pytest mpi4py openmpi
 
@@ -26,7 +27,7 @@ RESULTS := build/bench
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 10
 
 .DEFAULT_GOAL := help
-.PHONY: help mnist test check lint oracles oldest openmpi same-bits conformance conformance-short zoo sdist-check bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-winograd clean
+.PHONY: help mnist test check lint oracles oldest openmpi same-bits conformance conformance-short zoo c-export sdist-check bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-winograd bench-c-export clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -97,6 +98,12 @@ bench-scaling: $(ALL) ## measure MPI ranks compared with threads, and model more
 bench-winograd: $(ORACLE) ## compare Winograd's convolutions with direct sums: errors, trained nets, speed (17 minutes)
 	$(BIN)/python benchmarks/winograd.py --json $(RESULTS)/winograd.json $(ARGS)
 
+bench-c-export: $(ALL) $(CASES) ## measure exported C files: sizes, and single images compared with predict and onnxruntime
+	$(BIN)/python benchmarks/c_export.py --json $(RESULTS)/c_export.json $(ARGS)
+
+c-export: $(ALL) $(VENV)/zig ## compare exported C files with predict under all compilers that are here, and random ones with sanitizers (an hour)
+	$(BIN)/python tests/conformance/run.py --whole c_compilers c_random
+
 sdist-check: $(ALL) ## build the sdist, install it elsewhere, train with it, build a custom kernel
 	@set -e; elsewhere=$$(mktemp -d); trap 'rm -rf "$$elsewhere"' EXIT; \
 	$(BIN)/python setup.py --quiet sdist --dist-dir "$$elsewhere"; \
@@ -139,6 +146,10 @@ $(VENV)/torch: $(ALL)
 
 $(CASES): $(ALL)
 	@$(BIN)/python -m pip install $(PIP_ARGS) $(ONNX)
+	@touch $@
+
+$(VENV)/zig: $(ALL)
+	@$(BIN)/python -m pip install $(PIP_ARGS) $(ZIG)
 	@touch $@
 
 $(ZOO)/done:

@@ -1,9 +1,10 @@
-"""Checks an installed minidl: the installed files, a custom kernel, and training.
+"""Checks an installed minidl: the installed files, a custom kernel, training, and export to C.
 
 `make sdist-check` runs this in a fresh environment, in a folder without the source.
 """
 
 import os
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -50,8 +51,8 @@ def check_user_kernel(names: list[str]) -> None:
     assert import_module("user_kernel").answer == 42
 
 
-def check_training() -> float:
-    """Trains a small convolutional net on the embedded digits; returns its test accuracy."""
+def check_training() -> tuple[Sequential, float]:
+    """Trains a small convolutional net on the embedded digits; returns it and its test accuracy."""
     digits = load_digits()
     layers = [Rescale(1 / 16), Conv2D(16, 3, padding=1), ReLU(), MaxPool2D(2)]
     layers += [Flatten(), Dense(64), ReLU(), Dense(10)]
@@ -65,7 +66,15 @@ def check_training() -> float:
     trainer.fit(digits.X_train, digits.y_train, epochs=15, batch_size=32, verbose=0)
     accuracy = trainer.evaluate(digits.X_test, digits.y_test)["accuracy"]
     assert accuracy >= 0.96, f"test accuracy {accuracy}"
-    return accuracy
+    return trainer.model, accuracy
+
+
+def check_c_file(model: Sequential) -> None:
+    """Checks that a model is exported as C, which gives the scores of `predict`."""
+    minidl.export_c(model, "net.c")
+    command = "cc -O2 -ffp-contract=off -DNET_TEST -DNET_MAIN net.c -lm -o net"
+    subprocess.run(command.split(), check=True)
+    subprocess.run(["./net"], check=True)
 
 
 def main() -> None:
@@ -76,10 +85,11 @@ def main() -> None:
     print(minidl.show_config())
     names = check_files()
     check_user_kernel(names)
-    accuracy = check_training()
+    model, accuracy = check_training()
+    check_c_file(model)
     print(
         f"installed minidl {minidl.__version__}, {info['isa']}, OpenMP {info['openmp']}: "
-        f"{len(names)} modules, a user's kernel builds, test accuracy on digits {accuracy:.1%}"
+        f"{len(names)} modules, a user's kernel builds, test accuracy on digits {accuracy:.1%}, C file: equal bits"
     )
 
 

@@ -5,8 +5,34 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from minidl import layers
 from minidl.c_export.code_writer import CodeWriter, Value, WriteFunction
+from minidl.layers import (
+    CELU,
+    ELU,
+    GELU,
+    SELU,
+    Exp,
+    Hardshrink,
+    HardSigmoid,
+    Hardswish,
+    Hardtanh,
+    LeakyReLU,
+    LogSigmoid,
+    Mish,
+    ReLU,
+    ReLU6,
+    Rescale,
+    Sigmoid,
+    SiLU,
+    Softplus,
+    Softshrink,
+    Softsign,
+    SparsePlus,
+    Squareplus,
+    Tanh,
+    Tanhshrink,
+    Threshold,
+)
 from minidl.layers.base import Layer
 
 
@@ -35,32 +61,32 @@ def write_rescale(writer: CodeWriter, x: Value) -> Value:
 
 
 FUNCTIONS = {
-    layers.ReLU: "relu",
-    layers.LeakyReLU: "leaky_relu",
-    layers.HardSigmoid: "hard_sigmoid",
-    layers.Hardswish: "hardswish",
-    layers.Threshold: "threshold",
-    layers.Hardshrink: "hardshrink",
-    layers.Softshrink: "softshrink",
-    layers.SparsePlus: "sparse_plus",
-    layers.Softsign: "softsign",
-    layers.Squareplus: "squareplus",
-    layers.ELU: "elu",
-    layers.SELU: "selu",
-    layers.CELU: "celu",
-    layers.SiLU: "silu",
-    layers.Mish: "mish",
-    layers.Softplus: "softplus",
-    layers.LogSigmoid: "log_sigmoid",
-    layers.Sigmoid: "real_sigmoid",
-    layers.Tanh: "real_tanh",
-    layers.Tanhshrink: "tanhshrink",
-    layers.Exp: "real_exp",
+    ReLU: "relu",
+    LeakyReLU: "leaky_relu",
+    HardSigmoid: "hard_sigmoid",
+    Hardswish: "hardswish",
+    Threshold: "threshold",
+    Hardshrink: "hardshrink",
+    Softshrink: "softshrink",
+    SparsePlus: "sparse_plus",
+    Softsign: "softsign",
+    Squareplus: "squareplus",
+    ELU: "elu",
+    SELU: "selu",
+    CELU: "celu",
+    SiLU: "silu",
+    Mish: "mish",
+    Softplus: "softplus",
+    LogSigmoid: "log_sigmoid",
+    Sigmoid: "real_sigmoid",
+    Tanh: "real_tanh",
+    Tanhshrink: "tanhshrink",
+    Exp: "real_exp",
 }
 WRITE: dict[type[Layer], WriteFunction] = {
     **{layer: partial(write_elementwise, function) for layer, function in FUNCTIONS.items()},
-    layers.ReLU6: write_relu6,
-    layers.Hardtanh: write_hardtanh,
-    layers.GELU: write_gelu,
-    layers.Rescale: write_rescale,
+    ReLU6: write_relu6,
+    Hardtanh: write_hardtanh,
+    GELU: write_gelu,
+    Rescale: write_rescale,
 }

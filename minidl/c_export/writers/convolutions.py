@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from minidl import layers
 from minidl.c_export.code_writer import CodeWriter, Value
 from minidl.c_export.writers.winograd import transformed_weights
+from minidl.layers import Conv1D, Conv2D, ConvTranspose1D, ConvTranspose2D, DepthwiseConv1D, DepthwiseConv2D
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Pair, Shape, check_pair, check_sides, resolve_padding, resolve_padding_1d
 from minidl_c.kernels.windows import convolution, transposed
@@ -202,10 +202,10 @@ def _sizes(shape: Shape) -> Pair:
 
 
 WRITE = {
-    layers.Conv1D: write_conv,
-    layers.Conv2D: write_conv,
-    layers.ConvTranspose1D: write_transposed_conv,
-    layers.ConvTranspose2D: write_transposed_conv,
-    layers.DepthwiseConv1D: write_depthwise_conv,
-    layers.DepthwiseConv2D: write_depthwise_conv,
+    Conv1D: write_conv,
+    Conv2D: write_conv,
+    ConvTranspose1D: write_transposed_conv,
+    ConvTranspose2D: write_transposed_conv,
+    DepthwiseConv1D: write_depthwise_conv,
+    DepthwiseConv2D: write_depthwise_conv,
 }

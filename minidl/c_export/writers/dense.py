@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from minidl import layers
 from minidl.c_export.code_writer import CodeWriter, Value
+from minidl.layers import Dense, Embedding
 
 
 def write_dense(writer: CodeWriter, x: Value) -> Value:
@@ -15,4 +15,4 @@ def write_embedding(writer: CodeWriter, x: Value) -> Value:
     return writer.call("embed", x.size, writer["categories"], writer["dim"], x, writer.param("weight"))
 
 
-WRITE = {layers.Dense: write_dense, layers.Embedding: write_embedding}
+WRITE = {Dense: write_dense, Embedding: write_embedding}

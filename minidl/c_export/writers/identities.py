@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from minidl import layers
 from minidl.c_export.code_writer import CodeWriter, Value
+from minidl.layers import (
+    ColorJitter,
+    Cutout,
+    Dropout,
+    Dropout2D,
+    GaussianNoise,
+    RandomCrop,
+    RandomFlip,
+    RandomRotation,
+    RandomShift,
+    RandomZoom,
+    StochasticDepth,
+)
 
 
 def write_identity(writer: CodeWriter, x: Value) -> Value:
@@ -20,15 +32,15 @@ def write_crop(writer: CodeWriter, x: Value) -> Value:
 
 
 IDENTITIES = (
-    layers.ColorJitter,
-    layers.Cutout,
-    layers.Dropout,
-    layers.Dropout2D,
-    layers.GaussianNoise,
-    layers.RandomFlip,
-    layers.RandomRotation,
-    layers.RandomShift,
-    layers.RandomZoom,
-    layers.StochasticDepth,
+    ColorJitter,
+    Cutout,
+    Dropout,
+    Dropout2D,
+    GaussianNoise,
+    RandomFlip,
+    RandomRotation,
+    RandomShift,
+    RandomZoom,
+    StochasticDepth,
 )
-WRITE = {**dict.fromkeys(IDENTITIES, write_identity), layers.RandomCrop: write_crop}
+WRITE = {**dict.fromkeys(IDENTITIES, write_identity), RandomCrop: write_crop}

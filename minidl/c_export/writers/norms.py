@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from minidl import layers
 from minidl.c_export.code_writer import CodeWriter, Value
+from minidl.layers import (
+    BatchNorm1D,
+    BatchNorm2D,
+    GroupNorm,
+    LayerNorm,
+    LogSoftmax,
+    Normalize,
+    PReLU,
+    RMSNorm,
+    Scale,
+    Softmax,
+    Softmin,
+)
 
 
 def write_batch_norm(writer: CodeWriter, x: Value) -> Value:
@@ -42,7 +54,7 @@ def write_group_norm(writer: CodeWriter, x: Value) -> Value:
 
 def write_layer_norm(writer: CodeWriter, x: Value) -> Value:
     """Without an axis, the whole example is one pixel, whose channels are its elements in the order of its shape."""
-    centered, eps = int("bias" in writer.arrays() or writer.kind is layers.LayerNorm), writer.number(writer["eps"])
+    centered, eps = int("bias" in writer.arrays() or writer.kind is LayerNorm), writer.number(writer["eps"])
     parameters = writer.param("weight"), writer.param("bias")
     if writer["axis"] is not None:
         return writer.call("layer_norm", x.pixels, x.channels, centered, eps, x, *parameters)
@@ -52,7 +64,7 @@ def write_layer_norm(writer: CodeWriter, x: Value) -> Value:
 
 
 def write_softmax(writer: CodeWriter, x: Value) -> Value:
-    sign = -1 if writer.kind is layers.Softmin else 1
+    sign = -1 if writer.kind is Softmin else 1
     return writer.call("softmax", x.pixels, x.channels, sign, x, in_place=True)
 
 
@@ -61,15 +73,15 @@ def write_log_softmax(writer: CodeWriter, x: Value) -> Value:
 
 
 WRITE = {
-    layers.BatchNorm1D: write_batch_norm,
-    layers.BatchNorm2D: write_batch_norm,
-    layers.GroupNorm: write_group_norm,
-    layers.LayerNorm: write_layer_norm,
-    layers.LogSoftmax: write_log_softmax,
-    layers.Normalize: write_normalize,
-    layers.PReLU: write_prelu,
-    layers.RMSNorm: write_layer_norm,
-    layers.Scale: write_scale,
-    layers.Softmax: write_softmax,
-    layers.Softmin: write_softmax,
+    BatchNorm1D: write_batch_norm,
+    BatchNorm2D: write_batch_norm,
+    GroupNorm: write_group_norm,
+    LayerNorm: write_layer_norm,
+    LogSoftmax: write_log_softmax,
+    Normalize: write_normalize,
+    PReLU: write_prelu,
+    RMSNorm: write_layer_norm,
+    Scale: write_scale,
+    Softmax: write_softmax,
+    Softmin: write_softmax,
 }

@@ -5,8 +5,20 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from minidl import layers
 from minidl.c_export.code_writer import CodeWriter, Value, WriteFunction
+from minidl.layers import (
+    AdaptiveAvgPool2D,
+    AdaptiveMaxPool2D,
+    AvgPool1D,
+    AvgPool2D,
+    GlobalAvgPool1D,
+    GlobalAvgPool2D,
+    GlobalMaxPool1D,
+    GlobalMaxPool2D,
+    MaxPool1D,
+    MaxPool2D,
+    Upsample2D,
+)
 from minidl.layers.base import Layer
 from minidl.utils.validation import Pair, Shape, check_pair, check_sides
 from minidl_c.kernels.image_shapes import interpolated
@@ -89,15 +101,15 @@ def _declare_blends(writer: CodeWriter, name: str, outputs: int, size: int, step
 
 
 WRITE: dict[type[Layer], WriteFunction] = {
-    layers.AdaptiveAvgPool2D: partial(write_adaptive_pool, "average"),
-    layers.AdaptiveMaxPool2D: partial(write_adaptive_pool, "max"),
-    layers.AvgPool1D: partial(write_pool, "average"),
-    layers.AvgPool2D: partial(write_pool, "average"),
-    layers.GlobalAvgPool1D: partial(write_adaptive_pool, "average"),
-    layers.GlobalAvgPool2D: partial(write_adaptive_pool, "average"),
-    layers.GlobalMaxPool1D: partial(write_adaptive_pool, "max"),
-    layers.GlobalMaxPool2D: partial(write_adaptive_pool, "max"),
-    layers.MaxPool1D: partial(write_pool, "max"),
-    layers.MaxPool2D: partial(write_pool, "max"),
-    layers.Upsample2D: write_upsample,
+    AdaptiveAvgPool2D: partial(write_adaptive_pool, "average"),
+    AdaptiveMaxPool2D: partial(write_adaptive_pool, "max"),
+    AvgPool1D: partial(write_pool, "average"),
+    AvgPool2D: partial(write_pool, "average"),
+    GlobalAvgPool1D: partial(write_adaptive_pool, "average"),
+    GlobalAvgPool2D: partial(write_adaptive_pool, "average"),
+    GlobalMaxPool1D: partial(write_adaptive_pool, "max"),
+    GlobalMaxPool2D: partial(write_adaptive_pool, "max"),
+    MaxPool1D: partial(write_pool, "max"),
+    MaxPool2D: partial(write_pool, "max"),
+    Upsample2D: write_upsample,
 }

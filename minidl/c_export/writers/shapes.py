@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from minidl import layers
 from minidl.c_export.code_writer import CodeWriter, Value
+from minidl.layers import ChannelShuffle, Columns, Flatten, Pad2D, Permute, Reshape
 from minidl.utils.validation import check_sides
 
 
@@ -51,10 +51,10 @@ def write_pad(writer: CodeWriter, x: Value) -> Value:
 
 
 WRITE = {
-    layers.ChannelShuffle: write_shuffle,
-    layers.Columns: write_columns,
-    layers.Flatten: write_reshape,
-    layers.Pad2D: write_pad,
-    layers.Permute: write_permute,
-    layers.Reshape: write_reshape,
+    ChannelShuffle: write_shuffle,
+    Columns: write_columns,
+    Flatten: write_reshape,
+    Pad2D: write_pad,
+    Permute: write_permute,
+    Reshape: write_reshape,
 }

@@ -37,6 +37,8 @@
 #define ALIGNED
 #endif
 
+typedef char real_has_its_bits[sizeof(real) == sizeof(bits) ? 1 : -1];        /* else the compilation ends here */
+
 typedef intptr_t integer;              /* sizes and offsets */
 
 #define EACH(i, n) for (integer i = 0; i < (n); i++)

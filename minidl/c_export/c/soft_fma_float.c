@@ -4,6 +4,7 @@
  * more, to a float, gives what one rounding would have given. Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums:
  * proved algorithms using rounding to odd", IEEE Transactions on Computers 57 (2008). */
 #ifdef SOFT_FMA
+typedef char double_has_64_bits[sizeof(double) == 8 ? 1 : -1];                /* else the compilation ends here */
 INLINE real soft_fma(real a, real b, real c) {
   const double product = (double)a * (double)b, sum = product + (double)c, part = sum - product;
   const double rest = (product - (sum - part)) + ((double)c - part);         /* what the rounding of the sum lost (Knuth's TwoSum) */

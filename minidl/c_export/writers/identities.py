@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from minidl.c_export.code_writer import CodeWriter, Value
-from minidl.layers import (
-    ColorJitter,
-    Cutout,
-    Dropout,
-    Dropout2D,
-    GaussianNoise,
-    RandomCrop,
-    RandomFlip,
-    RandomRotation,
-    RandomShift,
-    RandomZoom,
-    StochasticDepth,
-)
+from minidl.c_export.code_writer import CodeWriter, Value, WriteFunction
+from minidl.engine.eval_copy import RANDOM
+from minidl.layers import RandomCrop
+from minidl.layers.base import Layer
 
 
 def write_identity(writer: CodeWriter, x: Value) -> Value:
@@ -31,16 +21,4 @@ def write_crop(writer: CodeWriter, x: Value) -> Value:
     return writer.call("crop", *image, top, left, *size, channels, 0, x)
 
 
-IDENTITIES = (
-    ColorJitter,
-    Cutout,
-    Dropout,
-    Dropout2D,
-    GaussianNoise,
-    RandomFlip,
-    RandomRotation,
-    RandomShift,
-    RandomZoom,
-    StochasticDepth,
-)
-WRITE = {**dict.fromkeys(IDENTITIES, write_identity), RandomCrop: write_crop}
+WRITE: dict[type[Layer], WriteFunction] = {**dict.fromkeys(RANDOM, write_identity), RandomCrop: write_crop}

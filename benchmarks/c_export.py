@@ -12,9 +12,10 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from inference import export_and_open
 from measure import Side, alternate, limit_threads, machine, positive, print_machine, settle, spread, write_json
 from nets import ALL_NETS
-from sides import MinidlPredict, OnnxruntimePredict, Prediction, ready_sides
+from sides import MinidlPredict, Prediction, ready_sides
 
 import minidl
 
@@ -64,12 +65,11 @@ def measure_net(net, args, folder):
     print(f"\n{ALL_NETS[net].title}", flush=True)
     model = ALL_NETS[net].model()
     image = np.random.default_rng(0).integers(0, 256, (1, *ALL_NETS[net].image)).astype(np.float32)
-    source, graph = folder / "net.c", folder / "net.onnx"
+    source = folder / "net.c"
     minidl.export_c(model, source)
-    minidl.onnx.export(model, graph)
     makers = {
         "predict": partial(MinidlPredict, model, image),
-        "onnxruntime": partial(OnnxruntimePredict, graph, image, 1),
+        "onnxruntime": partial(export_and_open, model, image, 1),
     }
     for name, options in BUILDS.items():
         makers[name] = partial(CPredict, source, options, image, model.output_shape[0])

@@ -20,6 +20,7 @@ FOLDER = Path(__file__).parents[1] / "benchmarks"
 NETS = ("lenet", "cnn", "mlp", "vgg", "resnet20")
 PROGRAMS = {
     "accuracy.py",
+    "c_export.py",
     "chart.py",
     "conditions.py",
     "critical_path.py",
@@ -184,6 +185,17 @@ def test_import_onnx(run, tmp_path):
     minidl.onnx.export(model, tmp_path / "model.onnx")
     _, results = run("import_onnx.py", tmp_path / "model.onnx", "--rounds", 2, json_file=tmp_path / "r.json")
     assert all_positive([number for row in results["import"]["minidl"].values() for number in row.values()])
+
+
+@pytest.mark.slow
+def test_c_export(run, tmp_path):
+    shortest = ["--rounds", 1, "--steps", 2, "--seconds", 0.001, "--nets", "lenet"]
+    _, results = run("c_export.py", *shortest, json_file=tmp_path / "r.json")
+    (row,) = results["measurements"]
+    builds = [side for name, side in row["microseconds"].items() if name.startswith("C, ")]
+    assert len(builds) == 4
+    assert all_positive(side["median"] for side in row["microseconds"].values())
+    assert all_positive(size for side in builds for size in side["sizes"].values())
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
     python tests/conformance/c_compilers.py --images 50 --nets lenet every     # some minutes
     python tests/conformance/c_compilers.py                                    # 1,000 images on this processor
+    python tests/conformance/c_compilers.py --nets lenet --all-images          # 1,000 on all
 
 A row is a build: a compiler and its options, and an emulator where it is for another processor. It has one hash over
 the scores of all nets in both dtypes; `predict` in Python is the first row. Slow builds compute fewer images, and are
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -173,10 +174,13 @@ def main():
     parser.add_argument("--nets", nargs="+", choices=c_nets.NETS, default=list(c_nets.NETS))
     parser.add_argument("--images", type=int, default=1000)
     parser.add_argument("--builds", nargs="+", help="only those whose names contain one of these words")
+    parser.add_argument("--all-images", action="store_true", help="compute all images in slow builds as well")
     args = parser.parse_args()
     assert not c_nets.missing_layers(), c_nets.missing_layers()
     clang = next((name for name in ("clang", "clang-19", "clang-16", "clang-14") if shutil.which(name)), "clang")
     chosen = [b for b in builds(clang) if not args.builds or any(word in b.name for word in args.builds)]
+    if args.all_images:
+        chosen = [replace(build, share=1) for build in chosen]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
         nets = Nets(args.nets, args.images, Path(folder))
         kind = "MNIST" if nets.are_mnist else "the 8x8 digits"

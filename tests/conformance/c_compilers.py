@@ -6,8 +6,8 @@
 
 A row is a build: a compiler and its options, and an emulator where it is for another processor. It has one hash over
 the scores of all nets in both dtypes; `predict` in Python is the first row. Slow builds compute fewer images, and are
-compared with the hash of these. A build whose compiler or emulator is missing is left out, and named. clang, gcc -m32,
-node and qemu-user are those of the system; the other targets need `pip install ziglang`.
+compared with the hash of these. A build whose compiler or emulator is missing is left out, and named. clang, tcc,
+gcc -m32, node and qemu-user are those of the system; the other targets need `pip install ziglang`.
 
 Canaries: contraction of multiplications and additions must change the hash, and so must one weight.
 """
@@ -94,6 +94,7 @@ def builds(clang):
         Build("clang -O2", (clang, "-O2")),
         Build("clang -O3 -march=native", (clang, "-O3", "-march=native", "-Wno-invalid-feature-combination")),
         Build("clang -O2, software FMA", (clang, "-O2", soft), share=0.2),
+        Build("tcc, without GNU C", ("tcc",), share=0.1),
         Build("ARM64, qemu", (*ZIG, "-target", "aarch64-linux-musl", "-O2"), ("qemu-aarch64",), 0.1),
         Build("ARM64, software FMA, qemu",
               (*ZIG, "-target", "aarch64-linux-musl", "-O2", soft), ("qemu-aarch64",), 0.02),

@@ -27,7 +27,8 @@ PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 }
-LINKING = [*PAGES, "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", "examples/custom_kernel/README.md"]
+FOLDERS = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "examples").glob("*/README.md"))]
+LINKING = [*PAGES, "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", *FOLDERS]
 RUN_ELSEWHERE = {  # page: the test file that runs it
     "docs/errors.md": "tests/test_errors.py",
     "docs/how-a-batch-is-backpropagated.md": "tests/test_max_pool_batch.py",

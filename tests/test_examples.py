@@ -2,8 +2,10 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -74,7 +76,8 @@ def accuracy_in(output):
 def test_every_example_is_tested_here():
     lines = Path(__file__).read_text(encoding="utf-8")
     assert [path.name for path in EXAMPLES if f'("{path.name}"' not in lines] == []
-    assert {path.name for path in (ROOT / "examples").iterdir() if path.is_dir()} - {"__pycache__"} == {"custom_kernel"}
+    folders = {path.name for path in (ROOT / "examples").iterdir() if path.is_dir()} - {"__pycache__"}
+    assert folders == {"custom_kernel", "digits_in_the_browser"}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
@@ -452,3 +455,31 @@ def test_from_torch(tmp_path):
 def test_from_torch_without_torch_says_so(tmp_path):
     done = start_example("from_torch.py", home=tmp_path, before="sys.modules['torch'] = None\n")
     assert done.returncode == 1 and done.stderr == "PyTorch is not installed: pip install torch\n"
+
+
+WITHOUT_COMPILERS = """
+import importlib.util, shutil
+
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *args: None if name == "ziglang" else find_spec(name, *args)
+shutil.which = lambda *args: None
+"""
+
+
+def test_digits_in_the_browser_needs_a_compiler(tmp_path):
+    done = start_example("digits_in_the_browser/build.py", "--digits", home=tmp_path, before=WITHOUT_COMPILERS)
+    assert done.returncode == 1
+    assert done.stderr == "No compiler for WebAssembly: pip install ziglang\n"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("ziglang") is None, reason="ziglang is missing")
+def test_digits_in_the_browser(tmp_path):
+    """The page has the hash of predict, and so does the module in it."""
+    output = run("digits_in_the_browser/build.py", "--digits", "--epochs", "2", home=tmp_path)
+    promised = re.search(r"hash of the scores of \d+ images (\w{16})", output)[1]
+    page = tmp_path / "build" / "digits.html"
+    assert page.read_text(encoding="utf-8").count(promised) >= 2  # in words, and for the script
+    if shutil.which("node"):
+        command = ["node", ROOT / "tests" / "hash_of_page.mjs", page]
+        assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == promised

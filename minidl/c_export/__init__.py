@@ -65,9 +65,11 @@ def export_c(
 
     Each file is written atomically. Raises TypeError for another `model`; ValueError, naming the layer and its path,
     for a layer without C, for weights that are not finite, for a model that is not built, for a name that is no C
-    identifier, and for softmax=True if the outputs are not scores of classes; OSError naming the path.
+    identifier, and for softmax=True if the outputs are not scores of classes; RuntimeError while another thread trains
+    the model; OSError naming the path. Nothing is written then.
     """
     net, target = model_of(model), atomic.text(path)
+    _ = net.input_shape  # raises unless the model is built
     prefix = name_from(name, target)
     static = check_choice("arena", arena, "static", "argument") == "static"
     separate = check_choice("weights", weights, "text", "inc") == "inc"
@@ -76,24 +78,26 @@ def export_c(
     check_bool("header", header)
     if check_bool("softmax", softmax):
         net = with_softmax(model, net)
-    expected = _test_scores(net)
+    stem = target.removesuffix(".c")
     with net.usage.reading("export_c"):
         program, first, last = lower(net.layers, prefix)
-        export = Export(program, first, last, net.state_dict(), static, keep_values, separate, expected)
+        options = (static, keep_values, separate, _test_scores(net))
+        export = Export(os.path.basename(stem), program, first, last, net.state_dict(), *options)
         source, words = render(export)
-    stem = os.path.join(os.path.dirname(target), prefix)
-    if words:
-        atomic.write(f"{stem}.inc", [memoryview(words.encode())])
-    if header:
-        atomic.write(f"{stem}.h", [memoryview(header_file(export).encode())])
-    atomic.write(target, [memoryview(source.encode())])
+    files = {".inc": words, ".h": header_file(export) if header else "", ".c": source}
+    written = {f"{stem}{suffix}": content for suffix, content in files.items() if content}
+    for name in written:
+        atomic.check_writable(name)
+    for name, content in written.items():
+        atomic.write(name, [memoryview(content.encode())])
 
 
 def _test_scores(model: Sequential) -> Array | None:
     """Returns the scores of the inputs that the test in the file draws; None if this processor computes other bits."""
-    shape = model.input_shape  # raises
     if isa in INEXACT:
         return None
-    inputs = draw_inputs(TEST_EXAMPLES, math.prod(shape)).reshape(-1, *shape).astype(model.dtype)
+    inputs = (
+        draw_inputs(TEST_EXAMPLES, math.prod(model.input_shape)).reshape(-1, *model.input_shape).astype(model.dtype)
+    )
     with np.errstate(all="ignore"):
         return model.predict(inputs)

@@ -111,11 +111,11 @@ class CodeWriter:
         """Returns a C name for something of this layer: "digits_3_body_0_weight"."""
         return "_".join((self._program.name, *self.path.split("."), name))
 
-    def constant(self, name: str, value: Any) -> str:
+    def constant(self, name: str, value: Any, flush: bool = True) -> str:
         """Adds a table of numbers in the model's dtype, in row-major order; returns its C name.
 
-        Subnormal numbers become zeros, as everywhere in minidl. Raises TypeError unless the value is an array of
-        numbers, ValueError for a second table of one name, and for NaN and infinity.
+        Subnormal numbers become zeros, as kernels read them, unless `flush` is False. Raises TypeError unless the value
+        is an array of numbers, ValueError for a second table of one name, and for NaN and infinity.
         """
         if not isinstance(name, str) or not re.fullmatch(r"\w+", name, re.ASCII):
             raise ValueError(f"constant: expected a name of C, such as 'beta', got {name!r}")
@@ -128,19 +128,20 @@ class CodeWriter:
             array = np.ascontiguousarray(given, self.dtype)
         if not np.isfinite(array).all():
             raise ValueError(f"{name}: expected finite numbers in {self.dtype}, got NaN or infinity")
-        self._program.arrays[identifier] = tables.flushed(array)
+        self._program.arrays[identifier] = tables.flushed(array) if flush else array
         return identifier
 
-    def param(self, name: str, axes: Sequence[int] | None = None) -> str:
+    def param(self, name: str, axes: Sequence[int] | None = None, flush: bool = True) -> str:
         """Adds a parameter of the layer, with its axes in this order, as a table; returns its name, "0" without one."""
         if name not in self._layer.params:
             return "0"
         value = self._layer.params[name].value
-        return self.constant(name, value if axes is None else value.transpose(axes))
+        return self.constant(name, value if axes is None else value.transpose(axes), flush)
 
     def arrays(self) -> dict[str, Array]:
-        """Returns the layer's parameters and buffers, by their names."""
-        return {**{name: param.value for name, param in self._layer.params.items()}, **self._layer.buffers}
+        """Returns the layer's parameters and buffers, by their names, without subnormal numbers."""
+        values = {**{name: param.value for name, param in self._layer.params.items()}, **self._layer.buffers}
+        return {name: tables.flushed(value) for name, value in values.items()}
 
     @property
     def uses_winograd(self) -> bool:

@@ -17,11 +17,13 @@ C_TYPE = {"float32": "float", "float64": "double"}
 class Export:
     """A program with its input and output, and how it is written.
 
-    state: the model's parameters and buffers. static_arena: whether the file has memory of its own for the values, else
-    the functions take it. keeps_values: whether the outputs of all layers stay in the arena. separate_tables: whether
-    the tables are in a file of their own. test: scores of the inputs that the test in the file draws, or None.
+    stem: the file's name without ".c". state: the model's parameters and buffers. static_arena: whether the file has
+    memory of its own for the values, else the functions take it. keeps_values: whether the outputs of all layers stay
+    in the arena. separate_tables: whether the tables are in a file of their own. test: scores of the inputs that the
+    test in the file draws, or None.
     """
 
+    stem: str
     program: Program
     input: Value
     output: Value

@@ -49,7 +49,7 @@ extern "C" {{
 
 def header_file(export: Export) -> str:
     """Returns the header file."""
-    explained = f"/* {export.name}.h: the interface of {export.name}.c, which explains it. */"
+    explained = f"/* {export.stem}.h: the interface of {export.stem}.c, which explains it. */"
     return f"{explained}\n\n#include <stdint.h>\n\n{guarded_declarations(export)}\n"
 
 
@@ -59,11 +59,11 @@ def functions(export: Export) -> str:
     memory = f"  static real arena[{export.macro}_ARENA] ALIGNED;\n" if export.static_arena else ""
     start, end = export.place_of(first), export.place_of(last)
     if first.is_row_major:
-        read = f"EACH(i, {first.size}) arena[{start} + i] = (real)x[i];"
+        read = f"EACH(i, {first.size}) arena[{start} + i] = flush((real)x[i]);"
     else:
         read = (
             f"EACH(i, {first.channels}) EACH(j, {first.pixels}) "
-            f"arena[{start} + j * {first.channels} + i] = (real)x[i * {first.pixels} + j];"
+            f"arena[{start} + j * {first.channels} + i] = flush((real)x[i * {first.pixels} + j]);"
         )
     sizes = f"copy({last.size}" if last.is_row_major else f"transpose({last.pixels}, {last.channels}"
     run = f"""\
@@ -77,10 +77,16 @@ NOINLINE void {name}_run(real *arena) {{
     return "\n\n".join((run, *(f"{prototype} {body}" for prototype in prototypes(export))))
 
 
+def _escaped(text: str) -> str:
+    """Returns text that can stand in a string of C."""
+    plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("?", "\\?")  # no trigraphs
+    return plain.encode("ascii", "backslashreplace").decode()
+
+
 def values(export: Export) -> str:
     """Returns the table of all layers' outputs."""
     rows = ",\n".join(
-        f'  {{"{layer}", {export.place_of(value)}, {value.pixels}, {value.channels}}}'
+        f'  {{"{_escaped(layer)}", {export.place_of(value)}, {value.pixels}, {value.channels}}}'
         for layer, value in export.program.outputs
     )
     return f"const {export.name}_value {export.name}_values[{export.macro}_VALUES] = {{\n{rows}\n}};"

@@ -45,8 +45,8 @@ typedef uint64_t bits;                 /* of a real */
 DEFINED = (
     re.compile(r"^#define (\w+)", re.M),
     re.compile(r"^(?:static|INLINE|NOINLINE)\b[^=(]*?(\w+)(?:\[[^]]*\])?(?:\(| =)", re.M),
-    re.compile(r"^typedef .*?(\w+)(?: __attribute__.*)?;", re.M),
-    re.compile(r"^} (\w+);", re.M),
+    re.compile(r"^typedef (?!struct)[^;\[(]*?(\w+)(?: __attribute__.*)?;", re.M),
+    re.compile(r"^typedef struct {[^}]*} (\w+);", re.M),
 )
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 WORD = re.compile(r"\b[A-Za-z_]\w*\b")

@@ -77,10 +77,14 @@ def _lower_custom(writer: CodeWriter, layer: Layer, x: Value) -> Value:
     write = getattr(layer, "c_code", None)
     if not callable(write):
         raise ValueError("expected one of minidl's layers, or one with a method c_code(writer), got one without it")
-    body = write(writer)
+    try:
+        body = write(writer)
+    except Exception as error:
+        error.add_note(f"raised by the method c_code of {layer!r}")
+        raise
     if not isinstance(body, str):
         raise TypeError(f"c_code: expected the statements of C as a string, got {body!r:.100}")
-    function = writer.identifier("layer")
+    function = f"compute_{writer.identifier('layer')}"  # no constant begins like this
     lines = "\n".join(f"  {line}".rstrip() for line in body.strip("\n").splitlines() if line.strip())
     writer.declare(f"static void {function}(const real *x, real *y) {{\n{lines}\n}}")
     y = writer.call(function, writer.row_major(x), to=(math.prod(layer.out_shape),))

@@ -10,16 +10,19 @@ from minidl.utils.arrays import Array
 
 
 def draw_inputs(count: int, size: int) -> Array:
-    """Returns the inputs of the test in a file, (count, size), float64: the numbers of `next_byte` in its C.
+    """Returns the inputs of the test in a file, (count, size), float64, as its C draws them.
 
-    Odd examples are whole numbers from 0 to 255, the others are 256ths of them.
+    Of four examples, the first has 256ths, the second whole numbers from 0 to 255, the third 0 and 1, which most
+    embeddings know, the last only zeros.
     """
     state, values = 1, np.empty(count * size)
     for i in range(count * size):
         state = (state * 1664525 + 1013904223) % 2**32
         values[i] = state >> 24
     inputs = values.reshape(count, size)
-    inputs[::2] /= 256
+    inputs[::4] /= 256
+    inputs[2::4] %= 2
+    inputs[3::4] = 0
     return inputs
 
 
@@ -47,7 +50,7 @@ int {name}_test(void) {{
     int equal = 1;
     EACH(i, {prefix}_INPUTS) {{
       state = state * 1664525u + 1013904223u;            /* a linear congruential generator */
-      x[i] = (real)(state >> 24) * (k % 2 ? 1 : (real)0x1p-8);
+      x[i] = (real)(k % 4 < 2 ? state >> 24 : k % 4 == 2 ? state >> 24 & 1 : 0) * (k % 4 ? 1 : (real)0x1p-8);
     }}
     {name}_predict(x, scores{memory});
     EACH(i, {prefix}_OUTPUTS) {{

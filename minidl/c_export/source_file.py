@@ -57,7 +57,9 @@ def _layers(export: Export) -> str:
 
 
 def _wrapped(text: str, indent: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent=indent, break_long_words=False)
+    return textwrap.wrap(
+        text, WIDTH, initial_indent="  ", subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _plain(text: str) -> str:
@@ -76,7 +78,7 @@ def _tables(export: Export) -> tuple[str, str]:
         padded.append(np.concatenate([array.ravel(), np.zeros(OVERREAD, array.dtype)]))
         at += padded[-1].size
     union = f"static const union {{ bits words[{at}]; real numbers[{at}]; }} {export.name}_tables"
-    text = f'{union} = {{{{\n#include "{export.name}.inc"\n}}}};\n\n' + "\n".join(names)
+    text = f'{union} = {{{{\n#include "{export.stem}.inc"\n}}}};\n\n' + "\n".join(names)
     return text, tables.words(np.concatenate(padded)) + "\n"
 
 
@@ -94,11 +96,11 @@ def weights_hash(state: Mapping[str, Array]) -> str:
 
 def _comment(export: Export) -> str:
     """Returns the comment at the head of the file."""
-    name, itemsize = export.name, np.dtype(export.program.dtype).itemsize
+    file, itemsize = f"{export.stem}.c", np.dtype(export.program.dtype).itemsize
     numbers = sum(array.size + OVERREAD for array in export.program.arrays.values())
     where = "in the file" if export.static_arena else "passed by the caller"
     lines = [
-        f"{name}.c: a trained model. Written by minidl {__version__}.",
+        f"{file}: a trained model. Written by minidl {__version__}.",
         "",
         *(f"    {prototype}" for prototype in interface.prototypes(export)),
         "",
@@ -110,9 +112,9 @@ def _comment(export: Export) -> str:
         "",
         "C99. Equal bits need IEEE arithmetic, without a compiler's fast math. GCC and clang:",
         "",
-        f"    cc -O3 -march=native -ffp-contract=off -c {name}.c          for this processor",
-        f"    cc -O2 -ffp-contract=off -c {name}.c                        for any; link with -lm",
-        f"    cc -O2 -ffp-contract=off -D{export.macro}_SOFT_FMA -c {name}.c    without an fma in the C library",
+        f"    cc -O3 -march=native -ffp-contract=off -c {file}    for this processor",
+        f"    cc -O2 -ffp-contract=off -c {file}    for any; link with -lm",
+        f"    cc -O2 -ffp-contract=off -D{export.macro}_SOFT_FMA -c {file}    without an fma in the C library",
     ]
     if export.test is not None:
         defines = f"-D{export.macro}_TEST -D{export.macro}_MAIN"
@@ -120,7 +122,7 @@ def _comment(export: Export) -> str:
             "",
             "Whether the bits are equal on a machine:",
             "",
-            f"    cc -O2 -ffp-contract=off {defines} {name}.c -lm && ./a.out && echo equal",
+            f"    cc -O2 -ffp-contract=off {defines} {file} -lm && ./a.out && echo equal",
         ]
     if export.static_arena:
         lines += ["", "Not for several threads at a time: the arena is one."]

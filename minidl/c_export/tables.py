@@ -20,22 +20,25 @@ def flushed(array: Array) -> Array:
 
 
 def number(value: float, dtype: str) -> str:
-    """Returns one number of the dtype as a C constant.
+    """Returns one number of the dtype as an expression of C. Subnormal numbers become zeros, as kernels read them.
 
-    >>> number(0.1, "float32"), number(-3.0, "float64"), number(float("nan"), "float32")
-    ('0x1.99999ap-4f', '-0x1.8p+1', 'real_from_bits(QUIET_NAN)')
+    >>> number(0.1, "float32"), number(-3.0, "float64"), number(float("inf"), "float32")
+    ('0x1.99999ap-4f', '(-0x1.8p+1)', 'real_from_bits(0x7f800000)')
     """
-    rounded = float(np.dtype(dtype).type(value))
-    if math.isnan(rounded):
+    with np.errstate(over="ignore"):
+        rounded = flushed(np.array([value]).astype(dtype))
+    if math.isnan(rounded[0]):
         return "real_from_bits(QUIET_NAN)"
-    mantissa, exponent = rounded.hex().split("p")
-    return f"{mantissa.rstrip('0').rstrip('.') if rounded else mantissa}p{exponent}{SUFFIX[dtype]}"
+    if math.isinf(rounded[0]):
+        return f"real_from_bits({words(rounded)})"
+    constant = _constant(float(rounded[0]), dtype)
+    return f"({constant})" if constant[0] == "-" else constant
 
 
 def numbers(array: Array) -> str:
     """Returns the elements of a float array as the lines of a C initializer."""
     dtype = array.dtype.name
-    return _lines([number(value, dtype) for value in array.ravel().tolist()], dtype)
+    return _lines([_constant(value, dtype) for value in array.ravel().tolist()], dtype)
 
 
 def words(array: Array) -> str:
@@ -43,6 +46,12 @@ def words(array: Array) -> str:
     kind, form = WORD[array.dtype.name]
     bits = np.ascontiguousarray(array.ravel(), array.dtype.newbyteorder("<")).view(kind)
     return _lines([form % word for word in bits.tolist()], array.dtype.name)
+
+
+def _constant(value: float, dtype: str) -> str:
+    """Returns a finite number, exactly, as a hexadecimal constant."""
+    mantissa, exponent = value.hex().split("p")
+    return f"{mantissa.rstrip('0').rstrip('.') if value else mantissa}p{exponent}{SUFFIX[dtype]}"
 
 
 def _lines(items: list[str], dtype: str) -> str:

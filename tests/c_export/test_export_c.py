@@ -122,9 +122,10 @@ def test_softmax_gives_probabilities(tmp_path):
 
 def test_a_trainer_is_exported(model, tmp_path):
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1))
-    minidl.export_c(trainer, tmp_path / "a.c", name="net")
-    minidl.export_c(model, tmp_path / "b.c", name="net")
-    assert (tmp_path / "a.c").read_bytes() == (tmp_path / "b.c").read_bytes()
+    minidl.export_c(trainer, tmp_path / "net.c")
+    written = (tmp_path / "net.c").read_bytes()
+    minidl.export_c(model, tmp_path / "net.c")
+    assert written == (tmp_path / "net.c").read_bytes()
 
 
 def test_the_test_in_the_file_notices_another_weight(model, tmp_path):
@@ -148,10 +149,11 @@ def test_the_comment_tells_sizes_and_hash(model, tmp_path):
         assert word not in text
 
 
-def test_fast_math_is_an_error(model, tmp_path):
+@pytest.mark.parametrize("option", ["-ffast-math", "-funsafe-math-optimizations", "-freciprocal-math", "-Ofast"])
+def test_fast_math_is_an_error(option, model, tmp_path):
     minidl.export_c(model, tmp_path / "net.c")
-    with pytest.raises(AssertionError, match="net: compiled with -ffast-math"):
-        compile_c(tmp_path / "net.c", "-O2", "-ffast-math")
+    with pytest.raises(AssertionError, match="net: compiled with fast math"):
+        compile_c(tmp_path / "net.c", "-O2", option)
 
 
 # ---- custom layers
@@ -192,6 +194,20 @@ def test_wrong_custom_layers_are_refused(c_code, error, message, tmp_path, monke
     assert list(tmp_path.iterdir()) == []
 
 
+def test_names_of_the_library_may_be_those_of_variables(tmp_path, monkeypatch):
+    code = "integer axis = 0, run = 1, low = 2; y[0] = (real)(axis + run + low) - {}; (void)x;"
+    monkeypatch.setattr(Bare, "c_code", lambda self, writer: code.format(writer.number(-1.5)), raising=False)
+    exported = Compiled(Sequential([Bare()], input_shape=(1,)), tmp_path, "-O1", "-Wno-unused-function")
+    assert exported.predict(np.zeros((1, 1), "f4")).tolist() == [[4.5]]
+
+
+def test_other_errors_of_a_layer_are_noted(tmp_path, monkeypatch):
+    monkeypatch.setattr(Bare, "c_code", lambda self, writer: {}["nothing"], raising=False)
+    with pytest.raises(KeyError) as caught:
+        minidl.export_c(Sequential([Bare()], input_shape=(1,)), tmp_path / "net.c")
+    assert caught.value.__notes__ == ["raised by the method c_code of Bare()"]
+
+
 # ---- refusals
 
 
@@ -225,6 +241,13 @@ def test_wrong_paths_are_refused(model, tmp_path):
     with pytest.raises(TypeError, match="path"):
         minidl.export_c(model, None)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_one_wrong_path_writes_no_file(model, tmp_path):
+    (tmp_path / "net.c").mkdir()
+    with pytest.raises(OSError, match=r"net\.c"):
+        minidl.export_c(model, tmp_path / "net.c", header=True, weights="inc")
+    assert [path.name for path in tmp_path.iterdir()] == ["net.c"]
 
 
 def test_weights_that_are_not_finite_are_refused(model, tmp_path):

@@ -1,15 +1,32 @@
 """Exported layers and models compute the bits of predict."""
 
+import ctypes
+import re
+
 import numpy as np
 import pytest
-from c_export.compiled import Compiled, same_bits
+from c_export.compiled import Compiled, compile_c, same_bits
 from c_export.models import random_model, randomize
 from contract.every_layer import DRAWS
 from slow_marks import slow_after
 
+import minidl
 from minidl import Sequential, layers
 from minidl.c_export.writers import WRITE_FUNCTIONS
-from minidl.layers import Block, Conv2D, Dense, Flatten, Parallel, ReLU, Residual, SqueezeExcite
+from minidl.engine.layer_list import from_spec, to_spec
+from minidl.layers import (
+    BatchNorm2D,
+    Block,
+    Conv2D,
+    Dense,
+    Embedding,
+    Flatten,
+    Parallel,
+    ReLU,
+    Rescale,
+    Residual,
+    SqueezeExcite,
+)
 
 NATIVE = ("-O2", "-march=native")
 each_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -78,3 +95,82 @@ def test_bytes_are_converted(tmp_path, rng):
     X = rng.integers(0, 256, (4, 3, 6, 7)).astype("uint8")
     exported = Compiled(model, tmp_path)
     assert same_bits(exported.predict(X, "predict_uint8"), model.predict(X))
+
+
+def test_embeddings_are_tested_with_categories(tmp_path):
+    """The test in the file knows no NaN alone."""
+    model = Sequential([Embedding(2, 3), Flatten(), Dense(2)], input_shape=(4,))
+    exported = Compiled(model, tmp_path)
+    text = exported.source.read_text()
+    assert exported.test() == 0
+    changed = exported.source.with_name("changed.c")
+    changed.write_text(re.sub(r"(_2_bias\[.*\{\n)", r"\g<1>1 + ", text))
+    name = exported.source.stem.upper()
+    library = ctypes.CDLL(str(compile_c(changed, "-O1", f"-D{name}_TEST")))
+    assert library[f"{exported.source.stem}_test"]() == 2  # of four: the others are NaN
+
+
+SUBNORMAL = [
+    ([Conv2D(16, 3, padding=1)], (16, 8, 8), {"0.weight": 1e-39}),
+    ([Conv2D(16, 3, padding=1)], (16, 8, 8), {"0.weight": 1.1e-38}),
+    ([BatchNorm2D()], (2, 3, 3), {"0.weight": 1e-39, "0.running_var": 0}),
+    ([BatchNorm2D()], (2, 3, 3), {"0.running_mean": 1e-39, "0.bias": 1e-40}),
+    ([Embedding(3, 2)], (4,), {"0.weight": 1e-40}),
+    ([Dense(3)], (4,), {"0.weight": 1e-40, "0.bias": 1e-40}),
+    ([layers.Threshold(0.5, 1e-40)], (4,), {}),
+    ([layers.Hardtanh(1e-40, 1.0)], (4,), {}),
+    ([layers.LeakyReLU(1e-39), layers.Rescale(1e10)], (4,), {}),
+    ([layers.Pad2D(1, 1e-40)], (1, 2, 2), {}),
+]
+
+
+@pytest.mark.parametrize("case", range(len(SUBNORMAL)))
+@pytest.mark.parametrize("flags", [("-O2", "-mfma"), NATIVE, ("-O2",), ("-O2", "-DSOFT_FMA")])
+def test_subnormal_parameters(case, flags, tmp_path, rng):
+    chain, shape, values = SUBNORMAL[case]
+    model = Sequential(from_spec(to_spec(chain)), input_shape=shape)
+    state = model.state_dict()
+    for name, value in values.items():
+        state[name][...] = value
+    model.load_state_dict(state)
+    X = rng.integers(0, 3, (3, *shape)).astype("f4") * np.float32(1 if isinstance(chain[0], Embedding) else 1e10)
+    check(model, X, tmp_path, *flags)
+
+
+def test_subnormal_inputs_are_zeros_without_a_mode_of_the_processor(tmp_path):
+    model = Sequential([Dense(1, use_bias=False)], input_shape=(1,))
+    model.layers[0].weight.value[...] = 1e10
+    X = np.array([[1e-39], [-1e-39], [1e-30]], "f4")
+    check(model, X, tmp_path, "-O2", "-U__SSE2__")
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("-std=gnu17", "-O3", "-march=native"),
+        ("-std=gnu17", "-O3", "-march=sapphirerapids", "-c"),
+        ("-O2", "-march=native", "-masm=intel"),
+        ("-std=gnu17", "-O2"),
+    ],
+)
+def test_dialects(flags, tmp_path, rng):
+    """gcc's own dialect contracts by default, and computes half precision with more digits."""
+    model = randomize(Sequential([Rescale(0.3, 0.1), Conv2D(20, 3), ReLU(), Flatten(), Dense(4)], (2, 9, 9)), rng)
+    if "-c" in flags:
+        minidl.export_c(model, tmp_path / "net.c")
+        compile_c(tmp_path / "net.c", *flags)
+    else:
+        check(model, rng.standard_normal((3, 2, 9, 9)).astype("f4"), tmp_path, *flags)
+
+
+@each_dtype
+def test_software_fma_has_no_undefined_behaviour(dtype, tmp_path, rng):
+    model = randomize(Sequential([Conv2D(5, 3), layers.GELU(), Flatten(), Dense(4)], (2, 7, 7), dtype=dtype), rng)
+    X = rng.standard_normal((3, 2, 7, 7)).astype(dtype) * np.array([1, 1e-30, 1e30], dtype)[:, None, None, None]
+    with np.errstate(all="ignore"):
+        check(model, X, tmp_path, "-O1", "-DSOFT_FMA", "-fsanitize=undefined", "-fno-sanitize-recover=all")
+
+
+def test_no_function_is_left_unused(tmp_path):
+    """Of the software functions, too."""
+    Compiled(Sequential([layers.ReLU6()], input_shape=(3,), dtype="float64"), tmp_path, "-O1", "-DSOFT_FMA")

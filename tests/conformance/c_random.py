@@ -4,7 +4,7 @@
     python tests/conformance/c_random.py --nets 500
 
 A program holds a batch of nets, each in a file of its own, and computes examples whose scores are compared. Half of
-the nets are float64; half of the programs are compiled for this processor, with vectors. Canaries: a net with another
+the nets are float64; a third of the programs have vectors, and a third the software FMA. Canaries: a net with another
 weight, and one that reads outside of its arena, must be noticed.
 """
 
@@ -31,7 +31,7 @@ FLAGS = (
     "-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-ffp-contract=off", "-g1",
     "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
 )  # fmt: skip
-OPTIONS = (("-O1",), ("-O2", "-march=native"))
+OPTIONS = (("-O1",), ("-O2", "-march=native"), ("-O1", *(f"-DNET{i}_SOFT_FMA" for i in range(BATCH))))
 MAIN = """\
 #include <stdint.h>
 #include <stdio.h>
@@ -78,7 +78,7 @@ def compiled(batch, seed, folder, edit=None):
     main = folder / "main.c"
     main.write_text(MAIN.format(includes="\n".join(includes), calls="\n".join(calls), examples=EXAMPLES))
     sources = [str(folder / f"{name}.c") for name, _, _ in named]
-    command = ["gcc", *FLAGS, *OPTIONS[batch % 2], *sources, str(main), "-o", str(folder / "program"), "-lm"]
+    command = ["gcc", *FLAGS, *OPTIONS[batch % 3], *sources, str(main), "-o", str(folder / "program"), "-lm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode or done.stderr:
         return [done.stderr[:2000]]

@@ -1,15 +1,19 @@
 /* numbers.c: the rules of arithmetic that every number of a prediction follows. */
 
-#ifdef __FAST_MATH__
-#error "NAME: compiled with -ffast-math, which gives other scores: compile without it"
+#if defined __FAST_MATH__ || defined __RECIPROCAL_MATH__ || defined __ASSOCIATIVE_MATH__ || defined _M_FP_FAST
+#error "NAME: compiled with fast math (such as -ffast-math), which gives other scores: compile without it"
 #endif
 
-#if defined __FLT_EVAL_METHOD__ && __FLT_EVAL_METHOD__ != 0
+/* 16: only half precision is computed with more digits. */
+#if defined __FLT_EVAL_METHOD__ && __FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16
 #error "NAME: this compiler keeps more digits than a float has: compile for SSE (-msse2 -mfpmath=sse)"
 #endif
 
 /* No multiplication and addition become one operation, except where real_fma says so. */
-#if defined __clang__
+#if defined __clang__ && (defined __x86_64__ || defined __i386__)
+#pragma float_control(precise, on)     /* clang does not tell whether it was called with fast math */
+#pragma STDC FP_CONTRACT OFF
+#elif defined __clang__
 #pragma STDC FP_CONTRACT OFF
 #elif defined __GNUC__
 #pragma GCC optimize ("fp-contract=off")
@@ -21,19 +25,25 @@
 
 #if defined __clang__
 #define NOINLINE static __attribute__((noinline))
-#elif defined __GNUC__
+#elif defined __GNUC__ && __GNUC__ >= 8
 #define NOINLINE static __attribute__((noipa))
+#elif defined __GNUC__
+#define NOINLINE static __attribute__((noinline, noclone))
 #else
 #define NOINLINE static
 #endif
 
+#if defined __clang__ || (defined __GNUC__ && __GNUC__ >= 8)
+#define UNROLL _Pragma("GCC unroll 32")
+#else
+#define UNROLL
+#endif
+
 #if defined __GNUC__
 #define INLINE static inline __attribute__((always_inline, unused))
-#define UNROLL _Pragma("GCC unroll 32")
 #define ALIGNED __attribute__((aligned(64)))
 #else
 #define INLINE static inline
-#define UNROLL
 #define ALIGNED
 #endif
 
@@ -48,8 +58,8 @@ INLINE real real_from_bits(bits b) { real x; memcpy(&x, &b, sizeof x); return x;
 INLINE bits real_to_bits(real x) { bits b; memcpy(&b, &x, sizeof b); return b; }
 
 /* Subnormal results are zero, of their sign: minidl computes with the processor's mode that does so. Where a processor has no such
- * mode, flush() does it, after each operation. */
-#if defined __GNUC__ && defined __SSE2__
+ * mode, flush() does it, after each operation; also where fma() is one of the C library, which the mode would disturb. */
+#if defined __GNUC__ && defined __SSE2__ && (defined __FMA__ || defined SOFT_FMA)
 typedef unsigned flushing;
 INLINE flushing begin_flushing(void) {
   const flushing before = __builtin_ia32_stmxcsr();

@@ -9,8 +9,10 @@ INLINE wide wide_product(uint64_t a, uint64_t b) {
   return p;
 }
 INLINE wide wide_left(wide w, int n) {                   /* 0 <= n < 128 */
-  const wide far = {w.low << (n & 63), 0}, near = {n ? w.high << n | w.low >> (64 - n) : w.high, w.low << (n & 63)};
-  return n >= 64 ? far : near;
+  wide r = w;
+  if (n >= 64) r.high = w.low << (n - 64), r.low = 0;
+  else if (n > 0) r.high = w.high << n | w.low >> (64 - n), r.low = w.low << n;
+  return r;
 }
 /* The last bit of the result is set if a bit that is cut off was. */
 INLINE wide wide_right(wide w, integer n) {

@@ -5,6 +5,7 @@
 #ifdef SOFT_FMA
 NOINLINE real soft_sqrt(real x) {
   const bits one = 1, b = real_to_bits(x), exponent_bits = b >> MANTISSA;
+  if (exponent_bits == 0) return x * 0;                  /* a subnormal number is 0 */
   if (!(x > 0) || x - x != 0) return x < 0 ? (x - x) / (x - x) : x;                     /* -0, 0, infinity, NaN */
   integer exponent = (integer)exponent_bits - BIAS;
   uint64_t m = (uint64_t)((b & ((one << MANTISSA) - 1)) | one << MANTISSA), rest = 0, root = 0;

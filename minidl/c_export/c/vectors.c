@@ -1,12 +1,12 @@
 /* vectors.c: neighbouring numbers that one instruction computes. */
 
 /* vec holds LANES numbers. Without vectors it is a single number, and everything below is plain C99. */
-#if defined __GNUC__ && !defined SOFT_FMA && defined __AVX512F__
+#if defined __GNUC__ && !defined SOFT_FMA && defined __AVX512F__ && defined __FMA__
 #define VECTOR_BYTES 64
-#define VECTOR_FMA(a, b, c) __asm__("vfmadd231" X86_TYPE " %2, %1, %0" : "+v"(c) : "v"(a), "v"(b))
+#define VECTOR_FMA(a, b, c) __asm__("vfmadd231" X86_TYPE " {%2, %1, %0|%0, %1, %2}" : "+v"(c) : "v"(a), "v"(b))
 #elif defined __GNUC__ && !defined SOFT_FMA && defined __AVX2__ && defined __FMA__
 #define VECTOR_BYTES 32
-#define VECTOR_FMA(a, b, c) __asm__("vfmadd231" X86_TYPE " %2, %1, %0" : "+x"(c) : "x"(a), "x"(b))
+#define VECTOR_FMA(a, b, c) __asm__("vfmadd231" X86_TYPE " {%2, %1, %0|%0, %1, %2}" : "+x"(c) : "x"(a), "x"(b))
 #elif defined __GNUC__ && !defined SOFT_FMA && defined __aarch64__
 #define VECTOR_BYTES 16
 #define VECTOR_FMA(a, b, c) __asm__("fmla %0." ARM_TYPE ", %1." ARM_TYPE ", %2." ARM_TYPE : "+w"(c) : "w"(a), "w"(b))

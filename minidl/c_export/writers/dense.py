@@ -12,7 +12,8 @@ def write_dense(writer: CodeWriter, x: Value) -> Value:
 
 
 def write_embedding(writer: CodeWriter, x: Value) -> Value:
-    return writer.call("embed", x.size, writer["categories"], writer["dim"], x, writer.param("weight"))
+    """The rows of the table are copied, subnormal numbers among them."""
+    return writer.call("embed", x.size, writer["categories"], writer["dim"], x, writer.param("weight", flush=False))
 
 
 WRITE = {Dense: write_dense, Embedding: write_embedding}

@@ -23,7 +23,8 @@ from minidl.layers import (
 def write_batch_norm(writer: CodeWriter, x: Value) -> Value:
     """(x - mean) * slope + shift: the kernel's numbers, which it computes in float64 from the running statistics."""
     state = {name: array.astype(np.float64) for name, array in writer.arrays().items()}
-    slope = state.get("weight", 1.0) * (1 / np.sqrt(state["running_var"] + writer["eps"]))
+    with np.errstate(all="ignore"):
+        slope = state.get("weight", 1.0) * (1 / np.sqrt(state["running_var"] + writer["eps"]))
     shift = state.get("bias", np.zeros(x.channels))
     numbers = {"mean": state["running_mean"], "slope": slope, "shift": shift}
     tables = [writer.constant(name, value) for name, value in numbers.items()]

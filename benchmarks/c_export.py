@@ -56,7 +56,7 @@ def sizes(source, options):
     sections = re.findall(r"^(\.\S+)\s+(\d+)", out, re.M)
     total = {prefix: sum(int(n) for name, n in sections if name.startswith(prefix)) for prefix in (".text", ".rodata")}
     frames = sorted(int(n) for _, n in STACK.findall(source.with_suffix(".su").read_text()))
-    arena = int(re.search(r"NET_ARENA = (\d+)", text)[1]) * 4
+    arena = int(re.search(r"NET_ARENA (\d+)", text)[1]) * 4
     return {"text": len(text), "code": total[".text"], "tables": total[".rodata"], "arena": arena, "frame": frames[-1]}
 
 

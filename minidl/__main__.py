@@ -18,7 +18,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     export.add_argument("path", help="the C file, such as digits.c")
     export.add_argument("--name", help="the first part of the names in the file (default: its name without .c)")
     export.add_argument("--softmax", action="store_true", help="write probabilities instead of scores")
-    export.add_argument("--arena", choices=("static", "argument"), default="static", help="memory for values")
+    memory = "argument: the caller passes the memory for values"
+    export.add_argument("--arena", choices=("static", "argument"), default="static", help=memory)
     export.add_argument("--weights", choices=("text", "inc"), default="text", help="inc: in a file of their own")
     export.add_argument("--header", action="store_true", help="also write a header file")
     export.add_argument("--keep-values", action="store_true", help="keep the outputs of all layers in the arena")
@@ -30,7 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         export_c(_load(given.model), given.path, **options)
     except (ImportError, OSError, TypeError, ValueError) as error:
-        print(f"export-c: {error}", file=sys.stderr)
+        remedy = "; export it from Python, by minidl.export_c" if "custom_objects" in str(error) else ""
+        print(f"export-c: {error}{remedy}", file=sys.stderr)
         raise SystemExit(2) from None
 
 

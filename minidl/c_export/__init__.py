@@ -5,6 +5,7 @@ minidl.export_c(model, "digits.c")
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from typing import Any
@@ -18,7 +19,7 @@ from minidl.c_export.interface import header_file
 from minidl.c_export.lowering import lower
 from minidl.c_export.self_test import draw_inputs
 from minidl.c_export.source_file import render
-from minidl.onnx.deployment import model_of, with_softmax
+from minidl.onnx.deployment import CLASS_NAMES_KEY, class_names_of, model_of, with_softmax
 from minidl.saving import atomic
 from minidl.saving.atomic import Path
 from minidl.sequential import Sequential
@@ -53,7 +54,7 @@ def export_c(
     A layer that is not minidl's returns its statements in its method `c_code(self, writer)`: see CodeWriter.
 
     model: a Sequential, or a Trainer, SequentialClassifier or SequentialRegressor, of which the model is written.
-    name: the first part of the names in the file; None: the name of the file, without ".c".
+    name: the first part of the names in the file; None: the name of the file, without ".c". No keyword of C or C++.
     softmax: whether to write probabilities instead of scores, as predict_proba returns them.
     arena: "static": the memory for values is in the file; "argument": the functions take `float *arena` of DIGITS_ARENA
         numbers, so that several threads can predict.
@@ -81,8 +82,19 @@ def export_c(
     stem = target.removesuffix(".c")
     with net.usage.reading("export_c"):
         program, first, last = lower(net.layers, prefix)
-        options = (static, keep_values, separate, _test_scores(net))
-        export = Export(os.path.basename(stem), program, first, last, net.state_dict(), *options)
+        export = Export(
+            stem=os.path.basename(stem),
+            function="predict_proba" if softmax else "predict",
+            classes=_classes(model, net),
+            program=program,
+            input=first,
+            output=last,
+            state=net.state_dict(),
+            static_arena=static,
+            keeps_values=keep_values,
+            separate_tables=separate,
+            test=_test_scores(net),
+        )
         source, words = render(export)
     files = {".inc": words, ".h": header_file(export) if header else "", ".c": source}
     written = {f"{stem}{suffix}": content for suffix, content in files.items() if content}
@@ -90,6 +102,13 @@ def export_c(
         atomic.check_writable(name)
     for name, content in written.items():
         atomic.write(name, [memoryview(content.encode())])
+
+
+def _classes(source: Any, model: Sequential) -> list[str]:
+    """Returns the labels of a classifier, in the order of the outputs; none of other models, or for a single score."""
+    names = class_names_of(source, None, model).get(CLASS_NAMES_KEY, "[]")
+    classes: list[str] = json.loads(names)
+    return classes if len(classes) == model.output_shape[0] else []
 
 
 def _test_scores(model: Sequential) -> Array | None:

@@ -13,7 +13,7 @@ import numpy as np
 from minidl.c_export import arena, tables
 from minidl.layers.base import Layer
 from minidl.utils.arrays import Array
-from minidl.utils.validation import Shape
+from minidl.utils.validation import Shape, check_real
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class CodeWriter:
         """Adds a table of numbers in the model's dtype, in row-major order; returns its C name.
 
         Subnormal numbers become zeros, as kernels read them, unless `flush` is False. Raises TypeError unless the value
-        is an array of numbers, ValueError for a second table of one name, and for NaN and infinity.
+        is a number or an array of numbers, ValueError for a second table of one name, and for NaN and infinity.
         """
         if not isinstance(name, str) or not re.fullmatch(r"\w+", name, re.ASCII):
             raise ValueError(f"constant: expected a name of C, such as 'beta', got {name!r}")
@@ -154,8 +154,11 @@ class CodeWriter:
         return type(self._layer)
 
     def number(self, value: float) -> str:
-        """Returns a number in the model's dtype as a C constant."""
-        return tables.number(value, self.dtype)
+        """Returns a number in the model's dtype as an expression of C.
+
+        Raises TypeError unless it is a real number, ValueError unless it is finite in the dtype.
+        """
+        return tables.number(check_real("number", value, self.dtype), self.dtype)
 
     # ---- for minidl's own layers
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,13 +17,16 @@ C_TYPE = {"float32": "float", "float64": "double"}
 class Export:
     """A program with its input and output, and how it is written.
 
-    stem: the file's name without ".c". state: the model's parameters and buffers. static_arena: whether the file has
+    stem: the file's name without ".c". function: the method of Python that returns the same scores. classes: the names
+    of the outputs, or none. state: the model's parameters and buffers. static_arena: whether the file has
     memory of its own for the values, else the functions take it. keeps_values: whether the outputs of all layers stay
     in the arena. separate_tables: whether the tables are in a file of their own. test: scores of the inputs that the
     test in the file draws, or None.
     """
 
     stem: str
+    function: str
+    classes: Sequence[str]
     program: Program
     input: Value
     output: Value

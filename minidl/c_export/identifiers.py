@@ -24,12 +24,12 @@ def name_from(name: Any, path: str) -> str:
     """
     if not path.endswith(".c"):
         raise ValueError(f"path: expected a file name that ends with .c, got {path!r}")
-    if name is None:
-        given, source = os.path.splitext(os.path.basename(path))[0], "path: without a name, expected a file named by"
-    elif isinstance(name, str):
-        given, source = name, "name: expected"
-    else:
+    if name is not None and not isinstance(name, str):
         raise TypeError(f"name: expected a string or None, got {name!r}")
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", given) or given in KEYWORDS.split():
-        raise ValueError(f"{source} an identifier of C, such as 'digits', got {given!r}")
-    return given
+    given = os.path.splitext(os.path.basename(path))[0] if name is None else name
+    if re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", given) and given not in KEYWORDS.split():
+        return given
+    expected = "an identifier of C, such as 'digits', that is no keyword of C or C++"
+    if name is None:
+        raise ValueError(f"path: gives the name {given!r}, expected {expected}: pass name=")
+    raise ValueError(f"name: expected {expected}, got {given!r}")

@@ -8,13 +8,12 @@ from minidl.c_export.exported import Export
 def declarations(export: Export) -> str:
     """Returns the sizes, the functions and the table of values, as a header file declares them."""
     sizes = {"INPUTS": export.input.size, "OUTPUTS": export.output.size, "ARENA": export.arena_size}
-    items = ", ".join(f"{export.macro}_{key} = {value}" for key, value in sizes.items())
-    parts = [f"enum {{ {items} }};          /* numbers */"]
+    parts = ["\n".join(f"#define {export.macro}_{key} {value}" for key, value in sizes.items())]
     if export.keeps_values:
         parts.append(f"""\
 /* The output of a layer, from `place` in the arena on, [pixels][channels]. */
 typedef struct {{ const char *layer; int32_t place, pixels, channels; }} {export.name}_value;
-enum {{ {export.macro}_VALUES = {len(export.program.outputs)} }};
+#define {export.macro}_VALUES {len(export.program.outputs)}
 extern const {export.name}_value {export.name}_values[{export.macro}_VALUES];""")
     parts.append("\n".join(f"{prototype};" for prototype in prototypes(export)))
     return "\n\n".join(parts)
@@ -56,14 +55,15 @@ def header_file(export: Export) -> str:
 def functions(export: Export) -> str:
     """Returns the functions for floats and bytes, which convert input and output to and from channels last."""
     name, first, last = export.name, export.input, export.output
-    memory = f"  static real arena[{export.macro}_ARENA] ALIGNED;\n" if export.static_arena else ""
+    memory = f"static real {name}_arena[{export.macro}_ARENA] ALIGNED;\n\n" if export.static_arena else ""
+    arena = f"{name}_arena" if export.static_arena else "arena"
     start, end = export.place_of(first), export.place_of(last)
     if first.is_row_major:
-        read = f"EACH(i, {first.size}) arena[{start} + i] = flush((real)x[i]);"
+        read = f"EACH(i, {first.size}) {arena}[{start} + i] = flush((real)x[i]);"
     else:
         read = (
             f"EACH(i, {first.channels}) EACH(j, {first.pixels}) "
-            f"arena[{start} + j * {first.channels} + i] = flush((real)x[i * {first.pixels} + j]);"
+            f"{arena}[{start} + j * {first.channels} + i] = flush((real)x[i * {first.pixels} + j]);"
         )
     sizes = f"copy({last.size}" if last.is_row_major else f"transpose({last.pixels}, {last.channels}"
     run = f"""\
@@ -73,8 +73,8 @@ NOINLINE void {name}_run(real *arena) {{
   {name}_layers(arena);
   end_flushing(before);
 }}"""
-    body = f"{{\n{memory}  {read}\n  {name}_run(arena);\n  {sizes}, arena + {end}, scores);\n}}"
-    return "\n\n".join((run, *(f"{prototype} {body}" for prototype in prototypes(export))))
+    body = f"{{\n  {read}\n  {name}_run({arena});\n  {sizes}, {arena} + {end}, scores);\n}}"
+    return memory + "\n\n".join((run, *(f"{prototype} {body}" for prototype in prototypes(export))))
 
 
 def _escaped(text: str) -> str:

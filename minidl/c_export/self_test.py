@@ -12,17 +12,16 @@ from minidl.utils.arrays import Array
 def draw_inputs(count: int, size: int) -> Array:
     """Returns the inputs of the test in a file, (count, size), float64, as its C draws them.
 
-    Of four examples, the first has 256ths, the second whole numbers from 0 to 255, the third 0 and 1, which most
-    embeddings know, the last only zeros.
+    Of four examples, the first has numbers from -2 to 2, the second and the fourth bytes, the third 0 and 1, which most
+    embeddings know. The second is passed as bytes.
     """
     state, values = 1, np.empty(count * size)
     for i in range(count * size):
         state = (state * 1664525 + 1013904223) % 2**32
         values[i] = state >> 24
     inputs = values.reshape(count, size)
-    inputs[::4] /= 256
+    inputs[::4] = inputs[::4] / 64 - 2
     inputs[2::4] %= 2
-    inputs[3::4] = 0
     return inputs
 
 
@@ -44,15 +43,18 @@ int {name}_test(void);
 
 int {name}_test(void) {{
   static real x[{prefix}_INPUTS], scores[{prefix}_OUTPUTS];
+  static uint8_t bytes[{prefix}_INPUTS];
 {own}  uint32_t state = 1;
   int different = 0;
   EACH(k, {count}) {{
     int equal = 1;
     EACH(i, {prefix}_INPUTS) {{
       state = state * 1664525u + 1013904223u;            /* a linear congruential generator */
-      x[i] = (real)(k % 4 < 2 ? state >> 24 : k % 4 == 2 ? state >> 24 & 1 : 0) * (k % 4 ? 1 : (real)0x1p-8);
+      bytes[i] = (uint8_t)(state >> 24);
+      x[i] = k % 4 == 0 ? (real)bytes[i] * (real)0x1p-6 - 2 : (real)(k % 4 == 2 ? bytes[i] % 2 : bytes[i]);
     }}
-    {name}_predict(x, scores{memory});
+    if (k % 4 == 1) {name}_predict_uint8(bytes, scores{memory});
+    else {name}_predict(x, scores{memory});
     EACH(i, {prefix}_OUTPUTS) {{
       const real expected = real_from_bits({name}_expected[k * {prefix}_OUTPUTS + i]);
       const int both_nan = expected != expected && scores[i] != scores[i];

@@ -104,8 +104,9 @@ def _comment(export: Export) -> str:
         "",
         *(f"    {prototype}" for prototype in interface.prototypes(export)),
         "",
-        f"x: {export.input.shape}, scores: {export.output.shape}, both {export.c_type}, in row-major order. "
-        "The scores have the bits of the model's `predict` in Python.",
+        f"x: {export.input.shape}, as `{export.function}` takes it in Python; bytes are not scaled. scores: "
+        f"{export.output.shape}, with the bits of `{export.function}`. Both are in row-major order.",
+        *(["", "The outputs are " + _plain(", ".join(export.classes)) + "."] if export.classes else []),
         "",
         f"tables {numbers * itemsize} bytes; arena {export.arena_size * itemsize} bytes, {where}",
         "stack below 1 kB (with vectors 4 kB), as measured with gcc -O2 and -O3",
@@ -114,8 +115,11 @@ def _comment(export: Export) -> str:
         "C99. Equal bits need IEEE arithmetic, without a compiler's fast math. GCC and clang:",
         "",
         f"    cc -O3 -march=native -ffp-contract=off -c {file}    for this processor",
-        f"    cc -O2 -ffp-contract=off -c {file}    for any; link with -lm",
-        f"    cc -O2 -ffp-contract=off -D{export.macro}_SOFT_FMA -c {file}    without an fma in the C library",
+        f"    cc -O2 -ffp-contract=off -c {file}    for any",
+        f"    cc -O2 -ffp-contract=off -D{export.macro}_SOFT_FMA -c {file}    without fma and sqrt of the C library",
+        "",
+        f"Link with -lm, unless it is compiled with -D{export.macro}_SOFT_FMA."
+        + (f" The tables are in {export.stem}.inc." if export.separate_tables else ""),
     ]
     if export.test is not None:
         defines = f"-D{export.macro}_TEST -D{export.macro}_MAIN"

@@ -38,7 +38,7 @@ def number(value: float, dtype: str) -> str:
 def numbers(array: Array) -> str:
     """Returns the elements of a float array as the lines of a C initializer."""
     dtype = array.dtype.name
-    return _lines([_constant(value, dtype) for value in array.ravel().tolist()], dtype)
+    return _lines([_constant(value, dtype) for value in array.ravel().tolist()] or ["0"], dtype)
 
 
 def words(array: Array) -> str:

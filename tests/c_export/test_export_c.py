@@ -120,6 +120,33 @@ def test_softmax_gives_probabilities(tmp_path):
     assert same_bits(exported.predict(X), net.predict_proba(X).astype(net.model_.dtype))
 
 
+def test_the_comment_lists_the_classes(tmp_path):
+    X, y = np.random.default_rng(0).random((60, 5)), np.array(["cat", "dog", "*/"])[np.arange(60) % 3]
+    net = SequentialClassifier(Sequential([Dense(3)]), epochs=1, random_state=0).fit(X, y)
+    minidl.export_c(net, tmp_path / "net.c", softmax=True)
+    text = (tmp_path / "net.c").read_text()
+    assert "The outputs are * /, cat, dog." in text
+    assert "as `predict_proba` takes it" in text
+    compile_c(tmp_path / "net.c")
+
+
+def test_there_is_one_arena(model, tmp_path):
+    minidl.export_c(model, tmp_path / "net.c")
+    text = (tmp_path / "net.c").read_text()
+    assert text.count("static real net_arena[NET_ARENA]") == 1
+    bss = subprocess.run(
+        ["size", compile_c(tmp_path / "net.c", "-c")], capture_output=True, text=True, check=True
+    ).stdout
+    assert int(bss.splitlines()[1].split()[2]) <= 4 * int(re.search(r"NET_ARENA (\d+)", text)[1]) + 64
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan, 1e300, "a", None])
+def test_numbers_that_are_none_are_refused(value, tmp_path, monkeypatch):
+    monkeypatch.setattr(Bare, "c_code", lambda self, writer: writer.number(value), raising=False)
+    with pytest.raises((TypeError, ValueError), match="layer 0, Bare: number: expected a"):
+        minidl.export_c(Sequential([Bare()], input_shape=(1,)), tmp_path / "net.c")
+
+
 def test_a_trainer_is_exported(model, tmp_path):
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1))
     minidl.export_c(trainer, tmp_path / "net.c")
@@ -141,8 +168,8 @@ def test_the_comment_tells_sizes_and_hash(model, tmp_path):
     minidl.export_c(model, tmp_path / "net.c")
     text = (tmp_path / "net.c").read_text()
     assert f"SHA-256 of the weights {source_file.weights_hash(model.state_dict())}" in text
-    assert "x: (1, 8, 8), scores: (4,), both float" in text
-    arena = int(re.search(r"NET_ARENA = (\d+)", text)[1])
+    assert "x: (1, 8, 8), as `predict` takes it in Python" in text
+    arena = int(re.search(r"NET_ARENA (\d+)", text)[1])
     assert f"arena {4 * arena} bytes, in the file" in text
     assert set(re.findall(r"#include <(.*)>", text)) == {"stdint.h", "string.h", "math.h"}
     for word in ("malloc", "stdio", "printf"):
@@ -214,7 +241,11 @@ def test_other_errors_of_a_layer_are_noted(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"name": "2net"}, ValueError, "name: expected an identifier of C, such as 'digits', got '2net'"),
+        (
+            {"name": "2net"},
+            ValueError,
+            "name: expected an identifier of C, such as 'digits', that is no keyword of C or C++, got '2net'",
+        ),
         ({"name": "while"}, ValueError, "name: expected an identifier of C"),
         ({"name": "né"}, ValueError, "name: expected an identifier of C"),
         ({"name": ""}, ValueError, "name: expected an identifier of C"),
@@ -234,7 +265,7 @@ def test_wrong_arguments_are_refused(arguments, error, message, model, tmp_path)
 def test_wrong_paths_are_refused(model, tmp_path):
     with pytest.raises(ValueError, match=r"path: expected a file name that ends with \.c, got"):
         minidl.export_c(model, tmp_path / "net.h")
-    with pytest.raises(ValueError, match=r"path: without a name, expected a file named by an identifier of C"):
+    with pytest.raises(ValueError, match=r"path: gives the name 'my net', expected an identifier of C, .* pass name="):
         minidl.export_c(model, tmp_path / "my net.c")
     with pytest.raises(OSError, match="nowhere"):
         minidl.export_c(model, tmp_path / "nowhere" / "net.c", header=True, weights="inc")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
+from minidl.c_export import tables
 from minidl.c_export.code_writer import CodeWriter, Value, WriteFunction
 from minidl.layers import (
     CELU,
@@ -47,8 +48,10 @@ def write_relu6(writer: CodeWriter, x: Value) -> Value:
 
 
 def write_hardtanh(writer: CodeWriter, x: Value) -> Value:
-    low, high = (math.nan if writer[bound] is None else writer[bound] for bound in ("min_val", "max_val"))
-    return writer.each(x, "hardtanh(", f", {writer.number(low)}, {writer.number(high)})")
+    """A bound of NaN is none."""
+    bounds = (math.nan if writer[bound] is None else writer[bound] for bound in ("min_val", "max_val"))
+    low, high = (tables.number(bound, writer.dtype) for bound in bounds)
+    return writer.each(x, "hardtanh(", f", {low}, {high})")
 
 
 def write_gelu(writer: CodeWriter, x: Value) -> Value:

@@ -99,6 +99,11 @@ def _comment(export: Export) -> str:
     file, itemsize = f"{export.stem}.c", np.dtype(export.program.dtype).itemsize
     numbers = sum(array.size + OVERREAD for array in export.program.arrays.values())
     where = "in the file" if export.static_arena else "passed by the caller"
+    uses = {
+        "-O3 -march=native -ffp-contract=off": "for this processor",
+        "-O2 -ffp-contract=off": "for any",
+        f"-O2 -ffp-contract=off -D{export.macro}_SOFT_FMA": "without fma and sqrt of the C library",
+    }
     lines = [
         f"{file}: a trained model. Written by minidl {__version__}.",
         "",
@@ -114,9 +119,7 @@ def _comment(export: Export) -> str:
         "",
         "C99. Equal bits need IEEE arithmetic, without a compiler's fast math. GCC and clang:",
         "",
-        f"    cc -O3 -march=native -ffp-contract=off -c {file}    for this processor",
-        f"    cc -O2 -ffp-contract=off -c {file}    for any",
-        f"    cc -O2 -ffp-contract=off -D{export.macro}_SOFT_FMA -c {file}    without fma and sqrt of the C library",
+        *(f"    cc {options:{max(map(len, uses))}} -c {file}    {use}" for options, use in uses.items()),
         "",
         f"Link with -lm, unless it is compiled with -D{export.macro}_SOFT_FMA."
         + (f" The tables are in {export.stem}.inc." if export.separate_tables else ""),

@@ -122,6 +122,8 @@ def as_param(program):
         marks += [needs_fma, pytest.mark.slow]  # it prints the accuracy of a whole training
     if "setup.py" in files_of(program):
         marks.append(pytest.mark.slow)
+    if "export_c" in statements:
+        marks.append(needs_fma)
     return pytest.param(program, marks=marks)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from minidl import Sequential
+from minidl.c_export import HAS_FMA
 from minidl.datasets import load_digits
 
 ROOT = Path(__file__).parents[1]
@@ -474,6 +475,7 @@ def test_digits_in_the_browser_needs_a_compiler(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("ziglang") is None, reason="ziglang is missing")
+@pytest.mark.skipif(not HAS_FMA, reason="the bits of predict differ without fused multiply-add")
 def test_digits_in_the_browser(tmp_path):
     """The page has the hash of predict, and so does the module in it."""
     output = run("digits_in_the_browser/build.py", "--digits", "--epochs", "2", home=tmp_path)

@@ -11,11 +11,13 @@ from c_export.compiled import Compiled, compile_c, same_bits
 
 import minidl
 from minidl import Layer, Sequential, Trainer, __main__
-from minidl.c_export import CodeWriter, source_file
+from minidl.c_export import HAS_FMA, CodeWriter, source_file
 from minidl.estimators import SequentialClassifier
 from minidl.initializers import ones
 from minidl.layers import Conv2D, Dense, Flatten, Parallel, ReLU, Rescale, Sigmoid
 from minidl.optimizers import SGD
+
+pytestmark = pytest.mark.skipif(not HAS_FMA, reason="the bits of predict differ without fused multiply-add")
 
 
 @pytest.fixture

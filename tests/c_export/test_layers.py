@@ -12,6 +12,7 @@ from slow_marks import slow_after
 
 import minidl
 from minidl import Sequential, layers
+from minidl.c_export import HAS_FMA
 from minidl.c_export.writers import WRITE_FUNCTIONS
 from minidl.engine.layer_list import from_spec, to_spec
 from minidl.layers import (
@@ -28,6 +29,7 @@ from minidl.layers import (
     SqueezeExcite,
 )
 
+pytestmark = pytest.mark.skipif(not HAS_FMA, reason="the bits of predict differ without fused multiply-add")
 NATIVE = ("-O2", "-march=native")
 each_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
 

@@ -15,7 +15,7 @@ from minidl_c import get_include
 
 FOLDER = Path(__file__).parent / "c"
 FILES = (
-    "numbers", "vectors", "elementary", "activations", "shapes", "sums", "convolutions", "winograd", "pools", "norms",
+    "fma", "vectors", "elementary", "activations", "shapes", "sums", "convolutions", "winograd", "pools", "norms",
 )  # fmt: skip
 SOFT = {"float32": ("soft_fma_float", "soft_sqrt"), "float64": ("soft_fma_double", "soft_sqrt")}
 TYPES = {
@@ -82,18 +82,10 @@ def functions_for(code: str, dtype: str) -> str:
 @cache
 def _chunks(dtype: str) -> list[Chunk]:
     """Returns the chunks of all files, in order."""
-    sources = {"coefficients": _coefficients(dtype)}
-    for name in (*SOFT[dtype], *FILES):
-        sources[name] = (FOLDER / f"{name}.c").read_text(encoding="utf-8")
-    order = ("numbers", "coefficients", *FILES[1:])
-    text = {**sources, "numbers": _with_soft(sources["numbers"], [sources[name] for name in SOFT[dtype]])}
-    return [_chunk(name, part) for name in order for part in text[name].split("\n\n") if not _is_title(part)]
-
-
-def _with_soft(numbers: str, soft: list[str]) -> str:
-    """Returns numbers.c with the software functions before those that choose them."""
-    at = numbers.index("/* a * b + c with one rounding. */")
-    return numbers[:at] + "".join(text.rstrip() + "\n\n" for text in soft) + numbers[at:]
+    files = ("numbers", *SOFT[dtype], *FILES)
+    texts = {name: (FOLDER / f"{name}.c").read_text(encoding="utf-8") for name in files}
+    texts["elementary"] = f"{_coefficients(dtype)}\n\n{texts['elementary']}"
+    return [_chunk(name, part) for name in files for part in texts[name].split("\n\n") if not _is_title(part)]
 
 
 def _is_title(part: str) -> bool:

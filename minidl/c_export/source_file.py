@@ -114,7 +114,7 @@ def _comment(export: Export) -> str:
         *(["", "The outputs are " + _plain(", ".join(export.classes)) + "."] if export.classes else []),
         "",
         f"tables {numbers * itemsize} bytes; arena {export.arena_size * itemsize} bytes, {where}",
-        "stack below 1 kB (with vectors 4 kB), as measured with gcc -O2 and -O3",
+        "stack of other nets below 1 kB with gcc -O2, and below 4 kB with vectors",
         f"SHA-256 of the weights {weights_hash(export.state)}",
         "",
         "C99. Equal bits need IEEE arithmetic, without a compiler's fast math. GCC and clang:",

@@ -31,7 +31,7 @@ static void convolve(const convolution *k, integer w_group, integer w_tap, const
     t.columns = column.taps;
     EACH(line, row.n) {
       const integer h = row.source + line * k->rows.pixel_step, oh = row.out + line * k->rows.out_step;
-      sum_pixels(&t, 0, k->filters, column.n, x + h * x_row + column.source * in + g * k->channels, wg, b ? b + g * k->filters : 0,
+      sum_pixels(&t, k->filters, column.n, x + h * x_row + column.source * in + g * k->channels, wg, b ? b + g * k->filters : 0,
                  y + oh * y_row + column.out * out + g * k->filters);
     }
   }

@@ -59,12 +59,11 @@ INLINE void sum_tile(const int VECTORS, const int PIXELS, const sum_steps *t, in
     sum_tile(VECTORS, PIXELS, t, n, x, w, b, y); \
   }
 EACH_TILE(DEFINE_TILE)
-/* Outputs `first` to `end` of a run of pixels. */
-static void sum_pixels(const sum_steps *t, integer first, integer end, integer pixels, const real *x, const real *w, const real *b,
-                       real *y) {
-  for (integer k = first, vectors; k < end; k += vectors * LANES) {
-    vectors = pixels < 2 ? MAX_VECTORS : pixels < 8 ? 4 : MAX_VECTORS / 2 < 2 ? 2 : MAX_VECTORS / 2;
-    while (vectors > 1 && (vectors - 1) * LANES >= end - k) vectors /= 2;
+/* All outputs of a run of pixels. */
+static void sum_pixels(const sum_steps *t, integer outputs, integer pixels, const real *x, const real *w, const real *b, real *y) {
+  for (integer k = 0, vectors; k < outputs; k += vectors * LANES) {
+    vectors = pixels < 2 ? MAX_VECTORS : pixels < 8 ? 4 : MAX_VECTORS / 2;
+    while (vectors > 1 && (vectors - 1) * LANES >= outputs - k) vectors /= 2;
     for (integer p = 0, most; p < pixels; p += most) {
       const real *xp = x + p * t->x_pixel;
       real *yp = y + p * t->y_pixel + k;
@@ -72,7 +71,7 @@ static void sum_pixels(const sum_steps *t, integer first, integer end, integer p
 #define WIDER(VECTORS, PIXELS) if (vectors == VECTORS && PIXELS <= pixels - p && PIXELS > most) most = PIXELS;
       EACH_TILE(WIDER)
 #define CALL(VECTORS, PIXELS) \
-      if (vectors == VECTORS && most == PIXELS) sum_tile_##VECTORS##_##PIXELS(t, end - k, xp, w + k, b ? b + k : 0, yp);
+      if (vectors == VECTORS && most == PIXELS) sum_tile_##VECTORS##_##PIXELS(t, outputs - k, xp, w + k, b ? b + k : 0, yp);
       EACH_TILE(CALL)
     }
   }
@@ -81,5 +80,5 @@ static void sum_pixels(const sum_steps *t, integer first, integer end, integer p
 /* y = w x + b; w [inputs][outputs] */
 static void dense(integer inputs, integer outputs, const real *x, const real *w, const real *b, real *y) {
   const sum_steps t = {inputs, 1, 1, 1, 0, 0, 0, outputs, 0, 0, 0, 0};
-  sum_pixels(&t, 0, outputs, 1, x, w, b, y);
+  sum_pixels(&t, outputs, 1, x, w, b, y);
 }

@@ -98,7 +98,7 @@ static void convolve_winograd(const winograd *k, const real *x, const real *u, c
     EACH(point, 36) for (integer c = 0; c < k->channels; c += 32) {
       const integer chain = k->channels - c < 32 ? k->channels - c : 32;
       const sum_steps t = {chain, 1, 1, 1, 0, 0, k->channels, k->filters, 0, 0, k->filters, c > 0};
-      sum_pixels(&t, 0, k->filters, n, v + point * n * k->channels + c, u + (point * k->channels + c) * k->filters, 0,
+      sum_pixels(&t, k->filters, n, v + point * n * k->channels + c, u + (point * k->channels + c) * k->filters, 0,
                  m + point * n * k->filters);
     }
     winograd_outputs(k, first, n, m, b, y);

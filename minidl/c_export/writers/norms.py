@@ -55,7 +55,7 @@ def write_group_norm(writer: CodeWriter, x: Value) -> Value:
 
 def write_layer_norm(writer: CodeWriter, x: Value) -> Value:
     """Without an axis, the whole example is one pixel, whose channels are its elements in the order of its shape."""
-    centered, eps = int("bias" in writer.arrays() or writer.kind is LayerNorm), writer.number(writer["eps"])
+    centered, eps = int(writer.kind is LayerNorm), writer.number(writer["eps"])
     parameters = writer.param("weight"), writer.param("bias")
     if writer["axis"] is not None:
         return writer.call("layer_norm", x.pixels, x.channels, centered, eps, x, *parameters)

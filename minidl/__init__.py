@@ -20,6 +20,7 @@ from minidl.trainer import Trainer
 from minidl.utils.config import show_config
 from minidl.utils.foreign_words import PACKAGE as _PACKAGE
 from minidl.utils.hints import unknown_names as _unknown_names
+from minidl.utils.threadpool import register as _register_thread_pool
 from minidl_c import __version__
 from minidl_c.runtime.threads import get_num_threads, set_num_threads
 
@@ -43,6 +44,8 @@ __all__ = [
     "testing",
 ]
 
+
+_register_thread_pool()
 
 _LAZY_MODULES = ("estimators", "onnx", "plots")
 

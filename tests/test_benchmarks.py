@@ -37,6 +37,7 @@ PROGRAMS = {
     "report_limits.py",
     "scaling.py",
     "torch_mnist.py",
+    "thread_pool.py",
     "train_step.py",
     "winograd.py",
 }
@@ -93,6 +94,19 @@ def test_nets_have_the_multiply_adds_counted_by_hand(run):
     expected |= {"mobilenet": 36_059_136, "mobilenet-v2": 76_300_800}
     expected |= {"resnet18": 436_039_680, "resnet18-224": 3 * 1_814_073_344 - 118_013_952}
     assert counts == expected
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not minidl_c.build_info()["openmp"], reason="a build without OpenMP")
+def test_thread_pool(run, tmp_path):
+    shortest = ["--rounds", 1, "--seconds", 0.2, "--nets", "mlp", "--tasks", "predict", "fit", "--busy", 0, 1]
+    output, results = run("thread_pool.py", *shortest, json_file=tmp_path / "r.json")
+    assert len(output.strip().splitlines()) == 8
+    names = {f"{busy} busy, mlp, {task}" for busy in (0, 1) for task in ("predict", "fit")}
+    assert set(results) == {"machine", *names}
+    for name in names:
+        assert set(results[name]) == {"OpenMP", "pool"}
+        assert all(all_positive(times.values()) for times in results[name].values())
 
 
 @pytest.mark.slow

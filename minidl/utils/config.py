@@ -26,7 +26,7 @@ class Config:
     compiler_flags: str
 
     def __str__(self) -> str:
-        threads = f"{self.threads} threads by default" if self.openmp else "built without OpenMP: one thread"
+        threads = f"{self.threads} by default, {'of OpenMP' if self.openmp else 'of minidl itself'}"
         return "\n".join(
             (
                 f"minidl           {self.minidl}",

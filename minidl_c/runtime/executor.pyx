@@ -15,6 +15,8 @@ A step (of training, or a single forward or backward) is a list of phases, a pha
                               task again finds the gradients in its cache
     COMMIT                    ops update their state (running statistics) after a complete step
 """
+import os
+
 from libc.string cimport memset
 
 from minidl_c.op cimport op
@@ -32,6 +34,19 @@ from minidl_c.runtime.tiles cimport run_instr
 cdef extern from "minidl_c/runtime/team.h" nogil:
     ctypedef void (*team_work)(void *, Py_ssize_t, Py_ssize_t, Py_ssize_t, int) noexcept nogil
     void team_run(team_work work, void *arg, Py_ssize_t steps, const Py_ssize_t *tasks, Py_ssize_t phases, int threads)
+    int pool_init(int spin)
+
+
+def _start_threading():
+    """Prepares for parallel regions: at import, and in a forked child, where the parent's threads do not exist."""
+    cdef int spin = os.environ.get("OMP_WAIT_POLICY", "").strip().lower() != "passive"
+    if not pool_init(spin):
+        raise MemoryError("no memory for the threads of minidl")
+
+
+_start_threading()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_threading)
 
 
 cdef void run_tiles(const run_state *run, const phase *f, Py_ssize_t step, Py_ssize_t slot, int thread) noexcept nogil:

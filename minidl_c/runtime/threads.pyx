@@ -1,8 +1,8 @@
 """The number of threads of a call: the only setting of this package.
 
 An explicit number and OMP_NUM_THREADS hold as given, up to 1024 threads. Only the default is limited: to the processors on
-which this process may run (affinity, cgroup quota), and to one thread for little work. OpenMP's own limit is read at each call,
-so that threadpoolctl and joblib have their effect.
+which this process may run (affinity, cgroup quota), and to one thread for little work. The limit of OpenMP, or of minidl's own
+thread pool, is read at each call, so that threadpoolctl and joblib have their effect.
 """
 import os
 from operator import index
@@ -12,14 +12,22 @@ cdef extern from *:
     #ifdef _OPENMP
     #include <omp.h>
     #define MINIDL_OPENMP 1
-    static int openmp_limit(void) { return omp_get_max_threads(); }
+    static int thread_limit(void) { return omp_get_max_threads(); }
+    static void init_limit(int number) { (void)number; }                    /* OpenMP reads OMP_NUM_THREADS itself */
     #else
     #define MINIDL_OPENMP 0
-    static int openmp_limit(void) { return 1; }
+    /* The limit of a thread is that of the process unless it was set, as in OpenMP. Exported: see minidl/utils/threadpool.py. */
+    static int process_limit;
+    static _Thread_local int own_limit;
+    Py_EXPORTED_SYMBOL int minidl_get_num_threads(void) { return own_limit ? own_limit : process_limit; }
+    Py_EXPORTED_SYMBOL void minidl_set_num_threads(int number) { own_limit = number < 1 ? 1 : number; }
+    static int thread_limit(void) { return minidl_get_num_threads(); }
+    static void init_limit(int number) { process_limit = number; }
     #endif
     """
     const int MINIDL_OPENMP
-    int openmp_limit()
+    int thread_limit()
+    void init_limit(int number)
 
 MAX_THREADS = 1024
 
@@ -27,7 +35,7 @@ cdef double MIN_STEP_WORK = 2e6         # multiply-adds, about 40 us: in less, t
 cdef double MIN_CALL_WORK = 4e6         # about 50 us: in less, a second thread saves less than a busy machine takes to run it
 _limit_is_set = "OMP_NUM_THREADS" in os.environ  # read once, as OpenMP does: dask sets it later, for its workers
 _num_threads = None     # the argument of set_num_threads
-_forked = False         # libgomp's threads do not survive a fork: a child that opened a region would hang
+_forked = False         # OpenMP's threads do not survive a fork: a child that opened a region would hang
 
 
 def _processors():
@@ -46,6 +54,15 @@ def _processors():
 _available = _processors()
 
 
+def _omp_num_threads():
+    """Returns the value of OMP_NUM_THREADS, of which the first number is that of this level; None without a valid one."""
+    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return int(first) if first.isdecimal() and int(first) else None
+
+
+init_limit(min(_omp_num_threads() or _available, MAX_THREADS))
+
+
 def _after_fork():
     global _forked
     _forked = True
@@ -56,7 +73,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def openmp():
-    """Returns True if this build can use more than one thread."""
+    """Returns True if the threads are OpenMP's, False if they are those of minidl's own pool."""
     return bool(MINIDL_OPENMP)
 
 
@@ -105,8 +122,8 @@ cdef int threads_for(object num_threads, double work, double n_steps) except -1:
     elif _num_threads is not None:
         num_threads = _num_threads
     else:
-        num_threads = max(1, min(openmp_limit(), MAX_THREADS))         # OpenMP may return any number if its limit is too large
+        num_threads = max(1, min(thread_limit(), MAX_THREADS))         # OpenMP may return any number if its limit is too large
         if not _limit_is_set:
             is_small = work < MIN_STEP_WORK or work * n_steps < MIN_CALL_WORK
             num_threads = 1 if is_small else min(num_threads, _available)
-    return 1 if _forked or not MINIDL_OPENMP else num_threads
+    return 1 if _forked and MINIDL_OPENMP else num_threads

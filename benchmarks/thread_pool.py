@@ -1,0 +1,133 @@
+"""Compares minidl's own thread pool with OpenMP, on a quiet machine and beside busy processes.
+
+The pool is what a build without OpenMP uses; it is built into build/thread-pool. OpenMP is the ordinary build. Each
+round starts one process per build, condition and task, in alternating order. README.md describes the method.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from conditions import busy_neighbour
+from measure import machine, positive, print_machine, usable_cores, write_json
+
+ROOT = Path(__file__).parents[1]
+COPY = ROOT / "build" / "thread-pool"
+SOURCES = ("minidl", "minidl_c", "build_tools", "setup.py", "pyproject.toml", "README.md", "LICENSE")
+COMPILED = shutil.ignore_patterns("*.so", "__pycache__", "v[234]", "base")
+TASKS = ("train_batch", "predict", "fit")
+
+
+def build_copy():
+    """Builds minidl without OpenMP, in a copy; later calls compile only what has changed."""
+    for name in SOURCES:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, COPY / name, dirs_exist_ok=True, ignore=COMPILED)
+        else:
+            shutil.copy2(ROOT / name, COPY / name)
+    command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
+    variables = os.environ | {"MINIDL_NO_OPENMP": "1"}
+    subprocess.run(command, cwd=COPY, env=variables, stdout=subprocess.DEVNULL, check=True)
+
+
+def time_task(net, task, threads, seconds):
+    """Returns the milliseconds of single calls (of steps, in `fit`) for `seconds` seconds, after a warm-up."""
+    import numpy as np
+    from nets import NETS
+
+    from minidl import Trainer
+    from minidl.optimizers import SGD
+
+    model, batch = NETS[net].model(), 64
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(0.01), num_threads=threads)
+    rng = np.random.default_rng(0)
+    steps = 20 if task == "fit" else 1
+    X = rng.integers(0, 256, (steps * batch, *NETS[net].image), dtype=np.uint8)
+    y = rng.integers(0, 10, steps * batch)
+    call = {
+        "train_batch": lambda: trainer.train_batch(X, y),
+        "predict": lambda: model.predict(X, num_threads=threads),
+        "fit": lambda: trainer.fit(X, y, batch_size=batch, verbose=0),
+    }[task]
+    for _ in range(5):
+        call()
+    times, end = [], time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        begin = time.perf_counter()
+        call()
+        times.append(1000 * (time.perf_counter() - begin) / steps)
+    return times
+
+
+def run_child(build, net, task, args):
+    """Times a task in a new process that uses one of the builds."""
+    path = os.pathsep.join(map(str, [COPY if build == "pool" else ROOT, Path(__file__).parent]))
+    settings = [net, task, str(args.threads), str(args.seconds)]
+    done = subprocess.run(
+        [sys.executable, "-P", __file__, "--child", *settings],
+        env=os.environ | {"PYTHONPATH": path},
+        cwd=COPY,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return json.loads(done.stdout)
+
+
+def compare(net, task, busy, args):
+    """Returns mean, median and the 95th percentile of both builds, beside `busy` other processes."""
+    times = {"OpenMP": [], "pool": []}
+    for number in range(args.rounds):
+        for build in times if number % 2 == 0 else reversed(times):
+            with ExitStack() as stack:
+                for _ in range(busy):
+                    stack.enter_context(busy_neighbour())
+                times[build] += run_child(build, net, task, args)
+    return {
+        build: {
+            "mean": statistics.fmean(found),
+            "median": statistics.median(found),
+            "95 %": statistics.quantiles(found, n=20)[-1],
+        }
+        for build, found in times.items()
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nets", nargs="+", default=["mlp", "lenet", "vgg"])
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
+    parser.add_argument("--busy", nargs="+", type=int, default=[0, 1, 2], help="numbers of busy processes")
+    parser.add_argument("--threads", type=positive, default=usable_cores())
+    parser.add_argument("--rounds", type=positive, default=5)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of each process")
+    parser.add_argument("--json", help="file for the results")
+    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        net, task, threads, seconds = args.child
+        print(json.dumps(time_task(net, task, int(threads), float(seconds))))
+        return
+    build_copy()
+    results = {"machine": machine() | {"threads": args.threads}}
+    print_machine(results["machine"])
+    print(f"\nmilliseconds per step, OpenMP / pool\n\n{'':34}{'mean':>18}{'median':>18}{'95 %':>18}")
+    for busy in args.busy:
+        for net in args.nets:
+            for task in args.tasks:
+                name = f"{busy} busy, {net}, {task}"
+                results[name] = found = compare(net, task, busy, args)
+                cells = (f"{found['OpenMP'][k]:9.3f} /{found['pool'][k]:7.3f}" for k in ("mean", "median", "95 %"))
+                print(f"{name:34}{''.join(cells)}", flush=True)
+                write_json(args.json, results)
+
+
+if __name__ == "__main__":
+    main()

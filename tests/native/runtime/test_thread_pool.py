@@ -1,0 +1,175 @@
+"""Threads of parallel regions: parked between calls, limited by threadpoolctl, usable in forked children.
+
+Every test holds for both kinds of threads, those of OpenMP and those of minidl's own pool, or names the one it needs.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import threadpoolctl
+
+import minidl
+from minidl import Sequential
+from minidl.layers import Conv2D, Dense, Flatten, ReLU
+from minidl_c.runtime.threads import openmp
+
+ROOT = Path(__file__).parents[3]
+X = np.random.default_rng(0).normal(size=(96, 1, 12, 12)).astype(np.float32)
+NET = """
+import os, sys, threading
+import numpy as np
+from minidl import Sequential
+from minidl.layers import Conv2D, Dense, Flatten, ReLU
+
+X = np.random.default_rng(0).normal(size=(96, 1, 12, 12)).astype(np.float32)
+model = Sequential([Conv2D(8, 3), ReLU(), Flatten(), Dense(5)], input_shape=(1, 12, 12))
+expected = model.predict(X, num_threads=1).tobytes()
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+def predict(num_threads):
+    assert model.predict(X, num_threads=num_threads).tobytes() == expected
+"""
+
+own_pool = pytest.mark.skipif(openmp(), reason="a build with OpenMP")
+linux = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts threads in /proc")
+
+
+def run(code, **variables):
+    """Runs code after NET in a new process; returns its output."""
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]) if (ROOT / "minidl").is_dir() else None
+    environment = os.environ | ({"PYTHONPATH": path} if path else {}) | variables
+    done = subprocess.run(
+        [sys.executable, "-c", NET + code], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def make_net():
+    return Sequential([Conv2D(8, 3), ReLU(), Flatten(), Dense(5)], input_shape=(1, 12, 12))
+
+
+def test_callers_with_different_numbers_of_threads_do_not_disturb_each_other():
+    model = make_net()
+    expected, wrong = model.predict(X, num_threads=1), []
+
+    def call(seed):
+        rng = np.random.default_rng(seed)
+        for _ in range(100):
+            if not np.array_equal(model.predict(X, num_threads=int(rng.integers(1, 6))), expected):
+                wrong.append(seed)
+
+    callers = [threading.Thread(target=call, args=(seed,)) for seed in range(5)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert not wrong
+
+
+@linux
+def test_threads_are_kept_for_the_next_call():
+    before, after, many = map(int, run("""
+for n in (1, 4):
+    predict(n)
+    print(threads())
+for i in range(200):
+    predict(1 + i % 4)
+print(threads())
+"""))
+    assert (after - before, many) == (3, after)
+
+
+@own_pool
+@linux
+def test_a_call_without_new_threads_runs_on_those_that_exist():
+    """A limit on the address space leaves no room for the stack of a thread."""
+    assert run("""
+import resource
+predict(2)
+used = int(open("/proc/self/statm").read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**20, used + 2**20))
+before = threads()
+predict(8)
+print(threads() - before)
+""") == ["0"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@linux
+def test_a_forked_child_computes_the_same():
+    code = """
+import warnings
+warnings.simplefilter("ignore")  # Python warns of forks beside threads
+predict(4)
+child = os.fork()
+if not child:
+    predict(4)
+    print(threads(), flush=True)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+predict(4)
+"""
+    assert run(code) == ["1" if openmp() else "4"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_forks_beside_busy_callers_leave_working_children():
+    assert run("""
+import warnings
+warnings.simplefilter("ignore")
+stop = threading.Event()
+def call():
+    while not stop.is_set():
+        predict(3)
+callers = [threading.Thread(target=call) for _ in range(3)]
+for caller in callers:
+    caller.start()
+failed = 0
+for _ in range(20):
+    child = os.fork()
+    if not child:
+        predict(3)
+        os._exit(0)
+    failed += os.waitpid(child, 0)[1]
+stop.set()
+for caller in callers:
+    caller.join()
+print(failed)
+""") == ["0"]
+
+
+@pytest.mark.parametrize("policy", ["passive", "ACTIVE", ""])
+def test_the_wait_policy_changes_no_result(policy):
+    assert run("""
+for _ in range(20):
+    predict(4)
+print("done")
+""", OMP_WAIT_POLICY=policy or "active") == ["done"]
+
+
+def test_threadpoolctl_limits_the_default_of_the_calling_thread(monkeypatch):
+    before = minidl.get_num_threads()
+    other = []
+    with threadpoolctl.threadpool_limits(1, user_api="openmp"):
+        assert minidl.get_num_threads() == 1
+        thread = threading.Thread(target=lambda: other.append(minidl.get_num_threads()))
+        thread.start()
+        thread.join()
+    assert minidl.get_num_threads() == before == other[0]
+
+
+@own_pool
+def test_threadpoolctl_lists_the_pool():
+    found = [info for info in threadpoolctl.threadpool_info() if info["internal_api"] == "minidl"]
+    assert len(found) == 1
+    assert found[0]["user_api"] == "openmp"
+    assert found[0]["version"] == minidl.__version__
+    assert found[0]["num_threads"] >= 1

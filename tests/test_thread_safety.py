@@ -224,6 +224,31 @@ def test_concurrent_first_fits_build_the_model_once(frequent_thread_switches):
         assert done and model.predict(X).shape == (300, 4)
 
 
+def test_a_model_remains_usable_after_many_conflicts(frequent_thread_switches):
+    """Two threads train and two predict, as often as they are let; a refused call changes nothing."""
+    model, refused = make_net(), []
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(0.0))
+    expected = model.predict(X[:3])
+
+    def attempt(work):
+        for _ in range(500):
+            try:
+                work()
+            except RuntimeError as error:
+                refused.append(str(error))
+
+    def train():
+        trainer.train_batch(X[:3], Y[:3])
+
+    def predict():
+        assert np.array_equal(model.predict(X[:3]), expected)
+
+    run_in_threads(*(lambda work=work: attempt(work) for work in (train, train, predict, predict)))
+    assert all("this model" in message for message in refused)
+    train()
+    predict()
+
+
 def test_callbacks_may_read_and_write_the_model():
     class ReadingCallback:
         def on_step_end(self, trainer, step, loss):

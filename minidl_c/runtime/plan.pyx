@@ -4,7 +4,7 @@ A Plan is read-only once it is built and may serve many threads: each call takes
 from a pool. All ways to run it (predict, manual forward and backward, training) use the same slots, so they give the same bits.
 """
 from operator import index
-
+cimport cython
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 from numpy import arange, array
@@ -73,12 +73,10 @@ cdef class Plan(Program):
         """Returns a context for one call; raises ValueError if the call is not one of this kind of plan."""
         cdef ExecutionContext p
         if trains != self.has_loss:
-            raise ValueError(f"this plan {'ends' if self.has_loss else 'does not end'} in a loss: it "
-                             f"{'can only train' if self.has_loss else 'cannot train'}")
-        try:
-            p = self.context_pool.pop()                               # atomic under the GIL: each call has its own
-        except IndexError:
-            p = self.new_context()
+            raise ValueError("this plan does not end in a loss: it cannot train" if trains
+                             else "this plan ends in a loss: it can only train")
+        with cython.critical_section(self):                   # each call has its own context
+            p = self.context_pool.pop() if self.context_pool else self.new_context()
         p.plan = self                                         # keeps the ops alive; only while in use, so there is no cycle
         p.reset()
         return p
@@ -90,11 +88,12 @@ cdef class Plan(Program):
 
     def release(self, ExecutionContext p not None):
         """Releases a context that `forward` returned, so that another call may use its memory."""
-        cdef ExecutionContext replacement
-        if p.plan is self and not p.in_backward:              # only once, and never under the backward of another thread
-            replacement = self.new_context()
+        cdef ExecutionContext replacement = self.new_context()
+        with cython.critical_section(p):
+            if p.plan is not self or p.in_backward:           # only once, and never under the backward of another thread
+                return
             replacement.arena, p.arena, p.plan = p.arena, None, None       # the caller's p can do nothing from now on
-            self.release_context(replacement)
+        self.release_context(replacement)
 
     # ---- inference, and manual training
 
@@ -164,9 +163,10 @@ cdef class Plan(Program):
         self._guarded_backward(p, dy, dx, param, None, PerExampleOutputs(outputs))
 
     def _guarded_backward(self, ExecutionContext p not None, dy, dx, param, grad, PerExampleOutputs outputs):
-        if p.plan is not self or p.in_backward:
-            raise RuntimeError("backward: this forward was released, or another thread runs its backward")
-        p.in_backward = True
+        with cython.critical_section(p):
+            if p.plan is not self or p.in_backward:
+                raise RuntimeError("backward: this forward was released, or another thread runs its backward")
+            p.in_backward = True
         try:
             self._run_backward(p, dy, dx, param, grad, outputs)
         finally:

@@ -1,10 +1,12 @@
 """UsageGuard: a readers-writer lock for a model, so that no thread trains what another one reads.
 
 It is compiled so that neither a signal nor another thread can come between check and acquisition, or between acquisition and
-the `with` block that releases: an interrupted predict never leaves a model locked.
+the `with` block that releases: an interrupted predict never leaves a model locked. In a free-threaded Python, critical sections
+keep other threads out; where there is a GIL, they compile to nothing.
 """
 import os
 
+cimport cython
 from cpython.pythread cimport PyThread_get_thread_ident
 
 cdef enum:
@@ -65,9 +67,18 @@ cdef class Usage:
     cdef long forks
 
     def __enter__(self):
-        cdef UsageGuard guard = self.guard
-        if guard is None:
+        if self.guard is None:
             raise TypeError("expected a context of UsageGuard's methods, got one that was made by itself")
+        with cython.critical_section(self.guard):
+            self.acquire(self.guard)
+
+    def __exit__(self, *error):
+        if self.guard is not None:
+            with cython.critical_section(self.guard):
+                self.release(self.guard)
+
+    cdef int acquire(self, UsageGuard guard) except -1:
+        """Counts this usage; raises RuntimeError if others exclude it."""
         cdef unsigned long me = PyThread_get_thread_ident()
         if guard.forks != _forks:
             guard.forks, guard.depth, guard.readers = _forks, 0, 0
@@ -82,18 +93,20 @@ cdef class Usage:
         self.entered += 1
         if self.kind == READ:
             guard.readers += 1
-            return
+            return 0
         if not guard.depth:
             guard.owner, guard.doing = me, self.what
         guard.depth += 1
+        return 0
 
-    def __exit__(self, *error):
+    cdef void release(self, UsageGuard guard) noexcept:
+        """Ends what `acquire` began, unless a fork in between has ended it."""
         if not self.entered:
             return
         self.entered -= 1
-        if self.forks != self.guard.forks:                     # entered before a fork, which unlocked everything
+        if self.forks != guard.forks:
             return
         if self.kind == READ:
-            self.guard.readers -= 1
+            guard.readers -= 1
         else:
-            self.guard.depth -= 1
+            guard.depth -= 1

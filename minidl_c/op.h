@@ -15,6 +15,14 @@
 
 typedef struct op op;
 
+/* Whether a module was compiled with CPython's limited API. It decides how its classes are freed: one that derives from a class
+ * of a module with the other API would crash sooner or later. */
+#ifdef Py_LIMITED_API
+#define LIMITED_API 1
+#else
+#define LIMITED_API 0
+#endif
+
 /* What an op gets to compute one tile. Arrays begin on 64 bytes (param on 4 or 8); those that it does not have are NULL. */
 typedef struct {
   const void *x, *skip;        /* forward, backward: IN the op's input, and its second input */
@@ -179,6 +187,7 @@ typedef struct {
 /* y = f(x) needs this much and `memory`; the other groups are for what their comments say. */
 struct op {
   size_t size;                 /* sizeof(op), set by init_op: an op compiled against another minidl is refused */
+  int limited_api;             /* LIMITED_API, set by init_op: an op compiled with another API than minidl is refused */
   int real_bytes;              /* 4: float32, 8: float64 */
   ptrdiff_t in_size, out_size; /* elements of one example */
   ptrdiff_t in_channels, out_channels;                   /* the first axis of x and y, */

@@ -30,7 +30,8 @@ LATE = {("minidl.training.history", "minidl.plots.curves")}
 
 # The same for cimports and includes of minidl_c/.
 COMPILED_FLOORS = (
-    {"simd", "cpu"},
+    {"simd", "cpu_level"},
+    {"cpu"},
     {"op", "minidl_c"},
     {"array_args"},
     {"kernels", "optimizers"},
@@ -40,7 +41,7 @@ COMPILED_FLOORS = (
 )
 COMPILED_FLOOR = {name: number for number, names in enumerate(COMPILED_FLOORS) for name in names}
 
-FOLDERS = ("minidl", "minidl_c", "tests", "examples", "benchmarks", ".ci")
+FOLDERS = ("minidl", "minidl_c", "build_tools", "tests", "examples", "benchmarks", ".ci")
 CODE = sorted(
     path
     for folder in FOLDERS

@@ -7,7 +7,6 @@ Every plan is compared with the same formulas in NumPy, whose derivatives are co
 import numpy as np
 import pytest
 
-import minidl_c
 from minidl import Layer, Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
 from minidl.optimizers import SGD
@@ -465,10 +464,3 @@ def test_an_op_cannot_be_initialized_twice(user):
     with pytest.raises(TypeError, match="SwishOp: constructed already"):
         op.__init__((300,))
     assert op.in_shape == (3,)
-
-
-def test_kernels_build_for_a_single_instruction_set():
-    flags = minidl_c.build_flags(isa=minidl_c.isa)
-    assert set(minidl_c.build_flags()["extra_compile_args"]) <= set(flags["extra_compile_args"])
-    with pytest.raises(ValueError, match=r"isa: expected one of .* got 'v9'"):
-        minidl_c.build_flags(isa="v9")

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from conformance.instrumented import OPTIONS, Copy, finished
+from conformance.copies import finished
+from conformance.instrumented import OPTIONS, InstrumentedCopy
 
 GARBAGE = (0xFF, 0x00, 0x7B)  # NaN in both dtypes; zeros; large numbers, 1e36 and 1e284
 CANARIES = ("reads scratch", "reads saved")
@@ -38,7 +39,7 @@ def work(seed: int, nets: int) -> None:
             print(f"trial {trial.about}", digest(found))
 
 
-def start(copy: Copy, garbage: int, *command: str) -> subprocess.Popen:
+def start(copy: InstrumentedCopy, garbage: int, *command: str) -> subprocess.Popen:
     """Starts a Python command in memory filled with a byte."""
     options = f"{OPTIONS['ASAN_OPTIONS']}:malloc_fill_byte={garbage}:max_malloc_fill_size=1000000000"
     return copy.start(*command, ASAN_OPTIONS=options, MINIDL_GARBAGE=str(garbage))
@@ -51,7 +52,7 @@ def lines(process: subprocess.Popen, what: str) -> list[str]:
     return said.splitlines()
 
 
-def canaries(copy: Copy) -> int:
+def canaries(copy: InstrumentedCopy) -> int:
     """Returns the number of planted reads. Exits if one is not detected, or if the correct kernel is reported."""
     for fault in ("none", *CANARIES):
         command = ("tests/conformance/canary.py", fault)
@@ -70,7 +71,7 @@ def main() -> None:
     if options.work:
         work(options.seed, options.nets)
         return
-    begin, copy = time.perf_counter(), Copy("address")
+    begin, copy = time.perf_counter(), InstrumentedCopy("address")
     copy.build()
     built = time.perf_counter() - begin
     caught = canaries(copy)

@@ -1,8 +1,8 @@
 """Training, prediction and kernels in a build with ThreadSanitizer, on 2 to 8 threads: no report.
 
-In this build the team of a plan runs on pthreads, each thread computes its own part of every phase, and only the end of
-a phase synchronizes them (see minidl_c/runtime/team.h). Conflicting accesses to one address are therefore reported in
-either order.
+In this build the threads are those of minidl's own pool, each one computes its own part of every phase, and only the
+end of a phase synchronizes them (see MINIDL_EXACT in minidl_c/runtime/waiting.h). Conflicting accesses to one address
+are therefore reported in either order.
 """
 
 import argparse
@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from conformance.instrumented import Copy, finished
+from conformance.copies import finished
+from conformance.instrumented import InstrumentedCopy
 
 CANARIES = {  # faults and the arguments that expose them: in tiles, parts of a tile, rows, and an optimizer
     "shares": ["--threads", "2", "--examples", "40"],
@@ -69,13 +70,13 @@ def work(seed: int, nets: int) -> None:
         predict_together(number)
 
 
-def reason_not_to_run(copy: Copy) -> str:
+def reason_not_to_run(copy: InstrumentedCopy) -> str:
     """Returns why ThreadSanitizer cannot run on this machine, "" if it can."""
     code, said = copy.run("-c", "import numpy")
     return said.strip() if code else ""
 
 
-def canaries(copy: Copy) -> int:
+def canaries(copy: InstrumentedCopy) -> int:
     """Returns the number of planted races. Exits if one is not reported, or if the correct kernel is."""
     for fault, arguments in {"none": ["--threads", "4", "--examples", "100"], **CANARIES}.items():
         code, said = copy.run("tests/conformance/canary.py", fault, *arguments)
@@ -94,7 +95,7 @@ def main() -> None:
     if options.work:
         work(options.seed, options.nets)
         return
-    start, copy = time.perf_counter(), Copy("thread")
+    start, copy = time.perf_counter(), InstrumentedCopy("thread")
     copy.build()
     built = time.perf_counter() - start
     if reason := reason_not_to_run(copy):

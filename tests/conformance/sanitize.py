@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from conformance.instrumented import Copy, finished
+from conformance.copies import finished
+from conformance.instrumented import InstrumentedCopy
 
 TESTS = ["tests/native", "tests/layers/test_batchnorm.py", "tests/losses"]
 MORE_TESTS = ["tests/test_custom_kernels.py", "tests/layers", "tests/engine", "tests/test_sequential.py"]
@@ -25,7 +26,7 @@ CANARIES = {
 }
 
 
-def canaries(copy: Copy) -> int:
+def canaries(copy: InstrumentedCopy) -> int:
     """Returns the number of planted faults. Exits if one is not reported, or if the correct kernel is."""
     code, said = copy.run("tests/conformance/canary.py", "none")
     if code:
@@ -46,7 +47,7 @@ def main() -> None:
     parser.add_argument("--isa", help="the instruction set to build for (default: v3 if supported)")
     parser.add_argument("--all", action="store_true", help="run more tests, also those marked slow")
     options = parser.parse_args()
-    start, copy = time.perf_counter(), Copy("address", options.isa)
+    start, copy = time.perf_counter(), InstrumentedCopy("address", options.isa)
     copy.build()
     built = time.perf_counter() - start
     caught = canaries(copy)

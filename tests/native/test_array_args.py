@@ -51,6 +51,7 @@ FUNCTIONS = {
         {"dy": given(3, 2, 2, 2), "x": given(3, 2, 4, 4), "dx": given(3, 2, 4, 4), **POOL}, "dx"),
 }  # fmt: skip
 WITHOUT_ARRAYS = {
+    "cpu.known", "cpu.supported",
     "op.check_ints", "op.check_element_count", "runtime.threads.openmp", "runtime.threads.check_num_threads",
     "runtime.threads.set_num_threads",
     "runtime.threads.get_num_threads", "runtime.threads.limit_default", "runtime.partition.local_range",

@@ -1,0 +1,38 @@
+"""An sdist that depends on its files alone: building it twice gives the same bytes."""
+
+import gzip
+import os
+import tarfile
+from pathlib import Path
+
+from setuptools.command.sdist import sdist
+
+SOURCE_DATE = 1577836800  # 1 January 2020; SOURCE_DATE_EPOCH overrides it (https://reproducible-builds.org/specs/)
+
+
+def normalize(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Removes from a member what differs between machines: dates, owners, and permissions except executability."""
+    member.mtime = int(os.environ.get("SOURCE_DATE_EPOCH", SOURCE_DATE))
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+    return member
+
+
+class ReproducibleSdist(sdist):
+    """The command `sdist`; it writes .tar.gz only."""
+
+    def make_archive(self, base_name, format, root_dir=None, base_dir=None, owner=None, group=None):
+        """Writes the archive of `base_dir`; returns its path."""
+        if format != "gztar":
+            raise ValueError(f"sdist: expected the format gztar, got {format}")
+        path = f"{base_name}.tar.gz"
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with (
+            open(path, "wb") as file,
+            gzip.GzipFile("", "wb", mtime=0, fileobj=file) as packed,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+        ):
+            for member in (Path(base_dir), *sorted(Path(base_dir).rglob("*"))):
+                archive.add(member, recursive=False, filter=normalize)
+        return path

@@ -1,0 +1,52 @@
+"""minidl_c.build_flags: what a custom kernel is compiled with, and the refusal of one compiled without it."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import minidl_c
+
+
+@pytest.mark.skipif(not minidl_c.build_info()["limited_api"], reason="a free-threaded Python has one API")
+def test_a_kernel_without_the_limited_api_is_refused(tmp_path):
+    """Such a class crashed when its sixth or so object was freed, so this tries it often, in a process of its own."""
+    shutil.copy(Path(__file__).parent / "user_kernel" / "swish.pyx", tmp_path)
+    (tmp_path / "setup.py").write_text("""
+import minidl_c
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+flags = minidl_c.build_flags() | {"define_macros": [], "py_limited_api": False}
+kernel = Extension("swish", ["swish.pyx"], **flags)
+modules = cythonize(kernel, include_path=[minidl_c.get_include()], language_level=3, quiet=True)
+setup(name="swish", ext_modules=modules)
+""")
+    (tmp_path / "use.py").write_text("""
+import swish
+messages = set()
+for _ in range(100):
+    try:
+        swish.SwishOp((3,))
+    except ImportError as error:
+        messages.add(str(error))
+print(*messages)
+""")
+    for command in (["setup.py", "--quiet", "build_ext", "--inplace"], ["use.py"]):
+        done = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+    assert re.fullmatch(
+        r"SwishOp: compiled without CPython's limited API, minidl with it; build it again, with all arguments of "
+        r"minidl_c\.build_flags\(\), define_macros included",
+        done.stdout.strip(),
+    )
+
+
+def test_kernels_build_for_a_single_instruction_set():
+    flags = minidl_c.build_flags(isa=minidl_c.isa)
+    assert set(minidl_c.build_flags()["extra_compile_args"]) <= set(flags["extra_compile_args"])
+    with pytest.raises(ValueError, match=r"isa: expected one of .* got 'v9'"):
+        minidl_c.build_flags(isa="v9")

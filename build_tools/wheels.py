@@ -1,0 +1,91 @@
+"""Builds wheels for this platform and for others with the C compiler of the package ziglang, and checks them.
+
+python build_tools/wheels.py linux-x86_64                # into dist/
+python build_tools/wheels.py                             # those of all platforms
+
+Wheels have minidl's own thread pool instead of OpenMP, and every instruction set of their architecture. Those for Linux
+are checked by auditwheel (symbols of glibc), all by abi3audit (symbols of CPython).
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+from conformance.copies import Copy  # noqa: E402
+
+DIST = ROOT / "dist"
+SOURCE_DATE = "1577836800"  # 1 January 2020, of all files in a wheel, so that two builds give the same bytes
+
+
+@dataclass(frozen=True)
+class Target:
+    """A platform: its name for zig and for Python, and the tag that auditwheel checks and gives."""
+
+    zig: str
+    platform: str
+    policy: str | None = None
+
+
+TARGETS = {
+    "linux-x86_64": Target("x86_64-linux-gnu.2.17", "linux-x86_64", "manylinux_2_17_x86_64"),
+    "linux-aarch64": Target("aarch64-linux-gnu.2.17", "linux-aarch64", "manylinux_2_17_aarch64"),
+    "musllinux-x86_64": Target("x86_64-linux-musl", "linux-x86_64", "musllinux_1_2_x86_64"),
+    "musllinux-aarch64": Target("aarch64-linux-musl", "linux-aarch64", "musllinux_1_2_aarch64"),
+    "macos-arm64": Target("aarch64-macos.11.0", "macosx-11.0-arm64"),
+    "macos-x86_64": Target("x86_64-macos.11.0", "macosx-11.0-x86_64"),
+}
+
+
+def run(*command: str | Path, **variables: str) -> None:
+    """Runs a command; exits with its output if it fails."""
+    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+
+
+def build(name: str) -> Path:
+    """Builds and checks the wheel of a platform; returns its path in dist/."""
+    target = TARGETS[name]
+    compiler = str(ROOT / "build_tools" / "zig-cc")
+    linker = f"{compiler} -shared" + (" -undefined dynamic_lookup" if "macos" in target.zig else "")
+    copy = Copy(f"wheel-{name}")
+    copy.update()
+    fresh = copy.folder / "dist"
+    copy.setup(
+        copy.folder,
+        *("bdist_wheel", "--dist-dir", str(fresh)),
+        CC=compiler,
+        LDSHARED=linker,
+        ZIG_TARGET=target.zig,
+        _PYTHON_HOST_PLATFORM=target.platform,
+        MINIDL_BUILD_ISA="all",
+        MINIDL_NO_OPENMP="1",
+        SOURCE_DATE_EPOCH=SOURCE_DATE,
+    )
+    (wheel,) = fresh.glob("*.whl")
+    run(sys.executable, "-m", "abi3audit", "--strict", wheel)
+    if target.policy is None:
+        return wheel.replace(DIST / wheel.name)
+    repair = ("repair", "--plat", target.policy, "--only-plat", "--wheel-dir", DIST)
+    run(sys.executable, "-m", "auditwheel", *repair, wheel, SOURCE_DATE_EPOCH=SOURCE_DATE)
+    wheel.unlink()
+    return max(DIST.glob(f"*{target.policy}.whl"), key=lambda path: path.stat().st_mtime)
+
+
+def main() -> None:
+    """Builds the wheels that the arguments name."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("targets", nargs="*", choices=[*TARGETS, []], help=f"of {', '.join(TARGETS)}; default: all")
+    DIST.mkdir(exist_ok=True)
+    for name in parser.parse_args().targets or TARGETS:
+        wheel = build(name)
+        print(f"{wheel.relative_to(ROOT)}: {wheel.stat().st_size:,} bytes", flush=True)
+
+
+if __name__ == "__main__":
+    main()

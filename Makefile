@@ -130,7 +130,7 @@ wheel: $(ALL) $(VENV)/wheel-tools ## build the wheel of this platform; check and
 	$(BIN)/python build_tools/wheels.py linux-$(shell uname -m)
 	@rm -rf $(WHEEL_TEST); $(PYTHON) -m venv $(WHEEL_TEST)
 	@$(WHEEL_TEST)/bin/pip install $(PIP_ARGS) dist/minidl-*-manylinux*_$(shell uname -m).whl $(WHEEL_TESTS) $(if $(wildcard $(ORACLE)),$(TORCH))
-	@rm -rf $(WHEEL_TEST)/check; mkdir $(WHEEL_TEST)/check; cp -r build_tools/check_wheel.py pyproject.toml tests examples $(WHEEL_TEST)/check
+	@rm -rf $(WHEEL_TEST)/check; mkdir $(WHEEL_TEST)/check; cp -r build_tools/check_wheel.py pyproject.toml tests examples docs $(WHEEL_TEST)/check
 	@cd $(WHEEL_TEST)/check; PATH=$(CURDIR)/$(WHEEL_TEST)/bin ../bin/python check_wheel.py
 
 wheels: $(ALL) $(VENV)/wheel-tools ## build the wheels of all platforms into dist/

@@ -42,8 +42,9 @@ TARGETS = {
 
 
 def run(*command: str | Path, **variables: str) -> None:
-    """Runs a command; exits with its output if it fails."""
-    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True)
+    """Runs a command, which may use programs of this Python's environment; exits with its output if it fails."""
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    done = subprocess.run(command, env=os.environ | variables | {"PATH": path}, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))}\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
 

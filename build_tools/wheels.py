@@ -1,14 +1,16 @@
-"""Builds wheels for this platform and for others with the C compiler of the package ziglang, and checks them.
+"""Builds wheels for this platform, and for others with the C compiler of the package ziglang, and checks them.
 
 python build_tools/wheels.py linux-x86_64                # into dist/
 python build_tools/wheels.py                             # those of all platforms
 
-Wheels have minidl's own thread pool instead of OpenMP, and every instruction set of their architecture. Those for Linux
-are checked by auditwheel (symbols of glibc), all by abi3audit (symbols of CPython).
+That for this platform is compiled by its own compiler: gcc's training steps are up to 1.3 times as fast as those of
+zig's clang. Wheels have minidl's own thread pool instead of OpenMP, and every instruction set of their architecture.
+Those for Linux are checked by auditwheel (symbols of glibc), all by abi3audit (symbols of CPython).
 """
 
 import argparse
 import os
+import platform
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -52,22 +54,16 @@ def run(*command: str | Path, **variables: str) -> None:
 def build(name: str) -> Path:
     """Builds and checks the wheel of a platform; returns its path in dist/."""
     target = TARGETS[name]
-    compiler = str(ROOT / "build_tools" / "zig-cc")
-    linker = f"{compiler} -shared" + (" -undefined dynamic_lookup" if "macos" in target.zig else "")
+    variables = {"MINIDL_BUILD_ISA": "all", "MINIDL_NO_OPENMP": "1", "SOURCE_DATE_EPOCH": SOURCE_DATE}
+    if name != f"linux-{platform.machine()}":
+        compiler = str(ROOT / "build_tools" / "zig-cc")
+        linker = f"{compiler} -shared" + (" -undefined dynamic_lookup" if "macos" in name else "")
+        variables |= {"CC": compiler, "LDSHARED": linker, "ZIG_TARGET": target.zig}
+        variables |= {"_PYTHON_HOST_PLATFORM": target.platform}
     copy = Copy(f"wheel-{name}")
     copy.update()
     fresh = copy.folder / "dist"
-    copy.setup(
-        copy.folder,
-        *("bdist_wheel", "--dist-dir", str(fresh)),
-        CC=compiler,
-        LDSHARED=linker,
-        ZIG_TARGET=target.zig,
-        _PYTHON_HOST_PLATFORM=target.platform,
-        MINIDL_BUILD_ISA="all",
-        MINIDL_NO_OPENMP="1",
-        SOURCE_DATE_EPOCH=SOURCE_DATE,
-    )
+    copy.setup(copy.folder, "bdist_wheel", "--dist-dir", str(fresh), **variables)
     (wheel,) = fresh.glob("*.whl")
     run(sys.executable, "-m", "abi3audit", "--strict", wheel)
     if target.policy is None:

@@ -69,7 +69,7 @@ clang: $(ALL) ## build with clang: no warning, the bits of gcc, kernel tests (AR
 arm64: $(VENV)/wheel-tools $(ARM64)/done ## build for ARM64 and run it under qemu-user: the bits of x86-64, kernel tests (hours; needs Debian or Ubuntu)
 	$(BIN)/python build_tools/wheels.py linux-aarch64
 	rm -rf $(ARM64)/site && $(BIN)/python -m zipfile -e dist/minidl-*-manylinux*_aarch64.whl $(ARM64)/site
-	PYTHONPATH=$(ARM64)/site $(BIN)/python tests/conformance/builds.py arm64 --tests tests/native/kernels $(ARGS)
+	$(BIN)/python tests/conformance/builds.py arm64 --tests tests/native/kernels $(ARGS)
 
 conformance: $(ALL) $(CASES) ## full tests of bits, files, kills, signals, sanitizers, races, random calls: an hour or two (ARGS="kills race" to select)
 	$(BIN)/python tests/conformance/run.py --whole $(ARGS)

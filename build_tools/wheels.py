@@ -26,7 +26,7 @@ SOURCE_DATE = "1577836800"  # 1 January 2020, of all files in a wheel, so that t
 
 @dataclass(frozen=True)
 class Target:
-    """A platform: its name for zig and for Python, and the tag that auditwheel checks and gives."""
+    """A platform: its name for zig and for Python, and the tag that auditwheel must find."""
 
     zig: str
     platform: str
@@ -68,10 +68,13 @@ def build(name: str) -> Path:
     run(sys.executable, "-m", "abi3audit", "--strict", wheel)
     if target.policy is None:
         return wheel.replace(DIST / wheel.name)
-    repair = ("repair", "--plat", target.policy, "--only-plat", "--wheel-dir", DIST)
-    run(sys.executable, "-m", "auditwheel", *repair, wheel, SOURCE_DATE_EPOCH=SOURCE_DATE)
+    tagged = fresh / "tagged"
+    run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", tagged, wheel, SOURCE_DATE_EPOCH=SOURCE_DATE)
     wheel.unlink()
-    return max(DIST.glob(f"*{target.policy}.whl"), key=lambda path: path.stat().st_mtime)
+    (wheel,) = tagged.glob("*.whl")
+    if target.policy not in wheel.name:
+        sys.exit(f"{wheel.name}: expected the tag {target.policy}: this system's C library is too new for it")
+    return wheel.replace(DIST / wheel.name)
 
 
 def main() -> None:

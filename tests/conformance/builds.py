@@ -27,6 +27,7 @@ from conformance.same_bits import DTYPES, ROWS, THREADS, in_a_process, usable_is
 
 PROGRAM = ROOT / "tests" / "conformance" / "same_bits.py"
 WARNING = re.compile(r"[.][ch]:\d+:.*warning:|warning: minidl_c|performance hint")
+ARM64 = ROOT / "build" / "arm64"
 EMULATED_LIMIT = 3600  # seconds of a process
 
 
@@ -49,10 +50,10 @@ class CompiledCopy(Copy):
 
 
 class Installed:
-    """An installed wheel, in an environment that `make` has created."""
+    """A wheel that `make` has installed for a Python, or unpacked into a folder."""
 
-    def __init__(self, python: Path, isas: list[str]) -> None:
-        self.python, self.isas, self.folder = str(python), isas, None
+    def __init__(self, python: Path, isas: list[str], folder: Path | None = None) -> None:
+        self.python, self.isas, self.folder = str(python), isas, folder
 
     def reason_to_skip(self) -> str | None:
         """Returns why it cannot be used, or None."""
@@ -67,7 +68,7 @@ BUILDS = {
     "pool": lambda: CompiledCopy("pool", MINIDL_NO_OPENMP="1"),
     "clang": lambda: CompiledCopy("clang", CC="clang", LDSHARED="clang -shared"),
     "wheel": lambda: Installed(ROOT / "build" / "wheel-test" / "bin" / "python", usable_isas()),
-    "arm64": lambda: Installed(ROOT / "build" / "arm64" / "bin" / "python", ["base"]),
+    "arm64": lambda: Installed(ARM64 / "bin" / "python", ["base"], ARM64 / "site"),
 }
 
 

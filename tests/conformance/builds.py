@@ -1,7 +1,7 @@
 """The bits of other builds: one value per net and dtype for every compiler, kind of threads and processor.
 
     pool     without OpenMP, with minidl's own thread pool
-    clang    clang instead of gcc; its build must not warn
+    clang    clang instead of gcc, that of $CLANG, of the system or of the package ziglang; its build must not warn
     wheel    the wheel for this platform, installed by `make wheel`
     arm64    the wheel for ARM64, emulated by qemu-user; made by `make arm64`
 
@@ -38,10 +38,8 @@ class CompiledCopy(Copy):
         self.isas = usable_isas()
         super().__init__(name, MINIDL_BUILD_ISA=",".join(self.isas), **variables)
 
-    def reason_to_skip(self) -> str | None:
-        """Returns why it cannot be built here, or None."""
-        compiler = self.variables.get("CC", "cc")
-        return None if shutil.which(compiler) else f"there is no {compiler}"
+    def reason_to_skip(self) -> None:
+        """Returns None: it can be built wherever minidl can."""
 
     def prepare(self) -> list[str]:
         """Builds the copy; returns the warnings."""
@@ -64,12 +62,25 @@ class Installed:
         return []
 
 
+def clang() -> CompiledCopy:
+    """Returns the copy that clang builds."""
+    compiler = os.environ.get("CLANG") or shutil.which("clang") or str(ROOT / "build_tools" / "zig-cc")
+    return CompiledCopy("clang", CC=compiler, LDSHARED=f"{compiler} -shared", ZIG_TARGET="x86_64-linux-gnu")
+
+
 BUILDS = {
     "pool": lambda: CompiledCopy("pool", MINIDL_NO_OPENMP="1"),
-    "clang": lambda: CompiledCopy("clang", CC="clang", LDSHARED="clang -shared"),
+    "clang": clang,
     "wheel": lambda: Installed(ROOT / "build" / "wheel-test" / "bin" / "python", usable_isas()),
     "arm64": lambda: Installed(ARM64 / "bin" / "python", ["base"], ARM64 / "site"),
 }
+
+
+def compiler_of(build) -> str:
+    """Returns the compiler that a build names."""
+    code = "import minidl_c; print(minidl_c.build_info()['compiler'])"
+    command = [build.python, "-P", "-c", code]
+    return subprocess.run(command, env=environment(build, build.isas[0]), capture_output=True, text=True).stdout.strip()
 
 
 def environment(build, isa: str) -> dict[str, str]:
@@ -136,6 +147,7 @@ def main():
             findings += [f"{name}: {reason}"] if args.builds else []  # a build that was asked for
             continue
         findings += [f"{name}: {warning}" for warning in build.prepare()]
+        print(f"{name}: {compiler_of(build)}", flush=True)
         different = [
             f"{name} {isa} {threads} threads, {net} {dtype}: {found}"
             for net, dtype in rows

@@ -11,7 +11,8 @@ from pathlib import Path
 import minidl_c
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("minidl", "minidl_c", "build_tools", "tests", "benchmarks", "setup.py", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = ("minidl", "minidl_c", "build_tools", "tests", "benchmarks")
+SOURCES += ("setup.py", "pyproject.toml", "README.md", "LICENSE")
 ISAS = ("v2", "v3", "v4", "base")
 SUFFIXES = {".py", ".pyx", ".pxd", ".h", ".toml", ".md", ".c", ""}
 

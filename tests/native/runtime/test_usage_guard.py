@@ -135,11 +135,12 @@ def test_two_threads_never_train_at_once(frequent_thread_switches):
     guard, inside, seen = UsageGuard(), Counter(), Counter()
 
     def train(me):
-        for _ in range(20_000):
+        for _ in range(50_000):
             try:
                 with guard.training("fit"):
                     inside[me] = 1
-                    seen["overlaps"] += inside[1 - me]
+                    for _ in range(20):
+                        seen["overlaps"] += inside[1 - me]
                     seen[me] += 1
                     inside[me] = 0
             except RuntimeError:

@@ -1,5 +1,6 @@
 """minidl_c.build_flags: what a custom kernel is compiled with, and the refusal of one compiled without it."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -35,8 +36,11 @@ for _ in range(100):
         messages.add(str(error))
 print(*messages)
 """)
+    environment = os.environ | {"PYTHONPATH": str(Path(minidl_c.__file__).parents[1])}
     for command in (["setup.py", "--quiet", "build_ext", "--inplace"], ["use.py"]):
-        done = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(
+            [sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+        )
         assert done.returncode == 0, done.stderr
     assert re.fullmatch(
         r"SwishOp: compiled without CPython's limited API, minidl with it; build it again, with all arguments of "

@@ -76,6 +76,8 @@ def build(name: str) -> Path:
     (wheel,) = fresh.glob("*.whl")
     if target.tag not in wheel.name:
         sys.exit(f"{wheel.name}: expected the tag {target.tag}: this system's C library is too new for it")
+    for old in DIST.glob(f"*{target.tag}.whl"):
+        old.unlink()
     return wheel.replace(DIST / wheel.name)
 
 

@@ -66,7 +66,7 @@ same-bits: $(ALL) ## print one hash of the weights per net, for all numbers of t
 clang: $(ALL) $(VENV)/wheel-tools ## build with clang ($$CLANG, the system's, or ziglang's): no warning, the bits of gcc, kernel tests (ARGS="--nets mixed" for fewer nets)
 	OMP_WAIT_POLICY=passive $(BIN)/python tests/conformance/builds.py clang --tests tests/native/kernels $(ARGS)
 
-arm64: $(VENV)/wheel-tools $(ARM64)/done ## build for ARM64 and run it under qemu-user: the bits of x86-64, kernel tests (hours; needs Debian or Ubuntu)
+arm64: $(VENV)/wheel-tools $(ARM64)/done ## build for ARM64 and run it under qemu-user: the bits of x86-64, kernel tests (an hour; needs Debian or Ubuntu)
 	$(BIN)/python build_tools/wheels.py linux-aarch64
 	rm -rf $(ARM64)/site && $(BIN)/python -m zipfile -e dist/minidl-*-manylinux*_aarch64.whl $(ARM64)/site
 	$(BIN)/python tests/conformance/builds.py arm64 --tests tests/native/kernels $(ARGS)

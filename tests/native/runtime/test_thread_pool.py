@@ -4,6 +4,7 @@ Every test holds for both kinds of threads, those of OpenMP and those of minidl'
 """
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -153,6 +154,32 @@ for _ in range(20):
     predict(4)
 print("done")
 """, OMP_WAIT_POLICY=policy or "active") == ["done"]
+
+
+@own_pool
+def test_small_stacks_of_other_threads_do_not_matter():
+    """Kernels for float64 need more than the 32 kB that Python allows."""
+    assert run("""
+threading.stack_size(32768)
+wide = Sequential([Conv2D(32, 3, padding=1), ReLU(), Conv2D(32, 3), Flatten(), Dense(5)], (1, 12, 12), dtype="float64")
+from minidl import Trainer
+from minidl.optimizers import SGD
+Trainer(wide, "softmax_cross_entropy", SGD(0.1), num_threads=4).fit(X, np.arange(96) % 5, verbose=0)
+print(threads() > 1, threading.stack_size())
+""") == ["True", "32768"]
+
+
+@own_pool
+@pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="no sigtimedwait")
+def test_signals_go_to_the_threads_of_python():
+    """A signal that Python's threads block would otherwise end the process in a worker."""
+    assert run("""
+import signal
+predict(3)
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+os.kill(os.getpid(), signal.SIGUSR1)
+print(signal.sigtimedwait({signal.SIGUSR1}, 5).si_signo == signal.SIGUSR1)
+""") == ["True"]
 
 
 def test_threadpoolctl_limits_the_default_of_the_calling_thread(monkeypatch):

@@ -63,7 +63,7 @@ openmpi: $(ALL) $(OPENMPI)/bin/mpiexec ## run the tests of several ranks under O
 same-bits: $(ALL) ## print one hash of the weights per net, for all numbers of threads, v3 and v4
 	$(BIN)/python tests/conformance/same_bits.py $(ARGS)
 
-clang: $(ALL) $(VENV)/wheel-tools ## build with clang ($$CLANG, the system's, or ziglang's): no warning, the bits of gcc, kernel tests (ARGS="--nets mixed" for fewer nets)
+clang: $(ALL) $(VENV)/wheel-tools ## build with clang (CLANG=, the system's, or ziglang's): no warning, the bits of gcc, kernel tests (ARGS="--nets mixed" for fewer nets)
 	OMP_WAIT_POLICY=passive $(BIN)/python tests/conformance/builds.py clang --tests tests/native/kernels $(ARGS)
 
 arm64: $(VENV)/wheel-tools $(ARM64)/done ## build for ARM64 and run it under qemu-user: the bits of x86-64, kernel tests (an hour; needs Debian or Ubuntu)
@@ -121,10 +121,10 @@ c-export: $(ALL) $(VENV)/zig ## compare exported C files with predict under all 
 	$(BIN)/python tests/conformance/run.py --whole c_compilers c_random
 
 sdist: $(ALL) $(VENV)/wheel-tools ## build the sdist into dist/, twice: the bytes must be equal
-	@set -e; again=$$(mktemp -d); trap 'rm -rf "$$again"' EXIT; \
+	@set -e; again=$$(mktemp -d); trap 'rm -rf "$$again"' EXIT; rm -f dist/minidl-*.tar.gz; \
 	$(BIN)/python -m build --sdist --no-isolation --outdir dist >/dev/null; \
 	$(BIN)/python -m build --sdist --no-isolation --outdir "$$again" >/dev/null; \
-	cd dist; sha256sum minidl-*.tar.gz; cmp minidl-*.tar.gz "$$again"/minidl-*.tar.gz
+	cd dist; sha256sum minidl-*.tar.gz; cmp minidl-*.tar.gz "$$again"/minidl-*.tar.gz; echo "two builds, the same bytes"
 
 wheel: $(ALL) $(VENV)/wheel-tools ## build the wheel of this platform; check and test it in an environment without a compiler
 	$(BIN)/python build_tools/wheels.py linux-$(shell uname -m)

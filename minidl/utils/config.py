@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
+import sysconfig
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,9 +46,10 @@ class Config:
 def show_config() -> Config:
     """Returns versions, instruction set, OpenMP and threads of this installation; prints as a table."""
     info = build_info()
+    free_threaded = ", free-threaded" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
     return Config(
         minidl=__version__,
-        python=sys.version.split()[0],
+        python=sys.version.split()[0] + free_threaded,
         numpy=np.__version__,
         platform=platform.platform(),
         instruction_set=isa,

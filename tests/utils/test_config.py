@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,8 @@ def test_show_config_describes_the_environment(default_threads):
     output = {name: value.strip() for name, value in parse_facts(str(config)).items()}
     assert output["minidl"] == minidl.__version__ == minidl_c.__version__
     assert output["numpy"] == np.__version__
-    assert output["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert output["python"].split(",")[0] == sys.version.split()[0]
+    assert ("free-threaded" in output["python"]) == bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
     assert output["instruction set"] == minidl_c.isa
     assert "-ffp-contract=off" in output["compiler flags"].split()
     assert config.openmp == minidl_c.build_info()["openmp"]

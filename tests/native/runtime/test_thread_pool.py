@@ -4,7 +4,6 @@ Every test holds for both kinds of threads, those of OpenMP and those of minidl'
 """
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -176,7 +175,6 @@ print(threads() > 1, threading.stack_size())
 def test_workers_block_signals_except_those_of_faults():
     """A signal that Python's threads block or wait for would otherwise act in a worker."""
     assert run("""
-import signal
 
 def blocked():
     found = {}

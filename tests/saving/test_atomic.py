@@ -119,7 +119,7 @@ def test_a_read_only_file_is_kept(path, monkeypatch):
     assert path.read_bytes() == OLD
 
 
-@pytest.mark.parametrize("call", ["open", "fchmod", "write", "fsync", "close", "rename"])
+@pytest.mark.parametrize("call", ["open", "fchmod", "write", "fsync", "close", "replace"])
 def test_a_failure_names_the_path_and_leaves_the_old_file(path, call, monkeypatch):
     path.write_bytes(OLD)
     real = getattr(os, call)
@@ -169,10 +169,10 @@ def test_content_is_synced_before_the_rename_and_the_folder_after(path, monkeypa
 
         return tell
 
-    for call in ("write", "fsync", "rename"):
+    for call in ("write", "fsync", "replace"):
         monkeypatch.setattr(os, call, recording(call))
     write(path)
-    assert calls == ["write", "write", "fsync", "rename", "fsync folder"]
+    assert calls == ["write", "write", "fsync", "replace", "fsync folder"]
 
 
 # ---- checks before a save
@@ -254,7 +254,7 @@ def test_files_of_another_machine_are_kept(path, monkeypatch):
 
 def test_files_of_a_live_process_are_kept(path, monkeypatch):
     """Another thread saves to the same path while the file is written, synced and renamed."""
-    for call in ("write", "fsync", "rename"):
+    for call in ("write", "fsync", "replace"):
         real, seen = getattr(os, call), []
 
         def meanwhile(*args, real=real, seen=seen, **options):

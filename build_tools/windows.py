@@ -1,4 +1,4 @@
-"""What a compiler for Windows needs from CPython: a pyconfig.h beside the headers of this Python, and the import library python3.lib."""
+"""What a compiler for Windows needs of CPython: headers with a pyconfig.h for Windows, and the library python3.lib."""
 
 import shutil
 import subprocess
@@ -26,7 +26,7 @@ PYCONFIG = """
 
 
 def headers(folder: Path) -> Path:
-    """Writes CPython's headers for Windows, which differ from those of this Python in pyconfig.h only; returns their folder."""
+    """Copies the headers of this Python, with a pyconfig.h for Windows; returns their folder."""
     target = folder / "include"
     shutil.copytree(sysconfig.get_path("include"), target, dirs_exist_ok=True)
     (target / "pyconfig.h").write_text(PYCONFIG)
@@ -39,6 +39,5 @@ def import_library(folder: Path) -> Path:
     names = [symbol.name for symbol in abi3info.FUNCTIONS] + [f"{symbol.name} DATA" for symbol in abi3info.DATAS]
     definition.write_text("\n".join(["LIBRARY python3.dll", "EXPORTS", *names, ""]))
     zig = Path(ziglang.__file__).parent / "zig"
-    command = [zig, "dlltool", "-m", "i386:x86-64", "-d", definition, "-l", library]
-    subprocess.run(command, check=True)
+    subprocess.run([zig, "dlltool", "-m", "i386:x86-64", "-d", definition, "-l", library], check=True)
     return library

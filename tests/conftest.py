@@ -95,7 +95,7 @@ def build_user_kernels(folder):
 
 @pytest.fixture(scope="session")
 def user(tmp_path_factory):
-    """The modules of user_kernel/, built in a folder outside the package. Skips on Windows, where wheels come from elsewhere."""
+    """The modules of user_kernel/, built in a folder outside the package. Skips on Windows."""
     fcntl = pytest.importorskip("fcntl")
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "user_kernel"

@@ -1,6 +1,5 @@
 """Program: the checked ops of a plan in order, with the indices of their values and the offsets of their parameters and sums."""
 from operator import index
-
 from libc.math cimport pow
 from libc.stdlib cimport calloc, free
 

@@ -215,7 +215,7 @@ def test_a_damaged_file_a_checkpoint_and_a_missing_file(path):
     with pytest.raises(FileError, match="expected a model file, got a 'checkpoint' file"):
         Sequential.load(path)
     os.unlink(path)
-    with pytest.raises(FileNotFoundError, match=re.escape(str(path))):
+    with pytest.raises(FileNotFoundError, match=re.escape(repr(str(path)))):
         Sequential.load(path)
 
 

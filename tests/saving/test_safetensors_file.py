@@ -275,12 +275,12 @@ def test_a_sparse_terabyte_file_is_refused_unread(path, content):
 
 # ---- the path
 def test_a_missing_file_is_an_oserror_that_names_it(path):
-    with pytest.raises(FileNotFoundError, match=re.escape(str(path))):
+    with pytest.raises(FileNotFoundError, match=re.escape(repr(str(path)))):
         safetensors_file.read(path, "model")
-    with pytest.raises(IsADirectoryError, match=re.escape(str(path.parent))):
+    with pytest.raises(IsADirectoryError, match=re.escape(repr(str(path.parent)))):
         safetensors_file.read(path.parent, "model")
     os.mkfifo(path)
-    with pytest.raises(OSError, match=f"expected a regular file: '{re.escape(str(path))}'"):
+    with pytest.raises(OSError, match=f"expected a regular file: {re.escape(repr(str(path)))}"):
         safetensors_file.read(path, "model")
     with pytest.raises(OSError, match="expected a regular file"):
         safetensors_file.read("/dev/zero", "model")

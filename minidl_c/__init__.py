@@ -84,7 +84,7 @@ def build_flags(isa: str | None = None) -> dict[str, Any]:
     """Returns keyword arguments of `setuptools.Extension` for a custom kernel.
 
     They contain the folder of `get_include`, the flags that equal bits depend on, above all `-ffp-contract=off`, and
-    CPython's limited API, with which minidl itself was compiled: a kernel without it is refused::
+    CPython's limited API, with which minidl itself was compiled: a kernel does not compile without it::
 
         kernel = Extension("swish", ["swish.pyx"], **minidl_c.build_flags())
         setup(ext_modules=cythonize(kernel, include_path=[minidl_c.get_include()]))

@@ -15,12 +15,10 @@
 
 typedef struct op op;
 
-/* Whether a module was compiled with CPython's limited API. It decides how its classes are freed: one that derives from a class
- * of a module with the other API would crash sooner or later. */
-#ifdef Py_LIMITED_API
-#define LIMITED_API 1
-#else
-#define LIMITED_API 0
+/* minidl is compiled with CPython's limited API, except for free-threaded Pythons, which have none. The API decides how classes are
+ * freed: objects of a kernel with the other one would crash. */
+#if defined(PY_VERSION_HEX) && !defined(Py_LIMITED_API) && !defined(Py_GIL_DISABLED)
+#error "compile kernels with all arguments of minidl_c.build_flags(): define_macros, which selects the limited API, is missing"
 #endif
 
 /* What an op gets to compute one tile. Arrays begin on 64 bytes (param on 4 or 8); those that it does not have are NULL. */
@@ -187,7 +185,6 @@ typedef struct {
 /* y = f(x) needs this much and `memory`; the other groups are for what their comments say. */
 struct op {
   size_t size;                 /* sizeof(op), set by init_op: an op compiled against another minidl is refused */
-  int limited_api;             /* LIMITED_API, set by init_op: an op compiled with another API than minidl is refused */
   int real_bytes;              /* 4: float32, 8: float64 */
   ptrdiff_t in_size, out_size; /* elements of one example */
   ptrdiff_t in_channels, out_channels;                   /* the first axis of x and y, */

@@ -11,7 +11,6 @@ cdef extern from "minidl_c/simd/lanes.h" nogil:
 
 cdef extern from "minidl_c/op.h" nogil:
     enum:
-        LIMITED_API
         READS_X
         READS_Y
         ALIAS_NONE
@@ -103,7 +102,6 @@ cdef extern from "minidl_c/op.h" nogil:
         int64_t skipped_steps
     ctypedef struct op:
         size_t size
-        int limited_api
         int real_bytes, reads, splits
         Py_ssize_t in_size, out_size, in_channels, out_channels, in_rows, out_rows, work, n_param, n_state
         void (*forward_tile)(const op *, const tile *) noexcept nogil
@@ -133,7 +131,6 @@ cdef inline str dtype_of(int real_bytes):
 
 cdef inline int init_op(Op self, tuple in_shape, tuple out_shape, object dtype) except -1:
     """Sets an op's shapes (without the batch axis) and dtype; every op's constructor calls this first, and only once."""
-    self.c.limited_api = LIMITED_API     # as the calling module was compiled
     self.check_shapes(in_shape, out_shape, dtype)
     self.c.size = sizeof(op)             # as the calling module was compiled: a plan refuses any other size
     return 0

@@ -2,7 +2,6 @@
 from math import prod
 from operator import index
 
-from cpython.ref cimport Py_INCREF
 from libc.string cimport memset
 
 cdef object MAX_ELEMENTS = 2**40        # of an example: 4 TB; products of sizes stay far from overflow
@@ -42,11 +41,6 @@ cdef class Op:
     cdef int check_shapes(self, tuple in_shape, tuple out_shape, object dtype) except -1:
         if self.c.size:
             raise TypeError(f"{type(self).__name__}: constructed already; plans may use it")
-        if self.c.limited_api != LIMITED_API:
-            Py_INCREF(type(self))       # the two APIs disagree on who frees this reference: Op would free one too many
-            raise ImportError(f"{type(self).__name__}: compiled {'with' if self.c.limited_api else 'without'} CPython's limited API, "
-                              f"minidl {'with' if LIMITED_API else 'without'} it; build it again, with all arguments of "
-                              "minidl_c.build_flags(), define_macros included")
         if dtype not in ("float32", "float64"):
             raise ValueError(f"dtype: expected 'float32' or 'float64', got {dtype!r}")
         in_shape = check_ints("input shape", in_shape, len(in_shape), 1)

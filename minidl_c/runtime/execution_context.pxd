@@ -6,11 +6,14 @@ from minidl_c.op cimport op
 from minidl_c.runtime.arena cimport Arena
 from minidl_c.runtime.layout cimport value
 from minidl_c.runtime.run_state cimport instr_kind, partition, run_state
+from minidl_c.runtime.spinlock cimport spinlock
 
 
 cdef class ExecutionContext:
     cdef object plan                    # that uses it; None: it is in the pool
+    cdef ExecutionContext next          # in the pool
     cdef bint in_backward               # a thread runs backward in it
+    cdef spinlock lock                  # of `plan` and `in_backward`: see context_pool.pyx
     cdef Arena arena
     cdef Arena blocked_arena            # of calls in the blocked layout
     cdef ArrayArgs arguments            # the arrays of this call

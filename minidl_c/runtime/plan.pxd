@@ -2,12 +2,13 @@
 from libc.stdint cimport int64_t
 
 from minidl_c.optimizers.update cimport Update
+from minidl_c.runtime.context_pool cimport ContextPool
 from minidl_c.runtime.execution_context cimport ExecutionContext
 from minidl_c.runtime.program cimport Program
 
 
 cdef class Plan(Program):
-    cdef list context_pool              # contexts that no call uses
+    cdef ContextPool context_pool
     cdef int threads(self, num_threads, Py_ssize_t examples, int sweeps, Py_ssize_t n_steps) except -1
     cdef ExecutionContext new_context(self)
     cdef ExecutionContext acquire_context(self, bint trains)

@@ -4,7 +4,7 @@ A Plan is read-only once it is built and may serve many threads: each call takes
 from a pool. All ways to run it (predict, manual forward and backward, training) use the same slots, so they give the same bits.
 """
 from operator import index
-cimport cython
+
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 from numpy import arange, array
@@ -14,6 +14,7 @@ from minidl_c.op cimport LANES, SMALL_BATCH
 from minidl_c.op import check_element_count, check_ints
 from minidl_c.optimizers.clip cimport BLOCKS, set_limits
 from minidl_c.optimizers.update cimport Update
+from minidl_c.runtime.context_pool cimport ContextPool, begin_backward, move_arena
 from minidl_c.runtime.exchange cimport run_distributed
 from minidl_c.runtime.execution_context cimport ExecutionContext
 from minidl_c.runtime.executor cimport execute
@@ -32,7 +33,7 @@ cdef class Plan(Program):
     """A program that can be run. Its arguments are those of Program: ops, offsets, has_loss, frozen, lr_scales, skipped_steps."""
 
     def __cinit__(self, *args, **options):
-        self.context_pool = []
+        self.context_pool = ContextPool()
 
     cdef int threads(self, num_threads, Py_ssize_t examples, int sweeps, Py_ssize_t n_steps) except -1:
         """Returns the number of threads for n_steps steps of `examples` examples, each `sweeps` times through the ops."""
@@ -75,8 +76,7 @@ cdef class Plan(Program):
         if trains != self.has_loss:
             raise ValueError("this plan does not end in a loss: it cannot train" if trains
                              else "this plan ends in a loss: it can only train")
-        with cython.critical_section(self):                   # each call has its own context
-            p = self.context_pool.pop() if self.context_pool else self.new_context()
+        p = self.context_pool.take() or self.new_context()    # each call has its own
         p.plan = self                                         # keeps the ops alive; only while in use, so there is no cycle
         p.reset()
         return p
@@ -84,16 +84,13 @@ cdef class Plan(Program):
     cdef void release_context(self, ExecutionContext p):
         p.reset()
         p.plan = None
-        self.context_pool.append(p)
+        self.context_pool.put(p)
 
     def release(self, ExecutionContext p not None):
         """Releases a context that `forward` returned, so that another call may use its memory."""
         cdef ExecutionContext replacement = self.new_context()
-        with cython.critical_section(p):
-            if p.plan is not self or p.in_backward:           # only once, and never under the backward of another thread
-                return
-            replacement.arena, p.arena, p.plan = p.arena, None, None       # the caller's p can do nothing from now on
-        self.release_context(replacement)
+        if move_arena(p, self, replacement):                  # only once, and never under the backward of another thread
+            self.release_context(replacement)
 
     # ---- inference, and manual training
 
@@ -163,10 +160,8 @@ cdef class Plan(Program):
         self._guarded_backward(p, dy, dx, param, None, PerExampleOutputs(outputs))
 
     def _guarded_backward(self, ExecutionContext p not None, dy, dx, param, grad, PerExampleOutputs outputs):
-        with cython.critical_section(p):
-            if p.plan is not self or p.in_backward:
-                raise RuntimeError("backward: this forward was released, or another thread runs its backward")
-            p.in_backward = True
+        if not begin_backward(p, self):
+            raise RuntimeError("backward: this forward was released, or another thread runs its backward")
         try:
             self._run_backward(p, dy, dx, param, grad, outputs)
         finally:

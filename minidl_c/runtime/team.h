@@ -95,8 +95,12 @@ static void team_region(team *c) {
 
 /* Returns 0 if there is no memory, before any task has run. */
 static int team_run_parallel(team_work work, void *arg, ptrdiff_t steps, const ptrdiff_t *tasks, ptrdiff_t phases, int threads) {
-  ptrdiff_t step_tasks = 0;
-  for (ptrdiff_t p = 0; p < phases; p++) step_tasks += tasks[p];
+  ptrdiff_t step_tasks = 0, most = 1;                        /* `most`: more threads than tasks of a phase have nothing to do */
+  for (ptrdiff_t p = 0; p < phases; p++) {
+    step_tasks += tasks[p];
+    if (tasks[p] > most) most = tasks[p];
+  }
+  if (threads > most) threads = (int)most;
   team *c = calloc(1, sizeof *c + phases * sizeof *c->tasks + step_tasks * sizeof *c->claims);
   if (!c) return 0;
   *c = (team){.work = work, .arg = arg, .phases = phases, .step_tasks = step_tasks, .total_tasks = step_tasks * steps,

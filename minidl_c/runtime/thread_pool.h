@@ -9,6 +9,9 @@
 #ifndef MINIDL_THREAD_POOL_H
 #define MINIDL_THREAD_POOL_H
 #include "minidl_c/runtime/waiting.h"
+#ifndef _WIN32
+#include <signal.h>
+#endif
 
 enum { INVITED, RUNNING, FINISHED, WITHDRAWN };
 
@@ -34,8 +37,24 @@ static int pool_init(int spin) {
   return waiting_init(spin);
 }
 
+/* Leaves signals to Python's threads, except those of faults in this thread. */
+static void block_signals(void) {
+#ifndef _WIN32
+  static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+  sigset_t signals;
+  sigfillset(&signals);
+  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&signals, faults[i]);
+#ifdef __linux__
+  sigprocmask(SIG_BLOCK, &signals, NULL);        /* of this thread; pthread_sigmask would need glibc 2.32 */
+#else
+  pthread_sigmask(SIG_BLOCK, &signals, NULL);
+#endif
+#endif
+}
+
 static void worker_main(void *arg) {
   worker *w = arg;
+  block_signals();
   for (ptrdiff_t n = 1;; n++) {
     wait_for(&w->queue, &w->invitations, n);
     int state = INVITED;
@@ -49,12 +68,25 @@ static void worker_main(void *arg) {
   }
 }
 
+/* Starts a thread with the system's stack size: that of threading.stack_size() may be too small for kernels. */
+static unsigned long start_thread(void (*function)(void *), void *arg) {
+  PyObject *module = PyImport_ImportModule("_thread");
+  PyObject *size = module ? PyObject_CallMethod(module, "stack_size", "i", 0) : NULL;
+  unsigned long id = PyThread_start_new_thread(function, arg);
+  PyObject *done = size ? PyObject_CallMethod(module, "stack_size", "O", size) : NULL;
+  PyErr_Clear();
+  Py_XDECREF(done);
+  Py_XDECREF(size);
+  Py_XDECREF(module);
+  return id;
+}
+
 /* Starts a worker; returns NULL if there is no memory or no thread. */
 static worker *worker_start(void) {
   worker *w = calloc(1, sizeof *w);
   if (!w) return NULL;
-  PyGILState_STATE gil = PyGILState_Ensure();    /* CPython looks up its stack size for threads */
-  unsigned long id = PyThread_start_new_thread(worker_main, w);
+  PyGILState_STATE gil = PyGILState_Ensure();
+  unsigned long id = start_thread(worker_main, w);
   PyGILState_Release(gil);
   if (id != (unsigned long)-1) return w;         /* PYTHREAD_INVALID_THREAD_ID, which the limited API lacks */
   free(w);

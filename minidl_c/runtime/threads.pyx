@@ -33,7 +33,6 @@ MAX_THREADS = 1024
 
 cdef double MIN_STEP_WORK = 2e6         # multiply-adds, about 40 us: in less, threads wait for each other longer than they work
 cdef double MIN_CALL_WORK = 4e6         # about 50 us: in less, a second thread saves less than a busy machine takes to run it
-_limit_is_set = "OMP_NUM_THREADS" in os.environ  # read once, as OpenMP does: dask sets it later, for its workers
 _num_threads = None     # the argument of set_num_threads
 _forked = False         # OpenMP's threads do not survive a fork: a child that opened a region would hang
 
@@ -57,10 +56,12 @@ _available = _processors()
 def _omp_num_threads():
     """Returns the value of OMP_NUM_THREADS, of which the first number is that of this level; None without a valid one."""
     first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    return int(first) if first.isdecimal() and int(first) else None
+    digits = first.lstrip("0")
+    return min(int(digits[:9]), MAX_THREADS) if digits and first.isdecimal() else None       # int refuses thousands of digits
 
 
-init_limit(min(_omp_num_threads() or _available, MAX_THREADS))
+init_limit(_omp_num_threads() or min(_available, MAX_THREADS))
+_limit_is_set = _omp_num_threads() is not None         # read once, as OpenMP does: dask sets it later, for its workers
 
 
 def _after_fork():

@@ -1,18 +1,22 @@
 """UsageGuard: a readers-writer lock for a model, so that no thread trains what another one reads.
 
 It is compiled so that neither a signal nor another thread can come between check and acquisition, or between acquisition and
-the `with` block that releases: an interrupted predict never leaves a model locked. In a free-threaded Python, critical sections
-keep other threads out; where there is a GIL, they compile to nothing.
+the `with` block that releases: an interrupted predict never leaves a model locked.
 """
 import os
 
-cimport cython
 from cpython.pythread cimport PyThread_get_thread_ident
+from minidl_c.runtime.spinlock cimport spinlock, spinlock_acquire, spinlock_release
 
-cdef enum:
+cdef enum:                              # kinds of usage
     READ
     WRITE
     TRAIN
+
+cdef enum:                              # what conflicts with a usage: another thread or this one writes; others read
+    WRITES = 1
+    TRAINS
+    READS
 
 cdef long _forks = 0
 
@@ -34,6 +38,7 @@ cdef class UsageGuard:
     the lock do not exist in it.
     """
 
+    cdef spinlock lock                  # of the following fields
     cdef unsigned long owner            # the thread that writes, while depth > 0
     cdef Py_ssize_t depth, readers
     cdef long forks                     # the number of forks when the other fields were set
@@ -67,28 +72,39 @@ cdef class Usage:
     cdef long forks
 
     def __enter__(self):
-        if self.guard is None:
+        cdef UsageGuard guard = self.guard
+        cdef object doing
+        cdef int conflict
+        if guard is None:
             raise TypeError("expected a context of UsageGuard's methods, got one that was made by itself")
-        with cython.critical_section(self.guard):
-            self.acquire(self.guard)
+        spinlock_acquire(&guard.lock)
+        conflict, doing = self.acquire(guard), guard.doing
+        spinlock_release(&guard.lock)
+        if conflict == WRITES:
+            raise RuntimeError(f"{self.what}: another thread is at work on this model, in {doing}; "
+                               "wait for its end, or use a copy made before")
+        if conflict == TRAINS:
+            raise RuntimeError(f"{self.what}: this model is training already, in {doing}; wait for its end")
+        if conflict == READS:
+            raise RuntimeError(f"{self.what}: this model is predicting just now; wait for its end, or use a copy")
 
     def __exit__(self, *error):
         if self.guard is not None:
-            with cython.critical_section(self.guard):
-                self.release(self.guard)
+            spinlock_acquire(&self.guard.lock)
+            self.release(self.guard)
+            spinlock_release(&self.guard.lock)
 
-    cdef int acquire(self, UsageGuard guard) except -1:
-        """Counts this usage; raises RuntimeError if others exclude it."""
+    cdef int acquire(self, UsageGuard guard) noexcept:
+        """Counts this usage, and returns 0; or returns the conflict."""
         cdef unsigned long me = PyThread_get_thread_ident()
         if guard.forks != _forks:
             guard.forks, guard.depth, guard.readers = _forks, 0, 0
         if guard.depth and guard.owner != me:
-            raise RuntimeError(f"{self.what}: another thread is at work on this model, in {guard.doing}; "
-                               "wait for its end, or use a copy made before")
+            return WRITES
         if guard.depth and self.kind == TRAIN:
-            raise RuntimeError(f"{self.what}: this model is training already, in {guard.doing}; wait for its end")
+            return TRAINS
         if guard.readers and not guard.depth and self.kind != READ:
-            raise RuntimeError(f"{self.what}: this model is predicting just now; wait for its end, or use a copy")
+            return READS
         self.forks = _forks
         self.entered += 1
         if self.kind == READ:

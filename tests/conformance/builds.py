@@ -102,10 +102,10 @@ def digest(build, net: str, dtype: str, threads: int, isa: str) -> str:
     return done.stdout.strip() or f"failed: {done.stderr.strip().splitlines()[-1:]}"
 
 
-def run_tests(build, tests: list[str]) -> int:
+def run_tests(name: str, build, tests: list[str]) -> int:
     """Runs tests with a build; prints the last line of pytest, and returns its exit code."""
     # The folder of the tests must not contain the source of minidl, which would be imported instead.
-    folder = ROOT / "build" / "tests-elsewhere"
+    folder = ROOT / "build" / f"tests-{name}"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "examples", "benchmarks"):
@@ -160,7 +160,7 @@ def main():
         seconds = time.perf_counter() - began
         equal = f"{count - len(different)} of {count} equal"
         print(f"{name}: {', '.join(build.isas)}; {equal}, {seconds:.0f} s", flush=True)
-        if args.tests and run_tests(build, args.tests):
+        if args.tests and run_tests(name, build, args.tests):
             findings.append(f"{name}: tests failed")
     print(f"builds: {runs} processes, {len(rows)} rows, {len(findings)} findings")
     print(*findings, sep="\n", end="\n" if findings else "")

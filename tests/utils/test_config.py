@@ -94,6 +94,10 @@ def test_omp_num_threads_is_respected():
     code = "import minidl; print(minidl.get_num_threads())"
     assert run_python("-c", code, OMP_NUM_THREADS="5").strip() == "5"
     assert run_python("-c", code, OMP_NUM_THREADS=" 3,2").strip() == "3"
+    default = run_python("-c", code)
+    for invalid in ("0", "abc", ""):
+        assert run_python("-c", code, OMP_NUM_THREADS=invalid) == default
+    assert run_python("-c", code, OMP_NUM_THREADS="9" * 5000) in (default, "1024\n")  # OpenMP and minidl differ
 
 
 @pytest.mark.parametrize("number", ["1025", "100000", "99999999999"])

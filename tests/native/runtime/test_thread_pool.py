@@ -4,6 +4,7 @@ Every test holds for both kinds of threads, those of OpenMP and those of minidl'
 """
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -153,6 +154,41 @@ for _ in range(20):
     predict(4)
 print("done")
 """, OMP_WAIT_POLICY=policy or "active") == ["done"]
+
+
+@own_pool
+def test_small_stacks_of_other_threads_do_not_matter():
+    """Kernels for float64 need more than the 32 kB that Python allows."""
+    assert run("""
+threading.stack_size(32768)
+wide = Sequential([Conv2D(32, 3, padding=1), ReLU(), Conv2D(32, 3), Flatten(), Dense(5)], (1, 12, 12), dtype="float64")
+from minidl import Trainer
+from minidl.optimizers import SGD
+Trainer(wide, "softmax_cross_entropy", SGD(0.1), num_threads=4).fit(X, np.arange(96) % 5, verbose=0)
+print(threads() > 1, threading.stack_size())
+""") == ["True", "32768"]
+
+
+@own_pool
+@linux
+def test_workers_block_signals_except_those_of_faults():
+    """A signal that Python's threads block or wait for would otherwise act in a worker."""
+    assert run("""
+import signal
+
+def blocked():
+    found = {}
+    for task in os.listdir("/proc/self/task"):
+        with open(f"/proc/self/task/{task}/status") as lines:
+            found[task] = int(next(line for line in lines if line.startswith("SigBlk")).split()[1], 16)
+    return found
+
+before = set(blocked())
+predict(3)
+workers = [mask for task, mask in blocked().items() if task not in before]
+print(len(workers), *(int(number) for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGSEGV)
+                      if all(mask >> number - 1 & 1 for mask in workers)))
+""") == ["2", str(int(signal.SIGINT)), str(int(signal.SIGUSR1))]
 
 
 def test_threadpoolctl_limits_the_default_of_the_calling_thread(monkeypatch):

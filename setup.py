@@ -181,6 +181,10 @@ class BuildKernels(build_ext):
         self.extensions = [ext for ext in self.extensions if ext.name in BASELINE or ext.name.split(".")[1] in isas]
         return isas
 
+    def get_ext_filename(self, fullname):
+        name = super().get_ext_filename(fullname)  # setuptools knows the suffix of the Python that builds only
+        return name.replace(".abi3.so", ".pyd") if sysconfig.get_platform() == "win-amd64" else name
+
     def run(self):
         if self.editable_mode:  # pip builds in a new folder each time: reuse the modules of the last build
             for there, here in self.get_output_mapping().items():

@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from conformance.copies import Copy  # noqa: E402
+
+from build_tools import windows  # noqa: E402
 
 DIST = ROOT / "dist"
 SOURCE_DATE = "1577836800"  # 1 January 2020, of all files in a wheel, so that two builds give the same bytes
@@ -41,6 +43,7 @@ TARGETS = {
     "musllinux-aarch64": Target("aarch64-linux-musl", "linux-aarch64", "musllinux_1_2_aarch64"),
     "macos-arm64": Target("aarch64-macos.11.0", "macosx-11.0-arm64", "macosx_11_0_arm64"),
     "macos-x86_64": Target("x86_64-macos.11.0", "macosx-11.0-x86_64", "macosx_11_0_x86_64"),
+    "windows-amd64": Target("x86_64-windows-gnu", "win-amd64", "win_amd64"),
 }
 
 
@@ -56,13 +59,16 @@ def build(name: str) -> Path:
     """Builds and checks the wheel of a platform; returns its path in dist/."""
     target = TARGETS[name]
     variables = {"MINIDL_BUILD_ISA": "all", "MINIDL_NO_OPENMP": "1", "SOURCE_DATE_EPOCH": SOURCE_DATE}
+    copy = Copy(f"wheel-{name}")
+    copy.update()
     if name != f"linux-{platform.machine()}":
         compiler = str(ROOT / "build_tools" / "zig-cc")
         linker = f"{compiler} -shared" + (" -undefined dynamic_lookup" if "macos" in name else "")
         variables |= {"CC": compiler, "LDSHARED": linker, "ZIG_TARGET": target.zig}
         variables |= {"_PYTHON_HOST_PLATFORM": target.platform}
-    copy = Copy(f"wheel-{name}")
-    copy.update()
+    if "windows" in name:
+        variables["CC"] += f" -I{windows.headers(copy.folder)}"
+        variables["LDSHARED"] += f" {windows.import_library(copy.folder)}"
     fresh = copy.folder / "dist"
     shutil.rmtree(fresh, ignore_errors=True)
     copy.setup(copy.folder, "bdist_wheel", "--dist-dir", str(fresh), **variables)

@@ -3,7 +3,6 @@
 Prints at the end of the run how many geometries were compared with a reference.
 """
 
-import fcntl
 import os
 import shutil
 import signal
@@ -96,7 +95,8 @@ def build_user_kernels(folder):
 
 @pytest.fixture(scope="session")
 def user(tmp_path_factory):
-    """The modules of user_kernel/, built in a folder outside the package."""
+    """The modules of user_kernel/, built in a folder outside the package. Skips on Windows."""
+    fcntl = pytest.importorskip("fcntl")
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "user_kernel"
     with open(folder.with_suffix(".lock"), "w") as lock:  # one worker builds, the others wait for it

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
+import platform
 import stat
-from collections.abc import Iterable
-from contextlib import suppress
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 
+if sys.platform != "win32":  # there, an open file cannot be removed, which takes the place of its lock
+    import fcntl
+
 Path = str | os.PathLike[str]
+BINARY = getattr(os, "O_BINARY", 0)  # of Windows, where files are otherwise opened as text
 
 
 def text(path: Path, argument: str = "path") -> str:
@@ -49,6 +54,10 @@ def write(path: Path, parts: Iterable[memoryview]) -> None:
 
     Raises OSError naming the path, and then leaves the old file unchanged. (Exception: if the final flush of the folder
     fails, the new file is in place, but the rename may be lost in a power failure.)
+
+    On Windows, folders cannot be flushed: a power failure may restore the old file. An open file cannot be replaced
+    there, and another process that saves to the same path at the same time may remove the temporary file: both raise
+    PermissionError or FileNotFoundError. The new file has the permissions of its folder.
     """
     name = text(path)
     try:
@@ -60,13 +69,13 @@ def write(path: Path, parts: Iterable[memoryview]) -> None:
 def _replace(name: str, parts: Iterable[memoryview]) -> None:
     target, mode = _resolve_target(name)
     _remove_stale(target)
-    directory = os.open(os.path.dirname(target), os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with _flushed(os.path.dirname(target)):
         lock, temporary = _create_temporary(target)
         try:
-            file = os.dup(lock)  # closed before the rename, since close may fail; the lock is held until later
+            # Closed before the rename, since close may fail; the lock is held until later, where it is one.
+            file = lock if sys.platform == "win32" else os.dup(lock)
             try:
-                if mode is not None:
+                if mode is not None and sys.platform != "win32":
                     os.fchmod(file, mode)
                 for part in parts:
                     while len(part):
@@ -74,13 +83,25 @@ def _replace(name: str, parts: Iterable[memoryview]) -> None:
                 os.fsync(file)
             finally:
                 os.close(file)
-            os.rename(temporary, target)
+            os.replace(temporary, target)
         except BaseException:
             with suppress(OSError):
                 os.unlink(temporary)
             raise
         finally:
-            os.close(lock)
+            if sys.platform != "win32":
+                os.close(lock)
+
+
+@contextmanager
+def _flushed(folder: str) -> Iterator[None]:
+    """A context that flushes a folder to disk at its end, unless it raises. Windows cannot open folders."""
+    if sys.platform == "win32":
+        yield
+        return
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield
         os.fsync(directory)
     finally:
         os.close(directory)
@@ -102,22 +123,31 @@ def _remove_stale(target: str) -> None:
     with suppress(OSError):
         for name in [entry.name for entry in os.scandir(folder) if entry.name.startswith(prefix)]:
             with suppress(OSError):
-                file = os.open(os.path.join(folder, name), os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while its process lives
-                    os.unlink(os.path.join(folder, name))
-                finally:
-                    os.close(file)
+                _remove_unlocked(os.path.join(folder, name))
+
+
+def _remove_unlocked(name: str) -> None:
+    """Removes a file; raises OSError while the process that writes it lives."""
+    if sys.platform == "win32":
+        os.unlink(name)
+        return
+    file = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.unlink(name)
+    finally:
+        os.close(file)
 
 
 def _create_temporary(target: str) -> tuple[int, str]:
     """Creates and locks a temporary file for `target`; returns its descriptor and name."""
     while True:
         name = os.path.join(os.path.dirname(target), f"{_temporary_prefix(target)}{os.urandom(8).hex()}.tmp")
-        file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o666)
         try:
-            with suppress(OSError):  # a file system without locks
-                fcntl.flock(file, fcntl.LOCK_EX)
+            if sys.platform != "win32":
+                with suppress(OSError):  # a file system without locks
+                    fcntl.flock(file, fcntl.LOCK_EX)
             if os.fstat(file).st_nlink:
                 return file, name
         except BaseException:
@@ -139,7 +169,7 @@ def _machine_id() -> str:
     """Returns an id shared by exactly the processes that see each other's locks; host names may not be unique."""
     with suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read()
-    return os.uname().nodename
+    return platform.node()
 
 
 def _resolve_target(name: str) -> tuple[str, int | None]:

@@ -37,6 +37,8 @@ DTYPES = {
 }  # fmt: skip
 NAMES = {np.dtype(code): name for name, code in DTYPES.items()}
 
+READ_FLAGS = os.O_RDONLY | atomic.BINARY | getattr(os, "O_NONBLOCK", 0)  # do not wait for a writer of a FIFO
+
 MAX_HEADER = 2**23  # bytes: 5,000 dense layers with Adam have 7 MB
 MAX_AXES = 32  # of a tensor: the limit of the oldest NumPy
 MAX_BYTES = 2**62  # of a tensor
@@ -155,7 +157,7 @@ def from_bytes(content: bytes, kind: str) -> tuple[dict[str, Any], dict[str, Arr
 
 def open_regular(name: str) -> io.BufferedReader:
     """Opens a regular file for reading; raises OSError naming it for others."""
-    file = os.open(name, os.O_RDONLY | os.O_NONBLOCK)  # does not block on a FIFO without a writer
+    file = os.open(name, READ_FLAGS)
     try:
         mode = os.fstat(file).st_mode
         if stat.S_ISDIR(mode):

@@ -1,7 +1,5 @@
 """Arena: one block of memory for all arrays of a running plan, in use by one call at a time."""
-from libc.stdlib cimport free
 from libc.string cimport memset
-from posix.stdlib cimport posix_memalign
 
 cdef extern from "minidl_c/runtime/asan.h":
     const Py_ssize_t RED_ZONE
@@ -9,20 +7,14 @@ cdef extern from "minidl_c/runtime/asan.h":
     void unpoison(char *, Py_ssize_t)
     void unpoison_copies(char *, Py_ssize_t, Py_ssize_t, Py_ssize_t)
 
-cdef extern from *:
-    """
-    #include <sys/mman.h>
-    #ifndef MADV_HUGEPAGE
-    #define MADV_HUGEPAGE 0
-    #endif
-    """
-    int madvise(void *, size_t, int) nogil
-    const int MADV_HUGEPAGE
+cdef extern from "minidl_c/runtime/aligned_memory.h":
+    const Py_ssize_t HUGE_PAGE
+    void *aligned_new(Py_ssize_t alignment, Py_ssize_t bytes)     # NULL if there is no memory
+    void aligned_delete(void *block)
 
 cdef enum:
     CACHE_LINE = 64                     # bytes; also the widest vector
     PAGE = 4096
-    HUGE_PAGE = 2 << 20
 
 cdef Py_ssize_t MAX_BYTES = <Py_ssize_t> 1 << 50       # a layout with more has no size: see layout.pyx
 
@@ -40,7 +32,7 @@ cdef class Arena:
         return self.layout.bind(ops, values, n_ops, blocked)
 
     def __dealloc__(self):
-        free(self.block)
+        aligned_delete(self.block)
 
     cdef Py_ssize_t block_bytes(self, Py_ssize_t tiles, int threads, int keep_all, int with_backward) except -1:
         """Lays out a batch; returns the size of its block in bytes."""
@@ -56,14 +48,12 @@ cdef class Arena:
     cdef int grow(self, Py_ssize_t bytes) except -1:
         """Replaces the block. A large one asks for huge pages, since a tile walks more pages than a TLB holds."""
         cdef Py_ssize_t alignment = alignment_of(bytes)
-        free(self.block)
+        aligned_delete(self.block)
         self.block, self.capacity = NULL, 0
-        if posix_memalign(<void **> &self.block, alignment, bytes):
-            self.block = NULL
+        self.block = <char *> aligned_new(alignment, bytes)
+        if self.block == NULL:
             raise MemoryError(f"this batch needs {bytes} bytes")
         self.capacity = bytes
-        if alignment == HUGE_PAGE and MADV_HUGEPAGE:
-            madvise(self.block, bytes, MADV_HUGEPAGE)
         memset(self.block, 0, bytes)
         return 0
 

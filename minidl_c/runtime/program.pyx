@@ -1,6 +1,6 @@
 """Program: the checked ops of a plan in order, with the indices of their values and the offsets of their parameters and sums."""
 from operator import index
-
+from libc.math cimport pow
 from libc.stdlib cimport calloc, free
 
 from minidl_c.op cimport ALIAS_SKIP, LANES, Op, blocks_of, dtype_of, op, target_bytes
@@ -246,7 +246,7 @@ cdef class Program:
             has_trained |= training and o.n_param > 0
             if has_work(o, training):
                 lanes, least = lanes + o.work, least + o.work * waste
-                blocked += o.work * waste ** (WASTE_TRAINING if training else WASTE) * (
+                blocked += o.work * pow(waste, WASTE_TRAINING if training else WASTE) * (
                     TRANSPOSED_WORK if training and o.blocked.joint and o.memory.prepare_dx == NULL else 1)
                 weights += 0 if training or self.together and o.blocked.joint else o.n_param
         blocked += weights * (CACHED_READ if weights < CACHED_WEIGHTS else MEMORY_READ)

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #ifdef _WIN32
+#define WIN32_LEAN_AND_MEAN                      /* without names such as `small` and `hyper` */
 #include <windows.h>
 #else
 #include <time.h>

@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import os
+import re
 import time
 import tracemalloc
 
@@ -122,7 +123,7 @@ def test_an_argument_that_no_file_can_hold_is_named(path):
 
 def test_missing_classes_are_named(model, path):
     model.save(path)
-    with pytest.raises(FileError, match=rf"^{path}: .*custom_objects=\{{'Gain': Gain\}}"):
+    with pytest.raises(FileError, match=rf"^{re.escape(str(path))}: .*custom_objects=\{{'Gain': Gain\}}"):
         Sequential.load(path)
     with pytest.raises(TypeError, match="custom_objects: expected classes and functions by name"):
         Sequential.load(path, custom_objects=[Gain])
@@ -196,7 +197,7 @@ def test_models_that_contradict_the_header(path, changes, message):
     write_changed(path, **changes)
     tracemalloc.start()
     begin = time.thread_time()  # of this thread alone: the machine may be busy
-    with pytest.raises(FileError, match=f"^{path}: .*{message}"):
+    with pytest.raises(FileError, match=f"^{re.escape(str(path))}: .*{message}"):
         Sequential.load(path)
     assert time.thread_time() - begin < 5
     assert tracemalloc.get_traced_memory()[1] < 2**24
@@ -208,13 +209,13 @@ def test_a_damaged_file_a_checkpoint_and_a_missing_file(path):
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    with pytest.raises(FileError, match=rf"^{path}: tensor '2\.bias': .*damaged"):
+    with pytest.raises(FileError, match=rf"^{re.escape(str(path))}: tensor '2\.bias': .*damaged"):
         Sequential.load(path)
     safetensors_file.write(path, "checkpoint", {}, {})
     with pytest.raises(FileError, match="expected a model file, got a 'checkpoint' file"):
         Sequential.load(path)
     os.unlink(path)
-    with pytest.raises(FileNotFoundError, match=str(path)):
+    with pytest.raises(FileNotFoundError, match=re.escape(repr(str(path)))):
         Sequential.load(path)
 
 

@@ -7,6 +7,7 @@ import copy
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -53,7 +54,7 @@ def seal(header, data=b""):
 
 def assert_refused(path, content, message, kind="model"):
     path.write_bytes(content)
-    with pytest.raises(FileError, match=f"^{path}: .*{message}"):
+    with pytest.raises(FileError, match=f"^{re.escape(str(path))}: .*{message}"):
         safetensors_file.read(path, kind)
 
 
@@ -112,7 +113,7 @@ def test_no_tensors_at_all(path):
 
 
 def test_kinds_are_distinguished(path, content):
-    with pytest.raises(FileError, match=f"{path}: expected a checkpoint file, got a 'model' file"):
+    with pytest.raises(FileError, match=f"{re.escape(str(path))}: expected a checkpoint file, got a 'model' file"):
         safetensors_file.read(path, "checkpoint")
 
 
@@ -274,12 +275,12 @@ def test_a_sparse_terabyte_file_is_refused_unread(path, content):
 
 # ---- the path
 def test_a_missing_file_is_an_oserror_that_names_it(path):
-    with pytest.raises(FileNotFoundError, match=str(path)):
+    with pytest.raises(FileNotFoundError, match=re.escape(repr(str(path)))):
         safetensors_file.read(path, "model")
-    with pytest.raises(IsADirectoryError, match=str(path.parent)):
+    with pytest.raises(IsADirectoryError, match=re.escape(repr(str(path.parent)))):
         safetensors_file.read(path.parent, "model")
     os.mkfifo(path)
-    with pytest.raises(OSError, match=f"expected a regular file: '{path}'"):
+    with pytest.raises(OSError, match=f"expected a regular file: {re.escape(repr(str(path)))}"):
         safetensors_file.read(path, "model")
     with pytest.raises(OSError, match="expected a regular file"):
         safetensors_file.read("/dev/zero", "model")

@@ -158,6 +158,7 @@ print("done")
 
 
 @own_pool
+@linux
 def test_small_stacks_of_other_threads_do_not_matter():
     """Kernels for float64 need more than the 32 kB that Python allows."""
     assert run("""

@@ -1,6 +1,6 @@
 """Program: the checked ops of a plan in order, with the indices of their values and the offsets of their parameters and sums."""
 from operator import index
-from libc.math cimport pow
+from libc.math cimport sqrt
 from libc.stdlib cimport calloc, free
 
 from minidl_c.op cimport ALIAS_SKIP, LANES, Op, blocks_of, dtype_of, op, target_bytes
@@ -13,7 +13,6 @@ cdef extern from "minidl_c/runtime/optimize.h" nogil:
 # The cost of reading a weight for each example, in multiply-adds; a tile reads it once. Fitted to the nets of benchmarks/inference.py.
 cdef double CACHED_READ = 3, MEMORY_READ = 19
 cdef Py_ssize_t CACHED_WEIGHTS = 2**22
-cdef double WASTE = 1.5, WASTE_TRAINING = 1.75             # powers of the number of lanes for each channel: loads are wasted too
 cdef double CONVERTED_EXAMPLE = 2       # the copies of an example to and from the tile of a converted op
 cdef double JOINT_SHARE = 10            # weights that are read once for all examples, for each element of a value
 cdef double CHUNK_SHARE = 0.85          # of the work, in joint ops with full lanes
@@ -246,7 +245,8 @@ cdef class Program:
             has_trained |= training and o.n_param > 0
             if has_work(o, training):
                 lanes, least = lanes + o.work, least + o.work * waste
-                blocked += o.work * pow(waste, WASTE_TRAINING if training else WASTE) * (
+                # loads are wasted too: powers of 1.5 and, in training, 1.75 (pow would need glibc 2.29)
+                blocked += o.work * waste * sqrt(waste) * (sqrt(sqrt(waste)) if training else 1) * (
                     TRANSPOSED_WORK if training and o.blocked.joint and o.memory.prepare_dx == NULL else 1)
                 weights += 0 if training or self.together and o.blocked.joint else o.n_param
         blocked += weights * (CACHED_READ if weights < CACHED_WEIGHTS else MEMORY_READ)

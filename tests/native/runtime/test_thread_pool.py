@@ -176,6 +176,7 @@ print(threads() > 1, threading.stack_size())
 def test_workers_block_signals_except_those_of_faults():
     """A signal that Python's threads block or wait for would otherwise act in a worker."""
     assert run("""
+import signal
 
 def blocked():
     found = {}

@@ -11,7 +11,6 @@ import os
 import statistics
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import threading
 from pathlib import Path
@@ -24,6 +23,7 @@ import json
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 flags, directives = json.load(open("flags.json"))
+flags["define_macros"] = [tuple(macro) for macro in flags["define_macros"]]
 probe = Extension("probe", ["probe.pyx"], **flags)
 setup(
     name="probe",
@@ -49,14 +49,14 @@ def fingerprint(flags):
 def build_probe():
     """Returns the module `probe`, compiling it if necessary. Raises RuntimeError if it cannot be built."""
     flags = minidl_c.build_flags(minidl_c.isa)
-    name = "probe" + sysconfig.get_config_var("EXT_SUFFIX")
-    built = cache_folder() / fingerprint(flags) / name
+    built = cache_folder() / fingerprint(flags) / "probe.so"
     if not built.exists():
         print("Building the probe ...", flush=True)
         built.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=built.parent) as folder:
             compile_in(Path(folder), flags)
-            os.replace(Path(folder, name), built)  # atomic
+            (module,) = Path(folder).glob("probe.*.so")
+            os.replace(module, built)  # atomic
     spec = importlib.util.spec_from_file_location("probe", built)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -101,8 +101,8 @@ def test_nets_have_the_multiply_adds_counted_by_hand(run):
 def test_thread_pool(run, tmp_path):
     shortest = ["--rounds", 1, "--seconds", 0.2, "--nets", "mlp", "--tasks", "predict", "fit", "--busy", 0, 1]
     output, results = run("thread_pool.py", *shortest, json_file=tmp_path / "r.json")
-    assert len(output.strip().splitlines()) == 8
     names = {f"{busy} busy, mlp, {task}" for busy in (0, 1) for task in ("predict", "fit")}
+    assert all(any(line.startswith(name) for line in output.splitlines()) for name in names)
     assert set(results) == {"machine", *names}
     for name in names:
         assert set(results[name]) == {"OpenMP", "pool"}

@@ -44,11 +44,11 @@ class Copy:
             sys.exit(f"{folder}: the build failed\n{run.stdout[-4000:]}{run.stderr[-4000:]}")
         self.log = run.stdout + run.stderr
 
-    def start(self, *command: str, **variables: str) -> subprocess.Popen:
-        """Starts Python in the copy, which is first on its path; the caller reads `stdout`."""
+    def start(self, *command: str, cwd: Path | None = None, **variables: str) -> subprocess.Popen:
+        """Starts Python in the copy or in cwd, with the copy first on its path; the caller reads `stdout`."""
         return subprocess.Popen(
             [self.python, *command],
-            cwd=self.folder,
+            cwd=cwd or self.folder,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, self.path()))} | self.settings() | variables,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -57,9 +57,9 @@ class Copy:
             **self.options(),
         )
 
-    def run(self, *command: str, **variables: str) -> tuple[int, str]:
+    def run(self, *command: str, cwd: Path | None = None, **variables: str) -> tuple[int, str]:
         """Runs a Python command in this copy; returns its exit code and output."""
-        return finished(self.start(*command, **variables))
+        return finished(self.start(*command, cwd=cwd, **variables))
 
     def path(self) -> list[Path]:
         """Returns the folders of PYTHONPATH."""

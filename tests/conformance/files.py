@@ -35,6 +35,7 @@ from minidl.saving import safetensors_file
 SLACK = 16 * 2**20  # bytes allowed beyond the file and twice its tensors
 SECONDS = 1.0  # allowed for one load
 HARMLESS = {"builtins.id", "object.__getattr__", "sys._getframe"}  # audit events that NumPy and inspect raise
+FRAME_OF_CYTHON = {"compile", "code.__new__"}  # with the limited API, Cython adds its line to a traceback so
 
 
 class Doubled(Layer):
@@ -88,6 +89,8 @@ class Watch:
             return
         if event == "os.scandir" and args[0] == os.path.dirname(os.path.realpath(self.path)):
             return  # a resume removes temporary files of killed saves
+        if event in FRAME_OF_CYTHON and str(args[1]).startswith("minidl_c/"):
+            return
         if event == "open" and (args[0] == self.path or isinstance(args[0], int)):  # the file, or its descriptor
             self.opened += isinstance(args[0], str)
         else:

@@ -123,6 +123,7 @@ predict(4)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.skipif(is_free_threaded, reason="CPython's own locks may hang such children")
+@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="so may the locks of AddressSanitizer's malloc")
 def test_forks_beside_busy_callers_leave_working_children():
     assert run("""
 import warnings

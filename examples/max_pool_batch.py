@@ -3,7 +3,7 @@
 Run it with: python examples/max_pool_batch.py [--plot routing.png]
 
 A small net reads 100 of the embedded digits, in float64, so that gradients can be compared with finite differences. The
-program stops at the first claim that does not hold. docs/how-a-batch-is-backpropagated.md derives the claims.
+program stops at the first claim that does not hold. docs/explanation/how-a-batch-is-backpropagated.md derives the claims.
 """
 
 import argparse

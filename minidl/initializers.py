@@ -26,7 +26,7 @@ def damped_he_uniform(rng: np.random.Generator, shape: Shape) -> Values:
 
     Initial scores are then small, and training works at learning rates at which it fails with he_uniform. The factor is
     the geometric mean of that of He et al., 1, and of the spectral condition's, sqrt(outputs / inputs) (G. Yang,
-    J. B. Simon, J. Bernstein, 2023, arXiv:2310.17813). docs/first-weights.md has the measurements.
+    J. B. Simon, J. Bernstein, 2023, arXiv:2310.17813). docs/explanation/first-weights.md has the measurements.
 
     >>> weight = damped_he_uniform(np.random.default_rng(0), (16, 256))
     >>> bool((weight == he_uniform(np.random.default_rng(0), (16, 256)) / 2).all())

@@ -86,7 +86,7 @@ class Trainer(BaseTrainer):
 
         X (n, *input_shape), or 2-D of the same width; y (n, ...), as the loss takes it. Builds an unbuilt model for X.
         Without y, X gives batches (X, y) or (X, y, sample_weight), each of which is a step: an iterable, which each
-        epoch reads again, or an iterator (see docs/data.md). Arguments about single examples must then be left out.
+        epoch reads again, or an iterator (see docs/how-to/data.md). Arguments about single examples must then be left out.
         batch_size: the number of examples in a step. An epoch sees every example once, the last partial batch included.
         shuffle: whether each epoch draws another order of the examples; it depends on the trainer's seed.
         sample_weight (n,): a weight for each example; those of weight 0 count as absent. class_weight: a dict of

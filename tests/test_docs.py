@@ -30,8 +30,8 @@ PAGES = {
 FOLDERS = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "examples").glob("*/README.md"))]
 LINKING = [*PAGES, "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", *FOLDERS]
 RUN_ELSEWHERE = {  # page: the test file that runs it
-    "docs/errors.md": "tests/test_errors.py",
-    "docs/how-a-batch-is-backpropagated.md": "tests/test_max_pool_batch.py",
+    "docs/reference/errors.md": "tests/test_errors.py",
+    "docs/explanation/how-a-batch-is-backpropagated.md": "tests/test_max_pool_batch.py",
 }
 SCRIPTS = {  # file: the test that runs it
     "weights.py": ("tests/test_docs.py", "test_weights_have_the_documented_hash"),
@@ -158,10 +158,10 @@ def test_every_block_is_run():
 
 @needs_fma
 def test_weights_have_the_documented_hash(tmp_path):
-    write_files("docs/promises.md", tmp_path)
+    write_files("docs/explanation/promises.md", tmp_path)
     hashes = {python("weights.py", str(threads), cwd=tmp_path).strip() for threads in (1, 2, 3, 8)}
     assert len(hashes) == 1
-    promised = re.search(r"python weights\.py .*# (\w+)", PAGES["docs/promises.md"])[1]
+    promised = re.search(r"python weights\.py .*# (\w+)", PAGES["docs/explanation/promises.md"])[1]
     assert hashes == {promised}
 
 
@@ -177,7 +177,7 @@ def test_quoted_line_is_in_the_code(line):
 
 @pytest.mark.parametrize("name", ["silu.pyx", "setup.py"])
 def test_the_kernel_shown_is_the_examples(name):
-    shown = files_of("docs/custom-kernels.md")[name].partition("\n")[2]
+    shown = files_of("docs/how-to/custom-kernels.md")[name].partition("\n")[2]
     assert shown == (ROOT / "examples" / "custom_kernel" / name).read_text(encoding="utf-8")
 
 
@@ -193,7 +193,7 @@ def test_speeds_in_the_readme_are_those_of_docs():
         return result
 
     training = PAGES["README.md"].partition("onnxruntime")[0]
-    rows = [re.findall(r"^\|.*[\d.]+x.*\|$", text, re.M) for text in (training, PAGES["docs/speed.md"])]
+    rows = [re.findall(r"^\|.*[\d.]+x.*\|$", text, re.M) for text in (training, PAGES["docs/explanation/speed.md"])]
     shown = speeds(rows[0], slice(1, None))
     assert len(shown) == 5 and shown == speeds(rows[1], slice(4, 5))
 
@@ -233,7 +233,7 @@ def calls_in(page):
             yield from ((module, call) for call in re.findall(r"`([A-Z][\w.]*\(.*?\))`", line.split(" | ")[0]))
 
 
-TABLES = ["docs/layers.md", "docs/losses.md", "docs/optimizers.md", "docs/training.md"]
+TABLES = [f"docs/{page}.md" for page in ("reference/layers", "reference/losses", "reference/optimizers", "how-to/training")]
 CALLS = [pair for page in TABLES for pair in calls_in(page)]
 
 
@@ -262,7 +262,7 @@ def test_every_public_class_is_in_a_table(module):
 
 
 def test_arguments_of_checkpoint():
-    table = PAGES["docs/saving.md"].partition("| argument of `Checkpoint`")[2].partition("\n\n")[0]
+    table = PAGES["docs/how-to/saving.md"].partition("| argument of `Checkpoint`")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| `(\w+)` \| (\w*) ?\|", table, re.M)
     parameters = inspect.signature(Checkpoint).parameters.values()
     assert rows == [(p.name, "" if p.default is p.empty else str(p.default)) for p in parameters]
@@ -323,8 +323,8 @@ def test_readme_is_short():
 
 
 def test_index_lists_every_page():
-    linked = [link for link in LINK.findall(PAGES["docs/README.md"]) if "#" not in link]
-    assert sorted(f"docs/{link}" for link in linked) == sorted(PAGES.keys() - {"README.md", "docs/README.md"})
+    linked = [link for link in LINK.findall(PAGES["docs/index.md"]) if "#" not in link]
+    assert sorted(f"docs/{link}" for link in linked) == sorted(PAGES.keys() - {"README.md", "docs/index.md"})
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("docs/")])

@@ -1,4 +1,4 @@
-"""Checks docs/errors.md: each mistake on that page raises the error it quotes, word for word."""
+"""Checks docs/reference/errors.md: each mistake on that page raises the error it quotes, word for word."""
 
 import re
 from pathlib import Path

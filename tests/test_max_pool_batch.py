@@ -1,4 +1,4 @@
-"""Checks docs/how-a-batch-is-backpropagated.md and the example it quotes: a claim that is made false is found."""
+"""Checks docs/explanation/how-a-batch-is-backpropagated.md and the example it quotes: it finds a false claim."""
 
 import copy
 import importlib

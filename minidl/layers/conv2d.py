@@ -38,7 +38,7 @@ class Conv2D(Layer):
         the gradients (F(4x4, 3x3)); per-example gradients use the direct sum. It takes kernels of 3x3 with stride,
         dilation and groups of 1, channels and filters in multiples of 16, and images and outputs of at least 8x8 (of
         16 patches of 4x4 if channels * filters is above 32768). "auto" is "winograd" where it can be.
-        docs/winograd.md; Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2015), arXiv:1509.09308.
+        docs/explanation/winograd.md; Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2015), arXiv:1509.09308.
 
     Parameters: weight (filters, c / groups, kernel height, kernel width), damped He-uniform; bias (filters,), zero.
     Raises TypeError or ValueError in build for invalid arguments or input shapes.

@@ -26,7 +26,7 @@ class Embedding(Layer):
     initializer: a function f(rng, shape), such as those of minidl.initializers.
 
     Parameters: weight (categories, dim), as in torch.nn.Embedding. The initial values are those of Keras, uniform from
-    -0.05 to 0.05: in a table, they train better than standard normal ones (see docs/layers.md).
+    -0.05 to 0.05: in a table, they train better than standard normal ones (see docs/reference/layers.md).
     Raises TypeError or ValueError in build for sizes below 1, an input that is no vector, or more categories than the
     dtype has whole numbers in sequence (2**24 in float32).
     """

@@ -63,6 +63,12 @@ def skip_member(app: Any, what: str, name: str, member: Any, skip: bool, options
     return True if not defined.startswith("minidl") or not member.__doc__ else None
 
 
+def forget_compiled(app: Any, env: Any) -> None:
+    """Removes compiled modules, which have no page, from the list of pages of source code."""
+    env._viewcode_modules = {name: entry for name, entry in env._viewcode_modules.items() if entry}
+
+
 def setup(app: Any) -> None:
     """Connects the functions above."""
     app.connect("autodoc-skip-member", skip_member)
+    app.connect("env-updated", forget_compiled)

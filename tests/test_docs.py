@@ -42,6 +42,7 @@ FENCE = re.compile(r"^ *(?:```|~~~).*$", re.M)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 FILE = re.compile(r"# (\w+\.\w+)\n")
 PRINTED = re.compile(r"^\s*print\(.*\) +# (.*)$", re.M)
+DIRECTIVE = re.compile(r"^:link: [^\n]*$|^:::\{toctree\}\n.*?^:::$", re.M | re.S)  # these name pages without a suffix
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.M)
 NAMED = re.compile(r"(?<![\w./-])((?:minidl|minidl_c|examples|benchmarks|tests)/[\w./]*\w)")
@@ -175,47 +176,50 @@ def test_quoted_line_is_in_the_code(line):
     assert sum(path.read_text(encoding="utf-8").count(line) for path in ROOT.glob("minidl_c/**/*.h")) == 1
 
 
-@pytest.mark.parametrize("name", ["silu.pyx", "setup.py"])
+@pytest.mark.parametrize("name", ["silu.pyx", "channel_swish.pyx", "setup.py"])
 def test_the_kernel_shown_is_the_examples(name):
     shown = files_of("docs/how-to/custom-kernels.md")[name].partition("\n")[2]
     assert shown == (ROOT / "examples" / "custom_kernel" / name).read_text(encoding="utf-8")
 
 
-def test_speeds_in_the_readme_are_those_of_docs():
-    """For each net, in the order of the batch sizes."""
-
-    def speeds(rows, column):
-        result, net = {}, None
-        for row in rows:
-            cells = [cell.strip() for cell in row.strip("|").split("|")]
-            net = re.match(r"[\w-]+", cells[0])[0] if cells[0] else net
-            result.setdefault(net, []).extend(cell for cell in cells[column] if re.match(r"[\d.]+x", cell))
-        return result
-
-    training = PAGES["README.md"].partition("onnxruntime")[0]
-    rows = [re.findall(r"^\|.*[\d.]+x.*\|$", text, re.M) for text in (training, PAGES["docs/explanation/speed.md"])]
-    shown = speeds(rows[0], slice(1, None))
-    assert len(shown) == 5 and shown == speeds(rows[1], slice(4, 5))
-
-
-def named_rows(text, cell):
-    """Returns the filled cells of the table rows in which all match `cell`, by net and, if told, its image."""
-    rows = {}
-    for row in re.findall(r"^\| (.*) \|$", text, re.M):
-        name, *cells = [part.strip() for part in row.split("|")]
-        if any(cells) and all(re.fullmatch(cell, part) for part in cells if part):
-            rows[re.match(r"[\w-]+(, \d+x\d+)?", name)[0]] = [part for part in cells if part]
+def table(page, heading):
+    """Returns the rows of the first table after a heading, by name: lists of cells. A row without a name continues."""
+    rows, name = {}, None
+    text = PAGES[page].partition(heading)[2]
+    for line in re.search(r"(?:^\|.*\n)+", text, re.M)[0].splitlines()[2:]:
+        first, *cells = [cell.strip() for cell in line.strip("|").split("|")]
+        name = re.match(r"[\w-]+(?:, \d+x\d+)?", first)[0] if first else name
+        rows.setdefault(name, []).append(cells)
     return rows
 
 
-def test_speeds_of_predictions_in_the_readme_are_those_of_the_benchmark():
-    _, _, table = (ROOT / "benchmarks/README.md").read_text(encoding="utf-8").partition("## inference.py")
-    measured = named_rows(table.partition("\n## ")[0], r"[\d.]+ / [\d.]+ / [\d.]+")
-    times = {net: [[float(time) for time in cell.split(" / ")] for cell in cells] for net, cells in measured.items()}
-    expected = {net: [f"{theirs / ours:.1f}x" for ours, theirs, _ in cells] for net, cells in times.items()}
-    predictions = PAGES["README.md"].partition("onnxruntime")[2]
+def test_speeds_of_training_steps_are_those_of_their_times():
+    measured = table("docs/benchmarks/training.md", "## Small nets")
+    shown = table("docs/benchmarks/index.md", "## Training steps")
+    assert len(measured) == 5
+    assert shown == {net: [[speed for *_, speed, _ in rows]] for net, rows in measured.items()}
+    for _, ours, theirs, speed, _ in (row for rows in measured.values() for row in rows):
+        assert float(theirs) / float(ours) == pytest.approx(float(speed.strip("x")), rel=0.06)
+
+
+def test_speeds_of_predictions_are_those_of_their_times():
+    measured = table("docs/benchmarks/predictions.md", "## Nets of minidl")
+    expected = {}
+    for net, [cells] in measured.items():
+        times = [[float(time) for time in cell.split(" / ")] for cell in cells if cell]
+        expected[net] = [f"{theirs / ours:.1f}x" for ours, theirs, _ in times]
+    shown = table("docs/benchmarks/index.md", "## Predictions")
     assert len(expected) == 9
-    assert named_rows(predictions, r"[\d.]+x") == expected
+    assert {net: [cell for cell in cells if cell] for net, [cells] in shown.items()} == expected
+
+
+def test_speeds_in_the_readme_are_those_of_the_benchmarks():
+    steps = table("docs/benchmarks/index.md", "## Training steps")
+    predictions = table("docs/benchmarks/index.md", "## Predictions")
+    shown = table("README.md", "## Speed")
+    assert len(shown) == 4
+    for net, [cells] in shown.items():
+        assert cells == [steps[net][0][0], steps[net][0][4], predictions[net][0][0], predictions[net][0][2]]
 
 
 # ---- tables of classes and their arguments
@@ -233,7 +237,7 @@ def calls_in(page):
             yield from ((module, call) for call in re.findall(r"`([A-Z][\w.]*\(.*?\))`", line.split(" | ")[0]))
 
 
-TABLES = [f"docs/{page}.md" for page in ("reference/layers", "reference/losses", "reference/optimizers", "how-to/training")]
+TABLES = ["docs/how-to/training.md", *(f"docs/reference/{page}.md" for page in ("layers", "losses", "optimizers"))]
 CALLS = [pair for page in TABLES for pair in calls_in(page)]
 
 
@@ -281,7 +285,7 @@ def test_make_targets_exist():
 
 @pytest.mark.parametrize("page", PAGES)
 def test_named_files_exist(page):
-    for path in NAMED.findall(BLOCK.sub("", PAGES[page])):
+    for path in NAMED.findall(DIRECTIVE.sub("", BLOCK.sub("", PAGES[page]))):
         assert (ROOT / path).exists(), path
 
 
@@ -312,7 +316,9 @@ def test_links_have_a_target(page):
 def test_links_between_pages_stay_in_docs():
     """A site is made from docs/ alone."""
     for page in PAGES.keys() - {"README.md"}:
-        assert not [link for link in LINK.findall(PAGES[page]) if link.startswith("..")], page
+        links = {link for link in LINK.findall(PAGES[page]) if not link.startswith(("#", "http"))}
+        targets = {((ROOT / page).parent / link).resolve() for link in links}
+        assert {target for target in targets if not target.is_relative_to(ROOT / "docs")} == set(), page
 
 
 # ---- README and index
@@ -322,9 +328,12 @@ def test_readme_is_short():
     assert PAGES["README.md"].count("\n") <= 200
 
 
-def test_index_lists_every_page():
-    linked = [link for link in LINK.findall(PAGES["docs/index.md"]) if "#" not in link]
-    assert sorted(f"docs/{link}" for link in linked) == sorted(PAGES.keys() - {"README.md", "docs/index.md"})
+@pytest.mark.parametrize("index", [page for page in PAGES if re.fullmatch(r"docs/[\w-]+/index.md", page)])
+def test_index_lists_every_page_of_its_folder(index):
+    folder = Path(index).parent.as_posix()
+    linked = {f"{folder}/{link}" for link in LINK.findall(PAGES[index])}
+    pages = {page for page in PAGES if page.startswith(f"{folder}/")}
+    assert pages - linked == {index}
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("docs/")])

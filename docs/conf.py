@@ -40,7 +40,7 @@ html_copy_source = html_show_sourcelink = False
 html_last_updated_fmt = None  # the same pages from the same sources
 html_theme_options = {
     "navbar_start": ["navbar-logo"],
-    "navbar_persistent": ["search-field"],
+    "navbar_persistent": ["search-button"],
     "navbar_end": ["theme-switcher"],
     "footer_start": ["copyright"],
     "footer_end": [],

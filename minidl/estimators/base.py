@@ -227,10 +227,35 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     # ---- features
 
     def transform(self, X: ArrayLike, layer: int = -2) -> Array:
-        """Returns a layer's outputs for X as features (n, size), by default those of the second-to-last layer.
+        """Returns a layer's outputs for X as features, by default those of the second-to-last layer.
 
-        layer: the index in `model_`, from 0, or from the end if negative; the index before the first returns X itself.
-        Raises ValueError for an index out of range, NotFittedError before a fit.
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (n, features) or `(n, *input_shape)`
+            Examples.
+        layer : int, default -2
+            Index in `model_`, from 0, or from the end if negative. The index before the first returns X itself.
+
+        Returns
+        -------
+        array of shape (n, size)
+            Outputs of the layer, one row for each example.
+
+        Raises
+        ------
+        NotFittedError
+            Before a fit.
+        TypeError, ValueError
+            If X is invalid, or if the index is out of range.
+
+        Examples
+        --------
+        The default model of a table has a hidden layer of 100 units before its last layer:
+
+        >>> from minidl.estimators import SequentialClassifier
+        >>> classifier = SequentialClassifier(epochs=1, random_state=0).fit([[-1.0], [0.0], [1.0]], [2, 4, 6])
+        >>> classifier.transform([[3.0], [5.0]]).shape
+        (2, 100)
         """
         front = self._slice_up_to(layer)
         rows, _ = validate_input(self, X, reset=False)

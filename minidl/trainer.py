@@ -341,9 +341,9 @@ class Trainer(BaseTrainer):
 
         Notes
         -----
-        Kernels compute the gradients for a batch at once; the norm for a dense layer is that of two vectors, |x dy^T| =
-        |x| |dy|. Through a layer in NumPy with parameters, examples go one by one, each with the random numbers of a
-        batch of one. A layer without parameters sees the batch, and must not mix examples.
+        Kernels compute the gradients for a batch at once; the norm of the gradient of a dense layer's weight is that of
+        two vectors, `|x dy^T| = |x| |dy|`. Through a layer in NumPy with parameters, examples go one by one, each with
+        the random numbers of a batch of one. A layer without parameters sees the batch, and must not mix examples.
 
         References
         ----------

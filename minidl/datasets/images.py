@@ -41,24 +41,61 @@ def load_images(
     resize: str = "crop",
     data_home: DataHome = None,
 ) -> Bunch:
-    """Loads images from a folder with a sub-folder for each class: `X`, `y`, `class_names` and `file_names`.
+    """Loads images from a folder with a sub-folder for each class.
 
-    X: a read-only memory map, uint8 (n, channels, height, width). y: int64 (n,), the index of the class in
-        class_names, the sorted names of the sub-folders. file_names: paths inside the folder, in the order of X: by
-        class, then by name. Deeper folders are read, too; hidden files and files of other types are ignored.
-    size: height and width of all images, as an int or a pair; None: the images have one size already.
-    channels: 3 for RGB, 1 for grey. Transparency is dropped, the rotation of cameras (EXIF) is applied.
-    resize: "crop" scales until the shorter side fits, and cuts off the ends of the longer one; "squash" changes the
+    Deeper folders are read, too; hidden files and files of other types are ignored. The first load decodes all images
+    and writes X to `minidl_data/images` in `data_home`. Later loads map that file, if arguments, names, sizes and times
+    of all image files are the same; its pixels are not checked again.
+
+    Parameters
+    ----------
+    folder : str or os.PathLike
+        The folder.
+    size : int, (int, int) or None, default None
+        Height and width of all images, as an int or a pair; None: the images have one size already.
+    channels : 3 or 1, default 3
+        3 for RGB, 1 for grey. Transparency is dropped, the rotation of cameras (EXIF) is applied.
+    resize : "crop" or "squash", default "crop"
+        "crop" scales until the shorter side fits, and cuts off the ends of the longer one; "squash" changes the
         proportions. Both are bilinear, and average over what they shrink.
-    data_home: as in `load_mnist`. The first load decodes all images and writes X to `minidl_data/images` in this
-        folder; later loads map that file, if arguments, names, sizes and times of all image files are the same. Its
-        pixels are not checked again.
+    data_home : str, os.PathLike or None, default None
+        As in `load_mnist`.
 
-    Raises ImportError without Pillow: pip install "minidl[images]"; OSError if a folder cannot be read or written;
-    ValueError, naming files, if there are no images, if some cannot be decoded, have more than 8 bits a channel, or
-    have several sizes without `size`; TypeError or ValueError for other invalid arguments.
+    Returns
+    -------
+    Bunch
+        `X`, a read-only memory map, uint8 of shape (n, channels, height, width); `y`, int64 of shape (n,), the index of
+        the class in `class_names`, the sorted names of the sub-folders; `file_names`, paths inside the folder, in the
+        order of X: by class, then by name.
 
-    For a stratified split, use sklearn.model_selection.train_test_split on np.arange(len(y)).
+    Raises
+    ------
+    ImportError
+        Without Pillow: pip install "minidl[images]".
+    OSError
+        If a folder cannot be read or written.
+    ValueError
+        If there are no images, if some cannot be decoded, have more than 8 bits a channel, or have several sizes
+        without `size`. The message names files.
+    TypeError, ValueError
+        If an argument is invalid.
+
+    Notes
+    -----
+    For a stratified split, use sklearn.model_selection.train_test_split on `np.arange(len(y))`.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from PIL import Image
+    >>> from minidl.datasets import load_images
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     for name in ("pets/cat", "pets/dog"):
+    ...         os.makedirs(os.path.join(home, name))
+    ...         Image.new("RGB", (12, 9), "red").save(os.path.join(home, name, "0.png"))
+    ...     data = load_images(os.path.join(home, "pets"), size=8, data_home=home)
+    >>> data.X.shape, data.y.tolist(), data.file_names.tolist()
+    ((2, 3, 8, 8), [0, 1], ['cat/0.png', 'dog/0.png'])
     """
     request = _Request(
         None if size is None else check_pair("size", size),

@@ -37,6 +37,8 @@ def members():
                 function = inspect.unwrap(getattr(member, "__func__", member))
                 if attribute[0] == "_" or not inspect.isroutine(function) or not base.__module__.startswith("minidl"):
                     continue
+                if not callable(function):  # scikit-learn's set_fit_request and such, with a docstring of their own
+                    continue
                 if function.__doc__ and function not in seen:
                     seen.add(function)
                     yield f"{base.__module__}.{base.__name__}.{attribute}", function
@@ -57,14 +59,20 @@ def described(text):
     return [name.strip() for entry in entries for name in entry.split(",")]
 
 
-@pytest.mark.parametrize("name", MEMBERS)
-def test_every_argument_is_described(name):
-    arguments = [
+def arguments(value):
+    """Returns the names of the arguments, with their stars; none for a class with the constructor of a built-in one."""
+    if inspect.isclass(value) and issubclass(value, (dict, Exception)):
+        return []
+    return [
         "*" * (p.kind is p.VAR_POSITIONAL) + "**" * (p.kind is p.VAR_KEYWORD) + p.name
-        for p in inspect.signature(MEMBERS[name]).parameters.values()
+        for p in inspect.signature(value).parameters.values()
         if p.name not in ("self", "cls")
     ]
-    assert described(sections(MEMBERS[name]).get("Parameters", "")) == arguments
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_every_argument_is_described(name):
+    assert described(sections(MEMBERS[name]).get("Parameters", "")) == arguments(MEMBERS[name])
 
 
 @pytest.mark.parametrize("name", MEMBERS)

@@ -52,7 +52,7 @@ class ChannelShuffle(Layer):
     """Interleaves groups of channels.
 
     Channel i of group g becomes channel `i * groups + g`. Any shape, which is unchanged. Between grouped convolutions,
-    it makes each group read from all groups.
+    it passes channels of each group to the others.
 
     Parameters
     ----------

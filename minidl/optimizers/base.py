@@ -62,7 +62,7 @@ class Optimizer:
 
     @property
     def lr(self) -> Rate:
-        """Learning rate, a number or a function of the step; raises TypeError or ValueError when set to anything else."""
+        """Learning rate, a number or a function of the step; others raise TypeError or ValueError."""
         return self._lr
 
     @lr.setter

@@ -1,5 +1,6 @@
 """Docstrings of public names: each argument is described, an example exists, and the reference has a page."""
 
+import doctest
 import inspect
 import re
 from importlib import import_module
@@ -84,6 +85,16 @@ def test_sections_are_known_and_in_order(name):
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_public_name_has_an_example(name):
     assert ">>> " in sections(PUBLIC[name]).get("Examples", ""), "no example"
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, value in PUBLIC.items() if not inspect.isfunction(value) and not inspect.isclass(value)]
+)
+def test_examples_of_compiled_functions_run(name):
+    """The other ones are found by pytest."""
+    test = doctest.DocTestParser().get_doctest(inspect.getdoc(PUBLIC[name]), {}, name, None, None)
+    assert test.examples
+    assert doctest.DocTestRunner().run(test).failed == 0
 
 
 @pytest.mark.parametrize("page", MODULES)

@@ -52,13 +52,42 @@ def check_layer(
       so that layers with random numbers or state are checked like any other.
     - A kernel that kills the process (by writing dx where it is NULL) is reported: it is tried in a forked child first.
 
-    The input is normally distributed, unless the layer needs other values: then pass `x`, examples (n, *in_shape) whose
-    rows are used, in the model's dtype as always; for an embedding, integers. For integers (by the dtype of `x`) dx is
-    not compared with differences, because there are no values in between; parameters' gradients are. Raises TypeError
-    or ValueError for an invalid x.
+    Parameters
+    ----------
+    layer : Layer
+        The layer, which no model uses.
+    in_shape : tuple of int
+        Shape of one example.
+    couples_examples : bool, default False
+        Whether the outputs of an example depend on others, as with batch statistics.
+    seed : int, default 0
+        Determines inputs and initial weights.
+    x : array-like of shape `(n, *in_shape)` or None, default None
+        Examples whose rows are used, in the model's dtype as always; for an embedding, integers. None: normally
+        distributed numbers. For integers (by the dtype of `x`) dx is not compared with differences, because there are
+        no values in between; parameters' gradients are.
 
+    Raises
+    ------
+    AssertionError
+        If the layer breaks the contract.
+    TypeError, ValueError
+        If an argument is invalid.
+
+    Examples
+    --------
+    >>> from minidl import Layer
     >>> from minidl.layers import Dense
+    >>> from minidl.testing import check_layer
     >>> check_layer(Dense(2), (3,))
+    >>> class Double(Layer):
+    ...     def forward(self, x, training):
+    ...         return 2 * x
+    ...     def backward(self, dy):
+    ...         return dy
+    >>> check_layer(Double(), (3,))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    AssertionError: Double: dx[0, 0]: expected ... (finite differences), got ..., a relative error of 0.5, at ...
     """
     if not isinstance(layer, Layer):
         raise TypeError(f"layer: expected a Layer, got {layer!r}")

@@ -53,8 +53,8 @@ class History(dict[str, list[float]]):
         --------
         >>> from minidl.training.history import History
         >>> figure = History(epoch=[0, 1], loss=[0.5, 0.2], val_loss=[0.6, 0.4]).plot()
-        >>> [axes.get_title() for axes in figure.axes]
-        ['best 0.4, epoch 2']
+        >>> [axes.get_ylabel() for axes in figure.axes]
+        ['loss']
         """
         from minidl.plots.curves import curves  # not before it is needed
 

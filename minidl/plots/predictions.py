@@ -80,19 +80,50 @@ def misclassified(
     image_shape: Shape | None = None,
     figure: Figure | SubFigure | None = None,
 ) -> Figure:
-    """Draws misclassified images, the most confident mistakes first; returns the figure.
-
-    model: a Sequential with one score per class, or one score; or a classifier with `predict_proba` and `classes_`.
-    X, y: as in `fit`, y with class labels. class_names: one for each class, in order; None: the labels.
-    max_examples: the largest number of images.
-    image_shape: (channels, height, width), if X has flat rows and the model has no image input.
-    figure: an empty Figure or SubFigure to draw into; None: a new one, not registered with pyplot.
+    """Draws misclassified images, the most confident mistakes first.
 
     The caption of each image is the predicted class with its probability, and the true class. If there are no mistakes,
     the title says so.
 
-    Raises TypeError or ValueError for an X without images, unknown labels, a wrong number of class names, or a model
-    that is not a classifier.
+    Parameters
+    ----------
+    model : Sequential or classifier
+        A Sequential with one score per class, or one score; or a classifier with `predict_proba` and `classes_`.
+    X : array-like of shape `(n, *input_shape)`
+        Images, or 2-D rows of the same size.
+    y : array-like of shape (n,)
+        Labels of the classes, as in `fit`.
+    class_names : list of str or None, default None
+        A name for each class, in order; None: the labels.
+    max_examples : int, default 16
+        Largest number of images.
+    image_shape : (int, int, int) or None, default None
+        (channels, height, width), if X has flat rows and the model has no image input.
+    figure : Figure, SubFigure or None, default None
+        An empty one to draw into; None: a new one, not registered with pyplot.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For an X without images, unknown labels, a wrong number of class names, and a model that is not a classifier.
+    ImportError
+        Without Matplotlib: pip install "minidl[plot]".
+
+    Examples
+    --------
+    The scores are the two pixels of an image, so the third example is misclassified:
+
+    >>> from minidl import Sequential, plots
+    >>> from minidl.layers import Flatten
+    >>> model = Sequential([Flatten()], input_shape=(1, 1, 2))
+    >>> figure = plots.misclassified(model, [[[[1, 0]]], [[[0, 1]]], [[[0, 1]]]], [0, 1, 0])
+    >>> figure.axes[0].get_title(loc="left")
+    '1 of 3 examples misclassified'
     """
     max_examples, shape = check_int("max_examples", max_examples), _infer_image_shape(model, X, image_shape)
     predictions = _predict(model, X, y, class_names)
@@ -152,11 +183,45 @@ def confusion_matrix(
 ) -> Figure:
     """Draws the confusion matrix, true classes by predicted classes, with scikit-learn's ConfusionMatrixDisplay.
 
-    model, X, y, class_names, figure: as for `misclassified`; X need not be images.
-    normalize: over rows ("true"), columns ("pred") or all examples ("all"); None: counts.
+    A colour bar replaces the numbers if they do not fit into the cells.
 
-    A colour bar replaces the numbers if they do not fit into the cells. Returns the figure; raises as `misclassified`,
-    and ValueError for another normalize.
+    Parameters
+    ----------
+    model : Sequential or classifier
+        A Sequential with one score per class, or one score; or a classifier with `predict_proba` and `classes_`.
+    X : array-like of shape (n, ...)
+        Examples, as the model takes them.
+    y : array-like of shape (n,)
+        Labels of the classes, as in `fit`.
+    class_names : list of str or None, default None
+        A name for each class, in order; None: the labels.
+    normalize : "true", "pred", "all" or None, default None
+        Whether to normalize over rows ("true"), columns ("pred") or all examples ("all"); None: counts.
+    figure : Figure, SubFigure or None, default None
+        An empty one to draw into; None: a new one, not registered with pyplot.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For unknown labels, a wrong number of class names, a model that is not a classifier, and another `normalize`.
+    ImportError
+        Without Matplotlib: pip install "minidl[plot]".
+
+    Examples
+    --------
+    The scores are the two pixels of an image, so the third example is misclassified:
+
+    >>> from minidl import Sequential, plots
+    >>> from minidl.layers import Flatten
+    >>> model = Sequential([Flatten()], input_shape=(1, 1, 2))
+    >>> figure = plots.confusion_matrix(model, [[[[1, 0]]], [[[0, 1]]], [[[0, 1]]]], [0, 1, 0])
+    >>> [text.get_text() for text in figure.axes[0].texts]
+    ['1', '1', '0', '1']
     """
     check_choice("normalize", normalize, "true", "pred", "all", None)
     predictions = _predict(model, X, y, class_names)

@@ -55,40 +55,75 @@ def pool_routing(
     loss: str | Loss | None = None,
     figure: Figure | SubFigure | None = None,
 ) -> Figure:
-    """Draws the winner of each window of a max-pool and the route of the gradient; returns the figure.
-
-    model: a Sequential, or a fitted estimator of one.
-    X, y: as in `fit`; the first `max_examples` are drawn, as many as fit, and sums over all of them.
-    layer: the index of a MaxPool2D or GlobalMaxPool2D, such as 3, or its path, such as "3.body.1"; None: the first.
-    channel: the channel that is drawn; None: the one with the largest share of the gradient. The minima of a map do not
-        count, since most of them are zeros of a ReLU before the pool, which stops their gradient.
-    region: (top, left, height, width), in cells, of the pool's input; None: all of it, or the part of a large input
-        with the largest share of the gradient.
-    loss: as for Trainer; None: that of a fitted estimator, softmax_cross_entropy for a Sequential.
-    figure: an empty Figure or SubFigure to draw into; None: a new one, not registered with pyplot.
+    """Draws the winner of each window of a max-pool and the route of the gradient.
 
     Each column is an example.
 
     - Top: the input, the windows without padding (blue; overlapping neighbours also purple) and the winner of each
       (orange). = marks later pixels that tie with a winner; they receive no gradient. If windows overlap, a line
       connects the centre of each with its winner.
-    - Middle: the gradient w.r.t. the output, one value per window.
-    - Bottom: the gradient w.r.t. the input: the value of a window at its winner, the sum at a pixel that wins several
-      windows, 0 elsewhere.
+    - Middle: the gradient with respect to the output, one value per window.
+    - Bottom: the gradient with respect to the input: the value of a window at its winner, the sum at a pixel that wins
+      several windows, 0 elsewhere.
 
     Negative is blue, positive red. Each example has its own scale, since gradients of examples may differ by a factor
     of a thousand. "Reached" is the share of the channel's inputs with a nonzero gradient. The last column is over all
     examples: how often each input was reached, and the sum of the gradients. It shows the whole input, with a box
     around the region of the other columns.
 
+    Parameters
+    ----------
+    model : Sequential, SequentialClassifier or SequentialRegressor
+        The model, or a fitted estimator of one. It is not changed.
+    X : array-like of shape `(n, *input_shape)`
+        Examples, as in `fit`. The first `max_examples` are drawn, as many as fit, and sums over all of them.
+    y : array-like of shape (n, ...)
+        Targets, as in `fit`.
+    layer : int, str or None, default None
+        The index of a MaxPool2D or GlobalMaxPool2D, such as 3, or its path, such as "3.body.1"; None: the first.
+    channel : int or None, default None
+        The channel that is drawn; None: the one with the largest share of the gradient. The minima of a map do not
+        count, since most of them are zeros of a ReLU before the pool, which stops their gradient.
+    max_examples : int, default 4
+        Largest number of examples.
+    region : (int, int, int, int) or None, default None
+        (top, left, height, width), in cells, of the pool's input; None: all of it, or the part of a large input with
+        the largest share of the gradient.
+    loss : str, loss or None, default None
+        As for Trainer; None: that of a fitted estimator, softmax_cross_entropy for a Sequential.
+    figure : Figure, SubFigure or None, default None
+        An empty one to draw into; None: a new one, not registered with pyplot.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a layer that is not a max-pool, an invalid channel or region, an X or y of another shape, a model that is
+        not built, and layers that cannot be copied.
+    RuntimeError
+        If another thread trains the model.
+    ImportError
+        Without Matplotlib: pip install "minidl[plot]".
+
+    Notes
+    -----
     Gradients are those of each example's own loss, without averaging. Forward and backward are the model's own, on
     copies of its layers in inference mode: batch norm uses its running statistics, dropout and augmentation do nothing.
-    NumPy layers after the pool, or in a container with it, run in training mode, one example at a time. The model is
-    not changed.
+    NumPy layers after the pool, or in a container with it, run in training mode, one example at a time.
 
-    Raises TypeError or ValueError for a layer that is not a max-pool, an invalid channel or region, an X or y of
-    another shape, a model that is not built, or layers that cannot be copied; RuntimeError while another thread trains
-    it.
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minidl import Sequential, plots
+    >>> from minidl.layers import Dense, Flatten, MaxPool2D
+    >>> model = Sequential([MaxPool2D(2), Flatten(), Dense(3)], input_shape=(1, 4, 4))
+    >>> figure = plots.pool_routing(model, np.arange(32).reshape(2, 1, 4, 4), [0, 1])
+    >>> figure.axes[0].get_title(loc="left")
+    '0 MaxPool2D(pool_size=2): channel 0 of 1, 2 examples'
     """
     network = get_model(model)
     name, path = _find_pool(network, layer)

@@ -65,8 +65,8 @@ class FileError(ValueError):
     ...     try:
     ...         Sequential.load(path)
     ...     except FileError as error:
-    ...         print(os.path.relpath(str(error), folder))
-    model.safetensors: expected a file of minidl, got 14 bytes that start with b'somethin'
+    ...         print(str(error).removeprefix(f"{path}: "))
+    expected a file of minidl, got 14 bytes that start with b'somethin'
     """
 
 

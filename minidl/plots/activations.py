@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from minidl.engine.layer_paths import layer_paths, resolve_path
 from minidl.plots.figures import count_label
 from minidl.plots.image_grid import (
+    DEFAULT_HEIGHT,
     GAP,
     LABEL_HEIGHT,
     LABEL_OFFSET,
@@ -109,7 +110,14 @@ def _draw(title: str, x: Array | None, maps: Array, figure: Figure | SubFigure |
     if height is not None:
         n = min(n, max(1, int(height / (MIN_TILE * ratio + LABEL_HEIGHT + GAP))))
     grid = fit_grid(
-        channels, width, height, ratio, leading_tiles=leading_tiles, n_blocks=n, max_height=max(MAX_HEIGHT, n)
+        channels,
+        width,
+        height,
+        ratio,
+        leading_tiles=leading_tiles,
+        n_blocks=n,
+        max_height=max(MAX_HEIGHT, n),
+        default_height=DEFAULT_HEIGHT * (n + 1) / 2,
     )
     step, row = grid.tile_width + GAP, grid.tile_width * ratio + GAP + LABEL_HEIGHT
     title = f"{title}: {count_label(channels, 'channel', grid.shown)}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minidl.callbacks.monitor import LOWER_IS_BETTER
-from minidl.plots.figures import BLUE, GREY, TEXT_POINTS, VERMILLION, figure_size, prepare_figure
+from minidl.plots.figures import BLUE, GREY, RED, TEXT_POINTS, figure_size, prepare_figure
 from minidl.utils.arrays import Array
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ Series = Mapping[str, Sequence[float]]
 PANEL_SIZE = (3.45, 2.3)  # inches: width of two panels or fewer, height
 PANEL_RATIO = 4 / 3  # preferred width / height of a panel
 MAX_DOTTED = 25  # epochs, up to which each value gets a dot
-SPLITS = (("", "training", BLUE, "-"), ("val_", "validation", VERMILLION, "--"))
+SPLITS = (("", "training", BLUE, "-"), ("val_", "validation", RED, "--"))
 BEST_LABEL = "best validation"
 
 

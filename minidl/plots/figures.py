@@ -12,7 +12,11 @@ if TYPE_CHECKING:
 PAGE_WIDTH = 6.9  # inches: two columns of a printed page, or 690 pixels in a notebook
 PAD = 0.06  # inches: padding of the layout engine
 TITLE_POINTS, TEXT_POINTS = 8.0, 7.0  # font sizes: titles, all other text
-BLUE, VERMILLION, GREY = "#0072B2", "#D55E00", "#707070"  # Okabe and Ito: safe for colour-blind readers
+# One palette, safe for colour-blind readers: blue and red of ColorBrewer's RdBu; tints and an orange for marks.
+BLUE, RED, GREY = "#2166AC", "#B2182B", "#707070"
+PALE_BLUE, PALE_PURPLE, ORANGE = "#92C5DE", "#C2A5CF", "#E69F00"
+# Colour maps: from 0 (white) upwards; around 0 (white); numbers of errors.
+SEQUENTIAL, DIVERGING, ERRORS = "Blues", "RdBu_r", "Reds"
 
 
 def figure_size(figure: Figure | SubFigure | None) -> tuple[float, float | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from minidl.plots.attribution import (
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 MAX_CAPTION_WIDTH = 1.4  # inches
 PAIR_GAP = 3 * GAP  # inches between an example's two tiles and the next example
-OPACITY = 0.6  # of a map over its image
+SHADE = 0.3  # of a map where its image is black
 
 
 def saliency(
@@ -196,7 +197,7 @@ def _draw(
     label: str,
     figure: Figure | SubFigure | None,
 ) -> Figure:
-    """Draws each image with its map beside it. overlay: over the image in grey."""
+    """Draws each image with its map beside it. overlay: shaded by the image in grey."""
     ratio, (width, height) = tile_ratio(*x.shape[2:]), tile_area(figure, bar=True)
     captions = [f"{i}: class {name}" for i, name in enumerate(classes.names)]
     caption_width = min(MAX_CAPTION_WIDTH, max(map(text_width, captions)))
@@ -209,7 +210,7 @@ def _draw(
     if x.shape[1] not in (1, 3):
         title += f"; input: mean of its {x.shape[1]} channels"
     tiles = Tiles(figure, grid.columns * unit - PAIR_GAP, grid.rows * row, title, bar=True)
-    (pixels, grey), (under, under_grey) = prepare_images(x[: grid.shown]), _prepare_grey(x[: grid.shown])
+    (pixels, grey), shade = prepare_images(x[: grid.shown]), _shade(x[: grid.shown])
     scale: dict[str, Any] = color_scale(maps[: grid.shown])
     for i in range(grid.shown):
         below, column = divmod(i, grid.columns)
@@ -217,14 +218,14 @@ def _draw(
         caption = truncate(captions[i], unit - PAIR_GAP)
         tiles.draw_text(caption, left, top - LABEL_OFFSET, ha="left")
         tiles.draw_image(pixels[i], left, top, tile, high, **grey)
+        image = tiles.draw_image(maps[i], left + tile + GAP, top, tile, high, **scale)
         if overlay:
-            tiles.draw_image(under[i], left + tile + GAP, top, tile, high, framed=False, **under_grey)
-        image = tiles.draw_image(
-            maps[i], left + tile + GAP, top, tile, high, alpha=OPACITY if overlay else None, **scale
-        )
+            black = np.zeros_like(shade[i])
+            tiles.draw_image(black, left + tile + GAP, top, tile, high, framed=False, cmap="gray", alpha=shade[i])
     return tiles.finish(image, label)
 
 
-def _prepare_grey(x: Array) -> tuple[Array, dict[str, Any]]:
-    """Returns images (n, c, h, w) in grey, the mean of their channels, and the colour map."""
-    return prepare_images(x.mean(axis=1, keepdims=True, dtype=float))
+def _shade(x: Array) -> Array:
+    """Returns the opacity (n, h, w) of black that draws images (n, c, h, w) in grey, the mean of their channels."""
+    grey, scale = prepare_images(x.mean(axis=1, keepdims=True, dtype=float))
+    return np.asarray(SHADE * (scale["vmax"] - grey) / (scale["vmax"] - scale["vmin"]))

@@ -31,11 +31,12 @@ RESULTS := build/bench
 WHEEL_TEST := build/wheel-test
 ARM64 := build/arm64
 SITE := build/docs
+AXE := build/axe/node_modules/axe-core/axe.min.js
 # passive: waiting OpenMP threads sleep, because the test workers share the cores
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 10
 
 .DEFAULT_GOAL := help
-.PHONY: help mnist test check lint oracles oldest openmpi same-bits clang arm64 docs conformance conformance-short zoo c-export sdist sdist-check wheel wheels bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-threads bench-winograd bench-c-export clean
+.PHONY: help mnist test check lint oracles oldest openmpi same-bits clang arm64 docs docs-browser conformance conformance-short zoo c-export sdist sdist-check wheel wheels bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-threads bench-winograd bench-c-export clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -78,6 +79,9 @@ docs: $(ALL) $(VENV)/docs ## build the site into build/docs, and check its links
 	@rm -rf $(SITE) docs/examples docs/reference/api/generated
 	$(BIN)/python -m sphinx -W --keep-going --quiet --builder html --doctree-dir build/doctrees docs $(SITE)
 	$(BIN)/python build_tools/check_site.py $(SITE)
+
+docs-browser: docs $(AXE) ## open pages of the site in Chromium: widths, themes, accessibility, requests; screenshots
+	$(BIN)/python tests/conformance/pages.py $(SITE) --axe $(AXE) $(ARGS)
 
 conformance: $(ALL) $(CASES) ## full tests of bits, files, kills, signals, sanitizers, races, random calls: an hour or two (ARGS="kills race" to select)
 	$(BIN)/python tests/conformance/run.py --whole $(ARGS)
@@ -195,6 +199,9 @@ $(VENV)/zig: $(ALL)
 $(VENV)/docs: $(ALL)
 	@$(BIN)/python -m pip install $(PIP_ARGS) $(DOCS)
 	@touch $@
+
+$(AXE):
+	@npm install --silent --prefix build/axe axe-core@4.14.1
 
 $(VENV)/wheel-tools: $(ALL)
 	@$(BIN)/python -m pip install $(PIP_ARGS) $(WHEEL_TOOLS)

@@ -34,21 +34,25 @@ PAGES = [
 WIDTHS, HEIGHT = (375, 768, 1280), 900
 THEMES = ("light", "dark")
 SET_THEME = "localStorage.setItem('mode', {0!r}); localStorage.setItem('theme', {0!r}); document.documentElement.dataset"
+TOO_WIDE = """[document.scrollingElement, ...document.querySelectorAll("main, article, article dl, article section")]
+    .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.tagName + "." + e.className)"""
 VIOLATIONS = "axe.run().then(r => r.violations.map(v => v.id + ': ' + v.nodes.map(n => n.target).slice(0, 3).join(', ')))"
 
 
 def findings(browser: Browser, site: Path, page: str, width: int, theme: str, axe: str) -> list[str]:
     """Opens a page, and returns what is wrong with it."""
     browser.send("Emulation.setDeviceMetricsOverride", width=width, height=HEIGHT, deviceScaleFactor=1, mobile=width < 768)
-    address = (site / f"{page}.html").as_uri()
-    browser.open(address)
+    path = site / f"{page}.html"
+    if not path.exists():
+        return ["is missing"]
+    browser.open(address := path.as_uri())
     if browser.evaluate("document.documentElement.dataset.theme") != theme:
         browser.evaluate(SET_THEME.format(theme))
         browser.open(address)
     assert browser.evaluate("document.documentElement.dataset.theme") == theme
     found = []
-    if (extent := browser.evaluate("document.scrollingElement.scrollWidth")) > width:
-        found.append(f"needs a width of {extent}")
+    if wide := browser.evaluate(TOO_WIDE):
+        found.append(f"is too narrow for {', '.join(wide)}")
     requests = {event["request"]["url"] for event in browser.params_of("Network.requestWillBeSent")}
     found += [f"requests {url}" for url in requests if not url.startswith((site.as_uri(), "data:"))]
     found += [f"logs {event['entry']['text']}" for event in browser.params_of("Log.entryAdded")]

@@ -30,7 +30,19 @@ RUN = {  # the programs that are run, with their arguments: quick, without times
 CARDS = {  # the number and the name of the picture on a card
     "max_pool_batch": (1, "routing"),
     "mislabelled": (1, "suspects"),
-    "seeing": (3, "feature_maps"),
+    "seeing": (1, "history"),
+}
+PICTURES = {  # what each picture shows, for readers who do not see it
+    "routing": "Digits at a max-pool of overlapping windows: winners, the gradient of the output, where it goes",
+    "suspects": "Twenty digits, each with its label and the predicted one; the flipped labels are red",
+    "history": "Curves of loss and accuracy, for training and validation, and of the learning rate",
+    "filters": "Eight filters of 5x5 weights, blue below zero and red above",
+    "feature_maps": "Three digits and their eight channels after the ReLU",
+    "misclassified": "The misclassified digits with the predicted and the true class",
+    "confusion_matrix": "Confusion matrix of ten digits",
+    "saliency": "Six digits, and beside each the absolute gradient of the score of its class at each pixel",
+    "grad_cam": "Six digits, and over each the class activation map of its class",
+    "pool_routing": "Digits at a max-pool: the winner of each window, the gradient of the output, and where it goes",
 }
 INDEX = """\
 Examples
@@ -65,7 +77,7 @@ def card(name: str) -> str:
     lines = [f".. grid-item-card:: {title}", f"   :link: {name}", "   :link-type: doc"]
     if name in CARDS:
         number, picture = CARDS[name]
-        lines += [f"   :img-top: images/sphx_glr_{name}_{number:03}.png", f"   :img-alt: {read_alt_texts()[picture]}"]
+        lines += [f"   :img-top: images/sphx_glr_{name}_{number:03}.png", f"   :img-alt: {PICTURES[picture]}"]
     return "\n".join([*lines, "", f"   {lead}", ""])
 
 
@@ -98,22 +110,13 @@ def choose_arguments(gallery_conf: dict[str, Any], script_vars: dict[str, Any]) 
     return RUN[Path(script_vars["src_file"]).stem]
 
 
-def read_alt_texts() -> dict[str, str]:
-    """Returns the alternative text of each picture by its name; the guide to plots shows those of seeing.py, too."""
-    guide = (ROOT / "docs" / "how-to" / "plots.md").read_text(encoding="utf-8")
-    return {
-        "routing": "Digits at a max-pool of overlapping windows: winners, the gradient of the output, where it goes",
-        "suspects": "Twenty digits, each with its label and the predicted one; the flipped labels are red",
-    } | {name: text for text, name in re.findall(r"!\[(.+?)\]\(\.\./images/(\w+)\.png\)", guide)}
-
-
 def show_pictures(block: Any, block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:
     """Moves the pictures that a program has written to its page (an image scraper of sphinx-gallery)."""
-    texts, shown = read_alt_texts(), []
+    shown = []
     for path in sorted(COPY.rglob("*.png")):
         target = next(block_vars["image_path_iterator"])
         shutil.move(path, target)
-        shown.append(figure_rst([target], gallery_conf["src_dir"], texts[path.stem]))
+        shown.append(figure_rst([target], gallery_conf["src_dir"], PICTURES[path.stem]))
         if path.parent != COPY:
             path.parent.rmdir()  # else it would be a folder of examples
     return "\n".join(shown)

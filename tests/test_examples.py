@@ -286,9 +286,8 @@ def test_seeing(tmp_path):
     pytest.importorskip("matplotlib")
     output = run("seeing.py", "new/folder", home=tmp_path, epochs=3)
     assert accuracy_in(output) > 40
-    guide = (ROOT / "docs" / "how-to" / "plots.md").read_text(encoding="utf-8")
-    shown = set(re.findall(r"\]\(\.\./images/(\w+\.png)\)", guide))
-    assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == shown and len(shown) == 8
+    names = re.findall(r'^save\(.*, "(\w+)"\)$', (ROOT / "examples" / "seeing.py").read_text(encoding="utf-8"), re.M)
+    assert {path.stem for path in (tmp_path / "new" / "folder").iterdir()} == set(names) and len(names) == 8
     for path in (tmp_path / "new" / "folder").iterdir():
         assert path.read_bytes().startswith(b"\x89PNG") and 5e3 < path.stat().st_size < 1e5
 

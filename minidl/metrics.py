@@ -73,11 +73,6 @@ class TopKAccuracy:
     k : int, default 5
         Number of scores.
 
-    Attributes
-    ----------
-    k : int
-        The constructor's k, read-only.
-
     Raises
     ------
     TypeError, ValueError

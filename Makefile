@@ -36,7 +36,7 @@ AXE := build/axe/node_modules/axe-core/axe.min.js
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 10
 
 .DEFAULT_GOAL := help
-.PHONY: help mnist test check lint oracles oldest openmpi same-bits clang arm64 docs docs-browser conformance conformance-short zoo c-export sdist sdist-check wheel wheels bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-threads bench-winograd bench-c-export clean
+.PHONY: help mnist test check lint oracles oldest openmpi same-bits clang arm64 docs docs-browser pictures conformance conformance-short zoo c-export sdist sdist-check wheel wheels bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-threads bench-winograd bench-c-export clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -79,6 +79,9 @@ docs: $(ALL) $(VENV)/docs ## build the site into build/docs, and check its links
 	@rm -rf $(SITE) docs/examples docs/reference/api/generated
 	$(BIN)/python -m sphinx -W --keep-going --quiet --builder html --doctree-dir build/doctrees docs $(SITE)
 	$(BIN)/python build_tools/check_site.py $(SITE)
+
+pictures: $(ALL) ## draw docs/images/*.png of the guide to plots, and the chart of `make bench` if it was run (some minutes; needs MNIST)
+	$(BIN)/python docs/pictures.py
 
 docs-browser: docs $(AXE) ## open pages of the site in Chromium: widths, themes, accessibility, requests; screenshots
 	$(BIN)/python tests/conformance/pages.py $(SITE) --axe $(AXE) $(ARGS)

@@ -136,8 +136,9 @@ def _style_axes(axes: Any, name: str) -> None:
     """Labels the axes, and keeps frame and grid light."""
     axes.set_xlabel("epoch", fontsize=TEXT_POINTS)
     axes.set_ylabel(name, fontsize=TEXT_POINTS)
-    axes.tick_params(labelsize=TEXT_POINTS)
+    axes.tick_params(labelsize=TEXT_POINTS, length=2, which="both")
     axes.yaxis.get_offset_text().set_fontsize(TEXT_POINTS)
     axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set(color=GREY, linewidth=0.6)
     axes.grid(axis="y", color="0.9", linewidth=0.6)
     axes.set_axisbelow(True)

@@ -86,10 +86,10 @@ def truncate(text: Any, width: float, size: float = TEXT_POINTS) -> str:
 def count_label(n: int, noun: str, shown: int | None = None) -> str:
     """Returns a phrase for a count, and for how many of them are shown.
 
-    >>> count_label(1, "filter"), count_label(64, "filter", 16)
-    ('1 filter', 'the first 16 of 64 filters')
+    >>> count_label(1, "filter"), count_label(1024, "filter", 16)
+    ('1 filter', 'the first 16 of 1,024 filters')
     """
-    return ("" if shown in (None, n) else f"the first {shown} of ") + f"{n} {noun}" + "s" * (n != 1)
+    return ("" if shown in (None, n) else f"the first {shown:,} of ") + f"{n:,} {noun}" + "s" * (n != 1)
 
 
 def wrap(text: str, width: float, size: float = TITLE_POINTS) -> str:

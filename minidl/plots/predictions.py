@@ -165,8 +165,8 @@ def misclassified(
     )
     column_width, tile_height = max(grid.tile_width, caption_width), grid.tile_width * ratio
 
-    first = f"; the {grid.shown} most confident" if grid.shown < len(wrong) else ""
-    title = f"{len(wrong)} of {count_label(len(predictions.predicted), 'example')} misclassified{first}"
+    first = f"; the {grid.shown:,} most confident" if grid.shown < len(wrong) else ""
+    title = f"{len(wrong):,} of {count_label(len(predictions.predicted), 'example')} misclassified{first}"
     tiles = Tiles(figure, grid.columns * (column_width + GAP), grid.rows * (tile_height + CAPTION_HEIGHT + GAP), title)
     images, grey = prepare_images(as_numbers(X, "X")[worst[: grid.shown]].reshape(-1, *shape))
     for k, image in enumerate(images):
@@ -246,7 +246,7 @@ def confusion_matrix(
         width, height = side + longest + TICK_SPACE, side + TICK_SPACE + (longest if longest > side / len(names) else 0)
         height += LABEL_HEIGHT + PAD
     wrong = int((predictions.predicted != predictions.labels).sum())
-    title = f"{wrong} of {count_label(len(predictions.labels), 'example')} misclassified" + " (red)" * (wrong > 0)
+    title = f"{wrong:,} of {count_label(len(predictions.labels), 'example')} misclassified" + " (red)" * (wrong > 0)
     title = wrap(title, width - MARGIN)
     title_height = LABEL_HEIGHT * (title.count("\n") + 1) + PAD
     cell = (width - longest - TICK_SPACE) / len(names)
@@ -257,7 +257,7 @@ def confusion_matrix(
 
     result: Figure = prepare_figure(figure, width, height - bar * BAR_SPACE)  # the bars make the matrix smaller
     result.suptitle(title, x=PAD / width, ha="left", fontsize=TITLE_POINTS)
-    axes = result.add_subplot()
+    axes = result.add_subplot(anchor="N")
     _draw_matrix(axes, matrix, None if bar else ".2f" if normalize else "d")
     every = slice(None, None, math.ceil(1.15 * TEXT_POINTS / 72 / cell))  # skips names that would overlap
     axes.set_yticks(range(len(names))[every], names[every], parse_math=False)

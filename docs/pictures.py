@@ -1,7 +1,8 @@
-"""Draws docs/images/*.png: plots of a net trained on MNIST, the gradient through a max-pool, and the chart of `make bench`.
+"""Draws docs/images/*.png of the guide to plots, and the chart of `make bench`.
 
-Run it with: python docs/pictures.py (some minutes; needs MNIST and matplotlib). The chart is drawn if there are results.
-The pictures are the same on every processor with fused multiply-add, for any number of threads.
+Run it with: python docs/pictures.py (some minutes; needs MNIST and matplotlib). The plots are of a net trained on MNIST
+and of a max-pool in a net for the embedded digits; the chart is drawn if there are results. The nets have the same bits
+on every processor with fused multiply-add, for any number of threads.
 """
 
 import json

@@ -222,6 +222,65 @@ def test_speeds_in_the_readme_are_those_of_the_benchmarks():
         assert cells == [steps[net][0][0], steps[net][0][4], predictions[net][0][0], predictions[net][0][2]]
 
 
+def rows_after(page, heading):
+    """Returns the rows of the first table after a heading, as lists of cells; an empty first cell repeats the last."""
+    rows, first = [], None
+    text = PAGES[page].partition(heading)[2]
+    for line in re.search(r"(?:^\|.*\n)+", text, re.M)[0].splitlines()[2:]:
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        first = cells[0] or first
+        rows.append([first, *cells[1:]])
+    return rows
+
+
+def slower_predictions():
+    """Yields task, batch size and ratio of each measured prediction that takes 5 % longer than with onnxruntime."""
+    for heading, name in ("## Nets of minidl", "{}"), ("## Imported nets", "{} of torchvision, imported"):
+        sizes = ("1", "16", "64" if "torchvision" in name else "256")
+        for net, *cells in rows_after("docs/benchmarks/predictions.md", heading):
+            for size, (ours, theirs, _) in zip(sizes, (map(float, cell.split(" / ")) for cell in cells if cell)):  # noqa: B905
+                if ours / theirs >= 1.05:
+                    yield f"`predict`, {name.format(net)}", size, ours / theirs
+
+
+def slower_threads_and_ranks():
+    for task, *cells in rows_after("docs/benchmarks/threads.md", "## OpenMP's threads"):
+        net, call = task.split(", ")
+        openmp, own, _, busy_openmp, busy_own, _ = map(float, cells)
+        for ratio, when in (own / openmp, "quiet machine"), (busy_own / busy_openmp, "one busy process"):
+            if ratio >= 1.05:
+                yield f"{call}, {net}, minidl's own threads, {when}", "64", ratio
+    for net, batch, mpi, _, _, speed, *_ in rows_after("docs/benchmarks/threads.md", "## Ranks and threads"):
+        if 1 / float(speed) >= 1.05:
+            name = {"`lenet`": "LeNet-5", "`cnn`": "CNN"}[net]
+            yield f"`fit`, {name}, two MPI ranks ({mpi})", batch, 1 / float(speed)
+
+
+def test_all_cases_in_which_minidl_is_slower_are_listed():
+    measured = [*slower_predictions(), *slower_threads_and_ranks()]
+    for net, _, ours, theirs, *_ in rows_after("docs/benchmarks/memory.md", "## Importing an ONNX file"):
+        if float(ours) / float(theirs) >= 1.05:
+            measured.append((f"`import_model`, {net}", "", float(ours) / float(theirs)))
+    expected = {}
+    for task, batch, ratio in measured:
+        batches, times = expected.get(task, ([], []))
+        expected[task] = [*batches, batch], [*times, f"{ratio:.1f}"]
+    rows = rows_after("docs/benchmarks/index.md", "## Where minidl is slower")
+    listed = {task: (batch.split("; "), times.split("; ")) for task, batch, times, *_ in rows}
+    assert expected.items() <= listed.items()
+    assert all(re.search("in some processes|the median$", task) for task in listed.keys() - expected.keys())
+
+
+def test_training_steps_are_nowhere_slower():
+    """The list of slower cases names none."""
+    pairs = [row[2:4] for row in rows_after("docs/benchmarks/training.md", "## Small nets")]
+    for heading in ("## Deep nets", "## Imported nets"):
+        cells = [cell for _, *row in rows_after("docs/benchmarks/training.md", heading) for cell in row if cell]
+        pairs += [re.match(r"([\d.]+) / ([\d.]+)", cell).groups() for cell in cells]
+    assert len(pairs) == 47
+    assert all(float(ours) < float(theirs) for ours, theirs in pairs)
+
+
 # ---- tables of classes and their arguments
 
 

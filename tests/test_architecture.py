@@ -182,6 +182,15 @@ def test_cimports_and_includes_point_down():
     assert [pair for pair, (a, b) in crossing.items() if COMPILED_FLOOR[b] >= COMPILED_FLOOR[a]] == []
 
 
+def test_the_picture_of_the_house_has_these_floors():
+    drawing = (ROOT / "docs" / "images" / "house.svg").read_text(encoding="utf-8")
+    drawn = [set(words.split(", ")) for words in re.findall(r'<text class="code"[^>]*>([^<]*)</text>', drawing)]
+    not_drawn = {"cpu_level", "minidl_c"}  # a header of simd, and __init__.py
+    floors = [{"__init__"} if names == {"minidl"} else names for names in reversed(FLOORS)]
+    assert drawn == floors + [names - not_drawn for names in reversed(COMPILED_FLOORS)]
+
+
+
 def test_cimports_have_no_cycles():
     graphlib.TopologicalSorter(compiled_imports()).prepare()  # raises CycleError, which names the modules
 

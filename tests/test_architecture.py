@@ -190,7 +190,6 @@ def test_the_picture_of_the_house_has_these_floors():
     assert drawn == floors + [names - not_drawn for names in reversed(COMPILED_FLOORS)]
 
 
-
 def test_cimports_have_no_cycles():
     graphlib.TopologicalSorter(compiled_imports()).prepare()  # raises CycleError, which names the modules
 

@@ -33,15 +33,17 @@ PAGES = [
 ]
 WIDTHS, HEIGHT = (375, 768, 1280), 900
 THEMES = ("light", "dark")
-SET_THEME = "localStorage.setItem('mode', {0!r}); localStorage.setItem('theme', {0!r}); document.documentElement.dataset"
+SET_THEME = "localStorage.setItem('mode', {0!r}); localStorage.setItem('theme', {0!r}); 0"
 TOO_WIDE = """[document.scrollingElement, ...document.querySelectorAll("main, article, article dl, article section")]
     .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.tagName + "." + e.className)"""
-VIOLATIONS = "axe.run().then(r => r.violations.map(v => v.id + ': ' + v.nodes.map(n => n.target).slice(0, 3).join(', ')))"
+VIOLATIONS = """axe.run().then(results => results.violations.map(
+    rule => rule.id + ": " + rule.nodes.map(node => node.target).slice(0, 3).join(", ")))"""
 
 
 def findings(browser: Browser, site: Path, page: str, width: int, theme: str, axe: str) -> list[str]:
     """Opens a page, and returns what is wrong with it."""
-    browser.send("Emulation.setDeviceMetricsOverride", width=width, height=HEIGHT, deviceScaleFactor=1, mobile=width < 768)
+    metrics = {"width": width, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": width < WIDTHS[1]}
+    browser.send("Emulation.setDeviceMetricsOverride", **metrics)
     path = site / f"{page}.html"
     if not path.exists():
         return ["is missing"]

@@ -86,8 +86,9 @@ def main() -> int:
                     print("".join(f"{name}: {line}\n" for line in found), end="")
                     picture = browser.send("Page.captureScreenshot", format="png")["data"]
                     (pictures / f"{name}.png").write_bytes(base64.b64decode(picture))
+    version = json.loads((args.axe.parent / "package.json").read_text(encoding="utf-8"))["version"]
     looked = f"{len(args.pages)} pages, {len(WIDTHS)} widths, {len(THEMES)} themes"
-    print(f"{looked}: {count} findings; axe-core {json.loads((args.axe.parent / 'package.json').read_text())['version']}")
+    print(f"{looked}: {count} findings; axe-core {version}")
     return count > 0
 
 

@@ -50,6 +50,8 @@ class EarlyStopping:
     newest weights stay, because the fit may be completed. The optimizer's state, such as momentum, remains that of the
     last step.
 
+    An estimator with `early_stopping=True` and an EarlyStopping in its `callbacks` leaves the choice to the latter.
+
     The attributes are None until they have a value, and are reset at the start of each fit. All of this state,
     including the saved weights, is in a checkpoint.
 

@@ -57,10 +57,15 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
     tol : float or None, default 1e-4
         `fit` stops after `n_iter_no_change` consecutive epochs in which the loss has not fallen by more than this;
         None: never. With `early_stopping`, the held-out accuracy counts, which has to rise by more than this; None: 0.
+        An EarlyStopping in `callbacks` has numbers of its own.
     n_iter_no_change : int, default 10
         Number of consecutive epochs without improvement after which `fit` stops.
     early_stopping : bool, default False
-        Whether to hold out examples, and keep the weights of the epoch that was best on them.
+        Whether to hold out examples, and keep the weights of the epoch with the highest accuracy on them, as
+        MLPClassifier does. Accuracy has no weights, neither `class_weight` nor `sample_weight`. If one class has most
+        of the rows, an epoch that predicts nothing else may win: set also
+        `callbacks=[EarlyStopping("val_loss", patience=10)]`. An EarlyStopping in `callbacks` chooses the weights in
+        place of the accuracy, and ends the fit.
     validation_fraction : float, default 0.1
         Fraction of the examples that `early_stopping` holds out, stratified by class (multilabel targets are not).
     class_weight : dict, list of dict, "balanced" or None, default None
@@ -68,7 +73,8 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
     warm_start : bool, default False
         Whether `fit` starts from the weights of the previous fit. Everything else is reset.
     callbacks : iterable of objects, default ()
-        Callbacks of the Trainer; see minidl.callbacks.
+        Callbacks of the Trainer; see minidl.callbacks. "val_loss" and "val_accuracy" ("val_subset_accuracy" for
+        multilabel targets) can be monitored with `early_stopping`.
     dtype : "auto", "float32" or "float64", default "auto"
         Dtype of the computations. "auto" is float64 for X in float64 (or a model in it), as scikit-learn computes, else
         float32.
@@ -97,7 +103,8 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
     validation_scores_ : list of float or None
         With `early_stopping`, the accuracy of each epoch on the held-out rows.
     best_validation_score_ : float or None
-        With `early_stopping`, the highest of these.
+        With `early_stopping`, the highest of these. It is that of another epoch than the model's if an EarlyStopping in
+        `callbacks` chose differently.
     model_ : Sequential
         The trained model.
     trainer_ : Trainer
@@ -110,7 +117,8 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
     Notes
     -----
     A pickle stores the trainer as a checkpoint, which is read with the same checks. The pickle itself can still run
-    code: do not load one that you do not trust.
+    code: do not load one that you do not trust. It stores a model function by its name: where it is loaded, the
+    function's module must be importable.
 
     Examples
     --------

@@ -55,17 +55,18 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
     tol : float or None, default 1e-4
         `fit` stops after `n_iter_no_change` consecutive epochs in which the loss has not fallen by more than this;
         None: never. With `early_stopping`, R² on the held-out rows counts, which has to rise by more than this; None:
-        0.
+        0. An EarlyStopping in `callbacks` has numbers of its own.
     n_iter_no_change : int, default 10
         Number of consecutive epochs without improvement after which `fit` stops.
     early_stopping : bool, default False
-        Whether to hold out examples, and keep the weights of the epoch that was best on them.
+        Whether to hold out examples, and keep the weights of the epoch with the highest R² on them, without
+        `sample_weight`. An EarlyStopping in `callbacks` chooses the weights in place of R², and ends the fit.
     validation_fraction : float, default 0.1
         Fraction of the examples that `early_stopping` holds out.
     warm_start : bool, default False
         Whether `fit` starts from the weights of the previous fit. Everything else is reset.
     callbacks : iterable of objects, default ()
-        Callbacks of the Trainer; see minidl.callbacks.
+        Callbacks of the Trainer; see minidl.callbacks. "val_loss" can be monitored with `early_stopping`.
     dtype : "auto", "float32" or "float64", default "auto"
         Dtype of the computations. "auto" is float64 for X in float64 (or a model in it), as scikit-learn computes, else
         float32.
@@ -92,7 +93,8 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
     validation_scores_ : list of float or None
         With `early_stopping`, the R² of each epoch on the held-out rows.
     best_validation_score_ : float or None
-        With `early_stopping`, the highest of these.
+        With `early_stopping`, the highest of these. It is that of another epoch than the model's if an EarlyStopping in
+        `callbacks` chose differently.
     model_ : Sequential
         The trained model.
     trainer_ : Trainer
@@ -105,7 +107,8 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
     Notes
     -----
     A pickle stores the trainer as a checkpoint, which is read with the same checks. The pickle itself can still run
-    code: do not load one that you do not trust.
+    code: do not load one that you do not trust. It stores a model function by its name: where it is loaded, the
+    function's module must be importable.
 
     Examples
     --------

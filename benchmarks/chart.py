@@ -1,22 +1,34 @@
 """Draws the results of train_step.py: the speed of each side as a multiple of PyTorch's best mode.
 
 python benchmarks/chart.py results.json chart.png
+
+A point is the ratio of the medians, as in the table. Its bar spans the quartiles of the ratios of the single rounds, in
+which all sides were measured in turn.
 """
 
 import json
+import statistics
 import sys
 from pathlib import Path
 
 from nets import ALL_NETS
 
-# Sides and their colours; PyTorch's best mode is the line at 1.
-COLOURS = {"minidl fit": "#1b6ca8", "minidl train_batch": "#8ab8d9", "scikit-learn": "#e09f3e", "JAX jit": "#7f9c6c"}
+from minidl.plots.figures import BLUE, GREY, ORANGE, PAGE_WIDTH, PALE_BLUE, TEXT_POINTS, TITLE_POINTS
+
+# Sides, their colours and markers; PyTorch's best mode is the line at 1.
+SIDES = {
+    "minidl fit": (BLUE, "o"),
+    "minidl train_batch": (PALE_BLUE, "s"),
+    "scikit-learn": (ORANGE, "^"),
+    "JAX jit": (GREY, "D"),
+}
+COLUMNS, PANEL_HEIGHT = 3, 1.9  # inches
+TICKS = (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16, 32)
 
 
 def draw(results, path):
     """Draws `results`, as written by train_step.py, into a PNG file; if it cannot, prints why and returns False."""
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         print("No chart: matplotlib is not installed.")
@@ -26,34 +38,70 @@ def draw(results, path):
         print("No chart: PyTorch was not measured.")
         return False
     nets = list(dict.fromkeys(m["net"] for m in compared))
-    figure = Figure(figsize=(4 * len(nets) + 0.5, 3.6), layout="constrained")
-    for net, axes in zip(nets, figure.subplots(1, len(nets), squeeze=False)[0], strict=True):
+    rows = len(nets) // COLUMNS + 1  # a free cell for the legend
+    figure = Figure((PAGE_WIDTH, rows * PANEL_HEIGHT), layout="constrained")
+    cells = figure.subplots(rows, COLUMNS, sharey=True).flat
+    for net, axes in zip(nets, cells, strict=False):
         draw_net([m for m in compared if m["net"] == net], axes)
-    handles = {label: bar for axes in figure.axes for bar, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles), frameon=False)
-    if not all(m["steady"] for m in compared):
-        figure.suptitle("* unsteady: the machine was busy", fontsize=8)
-    figure.axes[0].set_ylabel("training speed relative to PyTorch")
-    FigureCanvasAgg(figure).print_png(path)
+    for axes in figure.axes[len(nets) :]:
+        axes.set_axis_off()
+    draw_legend(figure, compared, figure.axes[len(nets)])
+    figure.savefig(path, dpi=150)
     return True
 
 
 def draw_net(measurements, axes):
-    """Draws the bars of one net: one group per batch size, one bar per side."""
-    names = [name for name in COLOURS if any(name in m["sides"] for m in measurements)]
-    width = 0.8 / len(names)
+    """Draws the speeds of one net over the batch sizes, with a line for each side."""
+    names = [name for name in SIDES if any(name in m["sides"] for m in measurements)]
     for k, name in enumerate(names):
-        positions = [i for i, m in enumerate(measurements) if name in m["sides"]]
-        speeds = [measurements[i]["sides"][name]["speed"] for i in positions]
-        left = [i + (k - (len(names) - 1) / 2) * width for i in positions]
-        bars = axes.bar(left, speeds, width, label=name, color=COLOURS[name])
-        axes.bar_label(bars, fmt="%.1f", fontsize=7)
-    axes.axhline(1, color="black", linewidth=1, label="PyTorch, best mode")
-    ticks = [f"{m['batch_size']}{'' if m['steady'] else '*'}" for m in measurements]
-    axes.set_xticks(range(len(measurements)), ticks)
-    axes.set_xlabel("batch size")
-    axes.set_title(ALL_NETS[measurements[0]["net"]].title, fontsize=10)
+        color, marker = SIDES[name]
+        shift = 0.16 * (k - (len(names) - 1) / 2)
+        found = [(i + shift, m) for i, m in enumerate(measurements) if name in m["sides"]]
+        speeds = [m["sides"][name]["speed"] for _, m in found]
+        places = [place for place, _ in found]
+        axes.plot(places, speeds, color=color, linewidth=0.7)
+        axes.plot(places, speeds, marker, color=color, markersize=3.5, label=name)
+        for (place, m), speed in zip(found, speeds, strict=True):
+            low, high = quartiles(m, name)
+            axes.plot([place] * 2, [low, high], color=color, marker="_", linewidth=1.2, markersize=5)
+            if k == 0:
+                axes.text(place, 1.15 * max(high, speed), f"{speed:.1f}", ha="center", fontsize=TEXT_POINTS)
+    axes.axhline(1, color="black", linewidth=0.8, label="PyTorch, best mode")
+    axes.set_yscale("log", base=2)
+    axes.set_yticks(TICKS, [f"{tick:g}×" for tick in TICKS])
+    axes.margins(x=0.08, y=0.15)
+    axes.set_xticks(range(len(measurements)), [f"{m['batch_size']}{'' if m['steady'] else '*'}" for m in measurements])
+    axes.set_xlabel("batch size", fontsize=TEXT_POINTS)
+    axes.set_title(ALL_NETS[measurements[0]["net"]].title, fontsize=TITLE_POINTS, loc="left")
+    axes.tick_params(labelsize=TEXT_POINTS, length=2)
+    axes.minorticks_off()
     axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[:].set(color=GREY, linewidth=0.4)
+    axes.grid(axis="y", color="0.9", linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def quartiles(measurement, name):
+    """Returns the quartiles of a side's speed over the rounds: the time of PyTorch's best mode divided by its own."""
+    sides = measurement["sides"]
+    pairs = zip(sides[measurement["pytorch_best"]]["rounds"], sides[name]["rounds"], strict=True)
+    speeds = [torch / own for torch, own in pairs]
+    low, _, high = statistics.quantiles(speeds, method="inclusive") if len(speeds) > 1 else 3 * speeds
+    return low, high
+
+
+def draw_legend(figure, measurements, axes):
+    """Draws the legend of all panels of a figure into free axes."""
+    from matplotlib.lines import Line2D
+
+    figure.supylabel("speed of a training step, relative to PyTorch", fontsize=TEXT_POINTS)
+    pairs = [zip(*panel.get_legend_handles_labels(), strict=True) for panel in figure.axes]
+    handles = {label: line for pair in pairs for line, label in pair}
+    if any(len(side["rounds"]) > 1 for m in measurements for side in m["sides"].values()):
+        handles["quartiles of the rounds"] = Line2D([], [], color=GREY, marker="|", linewidth=1.2, markersize=5)
+    if not all(m["steady"] for m in measurements):
+        handles["* unsteady: the machine was busy"] = Line2D([], [], linestyle="none")
+    axes.legend(handles.values(), handles.keys(), loc="center left", frameon=False, fontsize=TEXT_POINTS)
 
 
 if __name__ == "__main__":

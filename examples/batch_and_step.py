@@ -1,6 +1,10 @@
-"""The optimizer's step, and why it uses a batch: the last two claims of max_pool_batch.py, each one computed.
+"""The optimizer's step, and why it uses a batch
+================================================
 
-Run it with: python examples/batch_and_step.py
+The last two claims of `max_pool_batch.py`, each one computed: what an optimizer does with the mean gradient of a batch,
+and how fast that mean gets more accurate with the size of the batch.
+
+Run it with: `python examples/batch_and_step.py`
 
 The formula of each optimizer is written in NumPy and compared with minidl's own. The digits are embedded, so nothing is
 downloaded. All numbers are float64.

@@ -1,9 +1,11 @@
-"""Training on data that does not fit into memory: a generator makes batches for train_batch.
+"""Data that does not fit into memory
+=====================================
 
-Run it with: python examples/beyond_memory.py
+A generator makes batches for `train_batch`: it can read them from anywhere. This one draws new images without end.
 
-A generator can read its data from anywhere; this one draws new images for each batch, without end. (An array on a disk
-needs no generator: `fit` reads a memory map, np.load(path, mmap_mode="r"), batch by batch.)
+Run it with: `python examples/beyond_memory.py`
+
+An array on a disk needs no generator: `fit` reads a memory map, `np.load(path, mmap_mode="r")`, batch by batch.
 """
 
 import itertools
@@ -16,6 +18,11 @@ from minidl.optimizers import Adam
 from minidl.schedules import Cosine
 
 STEPS, BATCH_SIZE, SIZE = 1000, 64, 16
+
+# %%
+# The generator
+# -------------
+# It never ends. A generator of your own could read files, a database or a camera.
 
 
 def draw_batches(seed):
@@ -32,6 +39,11 @@ def draw_batches(seed):
         yield images[:, np.newaxis].astype(np.float32), y
 
 
+# %%
+# Training
+# --------
+# `train_batch` takes one step, and returns the loss before it.
+
 model = Sequential(
     [Conv2D(8, 5), ReLU(), MaxPool2D(2), Conv2D(16, 3), ReLU(), Flatten(), Dense(32), ReLU(), Dense(2)],
     input_shape=(1, SIZE, SIZE),
@@ -42,6 +54,9 @@ for X, y in itertools.islice(draw_batches(seed=0), STEPS):
     losses.append(trainer.train_batch(X, y))
     if trainer.step % 200 == 0:
         print(f"step {trainer.step}: loss {np.mean(losses[-200:]):.4f}")
+
+# %%
+# The test images come from the same generator with another seed.
 
 X, y = (np.concatenate(parts) for parts in zip(*itertools.islice(draw_batches(seed=1), 20), strict=True))
 print(f"Test accuracy {trainer.evaluate(X, y)['accuracy']:.2%} on {len(X):,} new images")

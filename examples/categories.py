@@ -1,11 +1,14 @@
-"""Learns a table with categories: a price that depends on the shop, the product and numbers together.
+"""A table with categories
+==========================
 
-Run it with: python examples/categories.py
+A net learns a price that depends on the shop, the product and numbers together. An `Embedding` gives each category a
+few learned numbers.
 
-Shops value products differently, and most pairs of a shop and a product are rare. An Embedding gives each category a
-few learned numbers, in which shops that value products alike come close. The same split is given to scikit-learn's
-gradient boosting with categorical features, and to its MLPRegressor on one-hot columns. It takes a few seconds and ends
-with the R² of the net on the test rows.
+Run it with: `python examples/categories.py`
+
+Shops value products differently, and most pairs of a shop and a product are rare. The learned numbers of shops that
+value products alike come close. The same split is given to scikit-learn's gradient boosting with categorical features,
+and to its `MLPRegressor` on one-hot columns. It takes a few seconds and ends with the R² of the net on the test rows.
 """
 
 import warnings

@@ -1,8 +1,12 @@
-"""ResNet-20 on CIFAR-10, Fashion-MNIST, or ten synthetic shapes that need no download.
+"""ResNet-20 on CIFAR-10
+========================
 
-Run it with: python examples/cifar10.py --short (the shapes, less than a minute). Without --short it trains on CIFAR-10,
-for hours. --help lists the options. Images are shifted and mirrored at random in each step. The learning rate rises for
-one epoch and then follows a cosine.
+ResNet-20 learns CIFAR-10, Fashion-MNIST, or ten synthetic shapes that need no download.
+
+Run it with: `python examples/cifar10.py --short` (the shapes, less than a minute). Without `--short` it trains on
+CIFAR-10, for hours. `--help` lists the options.
+
+Images are shifted and mirrored at random in each step. The learning rate rises for one epoch and then follows a cosine.
 """
 
 import argparse

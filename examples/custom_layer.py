@@ -1,6 +1,9 @@
-"""A custom layer in NumPy: written, checked against finite differences, trained.
+"""A custom layer in NumPy
+==========================
 
-Run it with: python examples/custom_layer.py
+A layer that multiplies each channel by a learned number: written, checked against finite differences, and trained.
+
+Run it with: `python examples/custom_layer.py`
 """
 
 from minidl import Layer, Sequential, Trainer
@@ -9,6 +12,11 @@ from minidl.initializers import ones
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
 from minidl.optimizers import SGD
 from minidl.testing import check_layer
+
+# %%
+# The layer
+# ---------
+# `build` makes the parameters, `forward` computes the outputs, `backward` the gradients.
 
 
 class Scale(Layer):
@@ -29,10 +37,16 @@ class Scale(Layer):
         return dy * self.gain.value[:, None, None]
 
 
+# %%
+# Check and training
+# ------------------
+# `check_layer` compares the gradients with finite differences, and finds common mistakes.
+
+
 def main():
     """Checks the layer, then trains a net that combines it with built-in layers."""
     check_layer(Scale(), in_shape=(3, 4, 5))
-    print("Scale keeps the contract of a layer, and its gradients are right.\n")
+    print("Scale keeps the contract of a layer, and its gradients are right.")
 
     data = load_digits()
     model = Sequential(
@@ -52,9 +66,9 @@ def main():
         optimizer=SGD(0.05, momentum=0.9),
         metrics=["accuracy"],
     )
-    trainer.fit(data.X_train, data.y_train, epochs=15, batch_size=64)
+    trainer.fit(data.X_train, data.y_train, epochs=15, batch_size=64, verbose=0)
     accuracy = trainer.evaluate(data.X_test, data.y_test)["accuracy"]
-    print(f"\nTest accuracy {accuracy:.2%}; the gains of the first Scale:")
+    print(f"Test accuracy {accuracy:.2%}; the gains of the first Scale:")
     print(model.params["2.gain"].value.round(2))
 
 

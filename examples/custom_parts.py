@@ -1,6 +1,10 @@
-"""A custom loss, metric, optimizer and initializer, and a run with them that is interrupted and resumed.
+"""A custom loss, metric, optimizer and initializer
+===================================================
 
-Run it with: python examples/custom_parts.py
+Three functions and a class that minidl does not have train a net. The run is interrupted, and resumed from a
+checkpoint, which holds their state, too.
+
+Run it with: `python examples/custom_parts.py`
 """
 
 import tempfile
@@ -15,9 +19,14 @@ from minidl.layers import Dense, Flatten, ReLU, Rescale
 
 EPOCHS = 8
 
+# %%
+# A loss
+# ------
+# A function of scores and labels, which returns the loss of each example and its gradient.
+
 
 def squared_hinge(scores, y):
-    """Squared hinge loss. Returns the loss of each example, (n,), and its gradient, like the scores; averages nothing.
+    """Squared hinge loss: the loss of each example, (n,), and its gradient, like the scores; averages nothing.
 
     Each score should be on the right side of 0, with a margin of 1. (Tang, 2013: "Deep learning using linear support
     vector machines".)
@@ -27,17 +36,26 @@ def squared_hinge(scores, y):
     return (hinge**2).sum(axis=1), -2 * signs * hinge
 
 
+# %%
+# A metric
+# --------
+# A function of all labels and scores of an epoch, which returns a number.
+
+
 def worst_class(y, scores):
-    """Metric: the lowest recall of all classes. A metric returns one number for all examples of an epoch."""
+    """The lowest recall of all classes."""
     right = scores.argmax(axis=1) == y
     return min(right[y == label].mean() for label in np.unique(y))
 
 
-class Yogi:
-    """Yogi, an Adam whose v changes slowly. (Zaheer et al., 2018: "Adaptive methods for nonconvex optimization".)
+# %%
+# An optimizer
+# ------------
+# A class with an attribute `lr` and a method `step(params, lr)`. Its attributes are part of every checkpoint.
 
-    An optimizer has `lr` and step(params, lr). Its attributes are part of every checkpoint.
-    """
+
+class Yogi:
+    """Yogi, an Adam whose v changes slowly. (Zaheer et al., 2018: "Adaptive methods for nonconvex optimization".)"""
 
     def __init__(self, lr=0.01, betas=(0.9, 0.999), eps=0.001):
         self.lr, self.betas, self.eps = lr, betas, eps
@@ -54,16 +72,28 @@ class Yogi:
             p.value -= lr * m / (np.sqrt(v) + self.eps)
 
 
+# %%
+# An initializer
+# --------------
+# A function of a random generator and a shape, which returns an array of that shape.
+
+
 def sparse(rng, shape):
     """Sparse initializer: each output starts with weights for at most 15 inputs.
 
-    (Martens, 2010: "Deep learning via Hessian-free optimization".) An initializer is a function of generator and shape.
+    (Martens, 2010: "Deep learning via Hessian-free optimization".)
     """
     n = min(15, shape[1])
     weights = np.zeros(shape)
     for row in weights:
         row[rng.choice(shape[1], n, replace=False)] = rng.normal(0, np.sqrt(2 / n), n)
     return weights
+
+
+# %%
+# All of them in a run
+# --------------------
+# A checkpoint has the names of these parts. `custom_objects` tells `Trainer.resume` what they are.
 
 
 def make_trainer():
@@ -95,7 +125,7 @@ def main():
                 data.X_train, data.y_train, epochs=EPOCHS, callbacks=[Checkpoint(path), PowerCut()], verbose=0
             )
         except KeyboardInterrupt:
-            print("\nInterrupted. Resuming from the checkpoint, with custom_objects for the names in it:")
+            print("\nInterrupted. Resuming from the checkpoint:")
         custom = {part.__name__: part for part in (squared_hinge, worst_class, Yogi, sparse)}
         resumed = Trainer.resume(path, custom_objects=custom)
     resumed.fit(data.X_train, data.y_train, epochs=EPOCHS)

@@ -1,10 +1,13 @@
-"""LeNet-5 on MNIST in several processes, with the same bits as in one; without MNIST, on 8x8 digits.
+"""LeNet-5 in several processes
+===============================
 
-Run it with: mpiexec -n 2 python examples/distributed_mnist.py
+MPI starts the processes, and each trains on its part of every batch. The weights have the same bits as in one process.
 
-Each process needs mpi4py, pip install "minidl[mpi]", and the MPI whose mpiexec starts it. Without mpiexec there is one
-process. The weights in the last line do not depend on the number of processes, not even if the job is interrupted and
-continued with another number and --resume.
+Run it with: `mpiexec -n 2 python examples/distributed_mnist.py`. It learns MNIST or, without it, 8x8 digits.
+
+Each process needs mpi4py, `pip install "minidl[mpi]"`, and the MPI whose mpiexec starts it. Without mpiexec there is
+one process. The weights in the last line do not depend on the number of processes, not even if the job is interrupted
+and continued with another number and `--resume`.
 """
 
 import argparse

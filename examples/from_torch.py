@@ -1,6 +1,9 @@
-"""Weights to PyTorch and back: a state_dict has the same names and layouts in both, so nothing has to be converted.
+"""Weights to PyTorch and back
+==============================
 
-Run it with: python examples/from_torch.py (needs PyTorch)
+A `state_dict` has the same names and layouts in minidl and in PyTorch, so nothing has to be converted.
+
+Run it with: `python examples/from_torch.py` (needs PyTorch)
 
 The same net is defined twice. minidl trains it on the digits; PyTorch loads the weights, predicts the same scores and
 continues training; minidl loads the weights again.

@@ -1,8 +1,11 @@
-"""A CNN on a folder of images, with a sub-folder for each class; validation images choose the augmentation.
+"""A CNN on a folder of images
+==============================
 
-Run it with: python examples/image_folder.py (draws its own images; --folder FOLDER takes yours)
+The folder has a sub-folder for each class. Validation images choose the augmentation.
 
-A folder has train/CLASS/*.png and test/CLASS/*.png, a usual layout of CIFAR-10 as image files. Without --folder,
+Run it with: `python examples/image_folder.py`. It draws its own images; `--folder FOLDER` takes yours.
+
+A folder has `train/CLASS/*.png` and `test/CLASS/*.png`, a usual layout of CIFAR-10 as image files. Without `--folder`,
 scikit-learn's digits are drawn in random colours over parts of its two photos. The same net is trained without
 augmentation, with it, and with mirrored images, too. A mirrored car is a car, but a mirrored 3 is no digit: a fifth of
 the training images, held out for validation, decides what helps. The test images are used once, at the end, for the

@@ -1,9 +1,14 @@
-"""Back-propagation of a batch through max-pooling: nine claims, each one computed.
+"""Back-propagation of a batch through max-pooling
+==================================================
 
-Run it with: python examples/max_pool_batch.py [--plot routing.png]
+Nine claims, each one computed: which pixels get a gradient, why each example has winners of its own, and where the
+gradients of a batch are summed.
+
+Run it with: `python examples/max_pool_batch.py [--plot routing.png]`
 
 A small net reads 100 of the embedded digits, in float64, so that gradients can be compared with finite differences. The
-program stops at the first claim that does not hold. docs/how-a-batch-is-backpropagated.md derives the claims.
+program stops at the first claim that does not hold. `docs/explanation/how-a-batch-is-backpropagated.md` derives the
+claims.
 """
 
 import argparse

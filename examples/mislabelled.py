@@ -1,9 +1,12 @@
-"""Finding wrong labels by per-example gradients: a mislabelled example has a large gradient.
+"""Finding wrong labels
+=======================
 
-Run it with: python examples/mislabelled.py (--data digits takes seconds; --picture FILE draws the suspects)
+A mislabelled example has a large gradient. Some labels are flipped at random, a net is trained on all examples, and the
+examples are ranked by the norm of their gradient.
 
-Some labels are flipped at random, a net is trained on all examples, and the examples are ranked by the norm of their
-gradient. A ranking by loss is shown for comparison.
+Run it with: `python examples/mislabelled.py` (`--data digits` takes seconds; `--picture FILE` draws the suspects)
+
+A ranking by loss is shown for comparison.
 """
 
 import argparse
@@ -70,10 +73,10 @@ def draw_images(trainer, X, y, wrong, rows, path):
     from matplotlib.figure import Figure
 
     read = trainer.model.predict(X[rows]).argmax(axis=1)
-    figure = Figure(figsize=(8, 2.2), layout="constrained")
-    for axes, i, found in zip(figure.subplots(2, DRAWN // 2).flat, rows, read, strict=True):
+    figure = Figure(figsize=(5.5, 5.2), layout="constrained")
+    for axes, i, found in zip(figure.subplots(4, DRAWN // 4).flat, rows, read, strict=True):
         axes.imshow(X[i, 0], cmap="gray_r")
-        axes.set_title(f"{y[i]}, read as {found}", fontsize=7, color="tab:red" if i in wrong else "black")
+        axes.set_title(f"{y[i]}, read as {found}", fontsize=9, color="tab:red" if i in wrong else "black")
         axes.axis("off")
     figure.savefig(path, dpi=150)
     print(f"The first {len(rows)} by gradient norm are in {path}, flipped labels in red")

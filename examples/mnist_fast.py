@@ -1,6 +1,10 @@
-"""LeNet-5 to 99 % on MNIST in a few seconds: four epochs, imports and loading included.
+"""99 % on MNIST in a few seconds
+=================================
 
-Run it with: python examples/mnist_fast.py (--seed N for other weights; the first load of MNIST takes up to a minute).
+LeNet-5 in four epochs, imports and loading included.
+
+Run it with: `python examples/mnist_fast.py` (`--seed N` for other weights). The first load of MNIST takes up to a
+minute.
 """
 
 import time

@@ -1,8 +1,12 @@
-"""LeNet-5 on handwritten digits: MNIST to 99 % in five epochs or, without MNIST, 8x8 digits.
+"""LeNet-5 on MNIST
+===================
 
-Run it with: python examples/mnist_lenet.py (--help lists the options).
+LeNet-5 reads handwritten digits: MNIST to 99 % in five epochs or, without MNIST, 8x8 digits.
 
-The net is defined in models.py.
+Run it with: `python examples/mnist_lenet.py` (`--help` lists the options)
+
+The net is defined in `models.py`. The program prints a confusion matrix and the most confident mistakes, and saves the
+model.
 """
 
 import argparse

@@ -1,7 +1,12 @@
-"""Well-known architectures as functions that return a Sequential, to read, to change and to train.
+"""Well-known architectures
+===========================
 
-Run it with: python examples/models.py (prints a summary of each). The nets take images from 0 to 255 and return a score
-per class. tests/test_example_models.py compares their sizes with published ones.
+LeNet-5, a small VGG, ResNet-20 and MobileNet as functions that return a `Sequential`, to read, to change and to train.
+
+Run it with: `python examples/models.py` (prints a summary of each)
+
+The nets take images from 0 to 255 and return a score per class. Their sizes are compared with published ones in
+`tests/test_example_models.py`.
 """
 
 from minidl import Sequential

@@ -1,6 +1,10 @@
-"""Classifies signals by a shape at an unknown place: a net of Conv1D beside scikit-learn, by number of examples.
+"""Classifying signals
+======================
 
-Run it with: python examples/signals.py
+A net of `Conv1D` classifies signals by a shape at an unknown place. It is compared with models of scikit-learn, by
+number of training examples.
+
+Run it with: `python examples/signals.py`
 
 The signals are cylinders, bells and funnels: a plateau, a rise or a fall of random beginning, end and height, in noise.
 A convolution has the same weights at all places, so that what it learns at one place holds at all of them. The models

@@ -1,17 +1,19 @@
-"""A grid search on a dask cluster, with the same results as in one process, bit for bit.
+"""Grid search on a dask cluster
+================================
 
-Run it with: python examples/sklearn_dask.py
-It needs dask: pip install "dask[distributed]"
+A grid search in several processes or machines, with the same results as in one process, bit for bit.
 
-By default the cluster is two processes on this machine. To use your own, install minidl on all machines and run
+Run it with: `python examples/sklearn_dask.py`. It needs dask: `pip install "dask[distributed]"`
+
+By default the cluster is two processes on this machine. To use your own, install minidl on all machines and run ::
 
     dask scheduler                                            # on one of them
     dask worker tcp://that-one:8786 --nworkers -1             # on each: as many workers as cores
     python examples/sklearn_dask.py --scheduler tcp://that-one:8786
 
 Dask starts workers with OMP_NUM_THREADS=1, so that concurrent fits do not use more threads than there are cores. For a
-few long fits, start fewer workers, `--nworkers 4 --nthreads 1`, and set num_threads of the classifier. The scores stay
-the same.
+few long fits, start fewer workers, `--nworkers 4 --nthreads 1`, and set `num_threads` of the classifier. The scores
+stay the same.
 """
 
 import argparse

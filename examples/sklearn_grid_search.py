@@ -1,8 +1,12 @@
-"""A grid search over two architectures and two learning rates, in two processes.
+"""Grid search in two processes
+===============================
 
-Run it with: python examples/sklearn_grid_search.py
+A grid search over two architectures and two learning rates. The scores do not depend on the number of processes, bit
+for bit.
 
-Each process uses half of the cores. The scores do not depend on the number of processes, bit for bit.
+Run it with: `python examples/sklearn_grid_search.py`
+
+Each process uses half of the cores.
 """
 
 import numpy as np

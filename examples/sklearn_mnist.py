@@ -1,6 +1,9 @@
-"""LeNet-5 as a scikit-learn classifier, compared with MLPClassifier on MNIST after the same time.
+"""LeNet-5 beside MLPClassifier
+===============================
 
-Run it with: python examples/sklearn_mnist.py (--seconds N for another time; the first load of MNIST takes a minute)
+LeNet-5 as a scikit-learn classifier, and `MLPClassifier`: their accuracies on MNIST after the same time.
+
+Run it with: `python examples/sklearn_mnist.py` (`--seconds N` for another time; the first load of MNIST takes a minute)
 """
 
 import argparse

@@ -1,6 +1,9 @@
-"""Transfer learning: a net trained on the digits 0 to 4 learns 5 to 9 from ten examples of each.
+"""Transfer learning
+====================
 
-Run it with: python examples/transfer_learning.py
+A net trained on the digits 0 to 4 learns 5 to 9 from ten examples of each.
+
+Run it with: `python examples/transfer_learning.py`
 
 The digits are at random positions in larger images, which is hard to learn from few examples. So a new last layer uses
 the convolutions of the first net as features: frozen at first, then fine-tuned. A net trained from scratch on the few

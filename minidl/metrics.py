@@ -19,7 +19,7 @@ from minidl.utils.foreign_words import METRICS
 from minidl.utils.hints import hint
 from minidl.utils.validation import check_int
 
-__all__ = ["Metric", "TopKAccuracy", "accuracy", "binary_accuracy", "subset_accuracy"]
+__all__ = ["TopKAccuracy", "accuracy", "binary_accuracy", "subset_accuracy"]
 __all__ += ["f1", "f1_macro", "mae", "mse", "precision", "precision_macro", "r2", "recall", "recall_macro", "rmse"]
 
 Metric = Callable[[Array, Array], float]
@@ -31,11 +31,30 @@ Metric = Callable[[Array, Array], float]
 def accuracy(y: Array, scores: Array, ignore_index: int | None = None) -> float:
     """Returns the fraction of examples (or pixels) whose label is predicted.
 
-    scores (n, classes) and y (n,), or scores (n, classes, h, w) and y (n, h, w). With a single score, y is 0 or 1.
-    ignore_index: a label that counts nothing. A Trainer takes that of its loss, for all metrics of minidl.
+    Parameters
+    ----------
+    y : array-like of shape (n,) or (n, h, w)
+        Labels, from 0. With a single score, 0 or 1.
+    scores : array-like of shape (n, classes) or (n, classes, h, w)
+        Outputs of a model. The predicted label is that of the highest score, the first of equal ones; 1 for a single
+        score above 0.
+    ignore_index : int or None, default None
+        A label that counts nothing. A Trainer takes that of its loss, for all metrics of minidl.
 
-    >>> import numpy as np
-    >>> accuracy(np.array([0, 1]), np.array([[2.0, 1.0], [3.0, 0.0]]))
+    Returns
+    -------
+    float
+        From 0 to 1; NaN without examples.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of another kind or shape, or if a label is none of these.
+
+    Examples
+    --------
+    >>> from minidl.metrics import accuracy
+    >>> accuracy([0, 1], [[2.0, 1.0], [3.0, 0.0]])
     0.5
     """
     labels, predicted = _labels("accuracy", y, scores, ignore_index)
@@ -45,13 +64,24 @@ def accuracy(y: Array, scores: Array, ignore_index: int | None = None) -> float:
 class TopKAccuracy:
     """The fraction of examples (or pixels) whose label has one of the k highest scores; k=1 is `accuracy`.
 
-    Of equal scores, the first is the higher one. Shapes are those of `accuracy`, with at least two classes. The history
-    calls it "top_5_accuracy" (for k=5), which is also a name for TopKAccuracy(5).
+    Of equal scores, the first is the higher one. The history calls it "top_5_accuracy" (for k=5), which is also a name
+    for `TopKAccuracy(5)`. It is a function of `y` and `scores`, whose shapes are those of `accuracy`, with at least two
+    classes.
 
-    Raises TypeError or ValueError unless k is an integer of at least 1.
+    Parameters
+    ----------
+    k : int, default 5
+        Number of scores.
 
-    >>> import numpy as np
-    >>> TopKAccuracy(2)(np.array([1, 2]), np.array([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]]))
+    Raises
+    ------
+    TypeError, ValueError
+        If k is not an integer of at least 1; in a call, if shapes or labels are invalid.
+
+    Examples
+    --------
+    >>> from minidl.metrics import TopKAccuracy
+    >>> TopKAccuracy(2)([1, 2], [[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]])
     0.5
     """
 
@@ -62,7 +92,7 @@ class TopKAccuracy:
 
     @property
     def name(self) -> str:
-        """Its name in the history."""
+        """Its name in the history, such as "top_5_accuracy"."""
         return f"top_{self.k}_accuracy"
 
     def __repr__(self) -> str:
@@ -86,68 +116,384 @@ class TopKAccuracy:
 
 
 def precision(y: Array, scores: Array) -> float:
-    """Returns the fraction of right ones among the predictions of label 1, of two (sklearn.metrics.precision_score)."""
+    """Returns the fraction of right ones among the predictions of label 1, of two.
+
+    It is sklearn.metrics.precision_score.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,) or (n, h, w)
+        Labels 0 and 1.
+    scores : array-like of shape (n, 1), (n, 2), (n, 1, h, w) or (n, 2, h, w)
+        Outputs of a model: a single score, above 0 for label 1, or one for each label.
+
+    Returns
+    -------
+    float
+        From 0 to 1, and 0 if label 1 is never predicted; NaN without examples.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of another kind or shape, or if a label is none of these.
+
+    Examples
+    --------
+    >>> from minidl.metrics import precision
+    >>> round(precision([0, 0, 1, 1], [[-1.0], [1.0], [1.0], [1.0]]), 3)
+    0.667
+    """
     return _of_two_labels("precision", y, scores)
 
 
 def recall(y: Array, scores: Array) -> float:
-    """Returns the fraction of the examples of label 1, of two, that are predicted (sklearn.metrics.recall_score)."""
+    """Returns the fraction of the examples of label 1, of two, that are predicted.
+
+    It is sklearn.metrics.recall_score.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,) or (n, h, w)
+        Labels 0 and 1.
+    scores : array-like of shape (n, 1), (n, 2), (n, 1, h, w) or (n, 2, h, w)
+        Outputs of a model: a single score, above 0 for label 1, or one for each label.
+
+    Returns
+    -------
+    float
+        From 0 to 1, and 0 if there is no label 1; NaN without examples.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of another kind or shape, or if a label is none of these.
+
+    Examples
+    --------
+    >>> from minidl.metrics import recall
+    >>> recall([0, 0, 1, 1], [[-1.0], [1.0], [1.0], [1.0]])
+    1.0
+    """
     return _of_two_labels("recall", y, scores)
 
 
 def f1(y: Array, scores: Array) -> float:
-    """Returns the harmonic mean of precision and recall of label 1, of two (sklearn.metrics.f1_score)."""
+    """Returns the harmonic mean of precision and recall of label 1, of two.
+
+    It is sklearn.metrics.f1_score.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,) or (n, h, w)
+        Labels 0 and 1.
+    scores : array-like of shape (n, 1), (n, 2), (n, 1, h, w) or (n, 2, h, w)
+        Outputs of a model: a single score, above 0 for label 1, or one for each label.
+
+    Returns
+    -------
+    float
+        From 0 to 1, and 0 if both are 0; NaN without examples.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of another kind or shape, or if a label is none of these.
+
+    Examples
+    --------
+    >>> from minidl.metrics import f1
+    >>> round(f1([0, 0, 1, 1], [[-1.0], [1.0], [1.0], [1.0]]), 3)
+    0.8
+    """
     return _of_two_labels("f1", y, scores)
 
 
 def precision_macro(y: Array, scores: Array) -> float:
-    """Returns the precision of each label, averaged over those in y or predicted, or over independent labels."""
+    """Returns the precision of each label, averaged over the labels in `y` or predicted, or over independent labels.
+
+    It is sklearn.metrics.precision_score with `average="macro"`. A label counts as 0 where its precision is not
+    defined.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,), (n, h, w) or (n, labels)
+        One label for each example or pixel; or 0 and 1 for each of several independent labels, in the shape of
+        `scores`.
+    scores : array-like of shape (n, classes), (n, classes, h, w) or (n, labels)
+        Outputs of a model: the highest score predicts the label. An independent label is predicted if its score is
+        above 0.
+
+    Returns
+    -------
+    float
+        From 0 to 1; NaN without examples.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of another kind or shape, or if a label is none of these.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minidl.metrics import precision_macro
+    >>> round(precision_macro([0, 0, 1, 2], np.eye(3)[[0, 1, 1, 2]]), 3)
+    0.833
+    """
     return _over_labels("precision_macro", y, scores)
 
 
 def recall_macro(y: Array, scores: Array) -> float:
-    """Returns the recall of each label, averaged over those in y or predicted, or over independent labels."""
+    """Returns the recall of each label, averaged over the labels in `y` or predicted, or over independent labels.
+
+    It is sklearn.metrics.recall_score with `average="macro"`. A label counts as 0 where its recall is not defined.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,), (n, h, w) or (n, labels)
+        One label for each example or pixel; or 0 and 1 for each of several independent labels, in the shape of
+        `scores`.
+    scores : array-like of shape (n, classes), (n, classes, h, w) or (n, labels)
+        Outputs of a model: the highest score predicts the label. An independent label is predicted if its score is
+        above 0.
+
+    Returns
+    -------
+    float
+        From 0 to 1; NaN without examples.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of another kind or shape, or if a label is none of these.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minidl.metrics import recall_macro
+    >>> round(recall_macro([0, 0, 1, 2], np.eye(3)[[0, 1, 1, 2]]), 3)
+    0.833
+    """
     return _over_labels("recall_macro", y, scores)
 
 
 def f1_macro(y: Array, scores: Array) -> float:
-    """Returns the F1 of each label, averaged over those in y or predicted, or over independent labels."""
+    """Returns the F1 of each label, averaged over the labels in `y` or predicted, or over independent labels.
+
+    It is sklearn.metrics.f1_score with `average="macro"`. A label counts as 0 where its F1 is not defined.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,), (n, h, w) or (n, labels)
+        One label for each example or pixel; or 0 and 1 for each of several independent labels, in the shape of
+        `scores`.
+    scores : array-like of shape (n, classes), (n, classes, h, w) or (n, labels)
+        Outputs of a model: the highest score predicts the label. An independent label is predicted if its score is
+        above 0.
+
+    Returns
+    -------
+    float
+        From 0 to 1; NaN without examples.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of another kind or shape, or if a label is none of these.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minidl.metrics import f1_macro
+    >>> round(f1_macro([0, 0, 1, 2], np.eye(3)[[0, 1, 1, 2]]), 3)
+    0.778
+    """
     return _over_labels("f1_macro", y, scores)
 
 
 def binary_accuracy(y: Array, scores: Array) -> float:
-    """Returns the fraction of right labels, all rows together, for y of the shape of scores (as in Keras)."""
+    """Returns the fraction of right labels, all rows together, as in Keras.
+
+    Parameters
+    ----------
+    y : array-like of the shape of `scores`
+        0 or 1 for each score.
+    scores : array-like of shape (n, labels), or with more axes
+        Outputs of a model. A label is predicted if its score is above 0.
+
+    Returns
+    -------
+    float
+        From 0 to 1; NaN without examples.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of another kind or shape, or if a label is none of these.
+
+    Examples
+    --------
+    >>> from minidl.metrics import binary_accuracy
+    >>> binary_accuracy([[1, 0], [1, 1]], [[2.0, -1.0], [3.0, -4.0]])
+    0.75
+    """
     labels, predicted = _binary_labels("binary_accuracy", y, scores)
     return float((labels == predicted).mean()) if labels.size else float("nan")
 
 
 def subset_accuracy(y: Array, scores: Array) -> float:
-    """Returns the fraction of rows with all labels right, for y of the shape of scores (as in scikit-learn)."""
+    """Returns the fraction of rows with all labels right, as in scikit-learn.
+
+    Parameters
+    ----------
+    y : array-like of the shape of `scores`
+        0 or 1 for each score.
+    scores : array-like of shape (n, labels), or with more axes
+        Outputs of a model. A label is predicted if its score is above 0.
+
+    Returns
+    -------
+    float
+        From 0 to 1; NaN without examples.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of another kind or shape, or if a label is none of these.
+
+    Examples
+    --------
+    >>> from minidl.metrics import subset_accuracy
+    >>> subset_accuracy([[1, 0], [1, 1]], [[2.0, -1.0], [3.0, -4.0]])
+    0.5
+    """
     labels, predicted = _binary_labels("subset_accuracy", y, scores)
     right = (labels == predicted).all(axis=tuple(range(1, labels.ndim)))
     return float(right.mean()) if len(right) else float("nan")
 
 
 def mae(y: Array, scores: Array) -> float:
-    """Returns the mean absolute error over all outputs (sklearn.metrics.mean_absolute_error)."""
+    """Returns the mean absolute error over all outputs.
+
+    It is sklearn.metrics.mean_absolute_error.
+
+    Parameters
+    ----------
+    y : array-like of the shape of `scores`, or (n,) for scores (n, 1)
+        Targets.
+    scores : array-like of shape (n, outputs), or with more axes
+        Outputs of a model.
+
+    Returns
+    -------
+    float
+        At least 0; NaN without examples.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of another kind or shape.
+
+    Examples
+    --------
+    >>> from minidl.metrics import mae
+    >>> mae([1, 2], [[2], [4]])
+    1.5
+    """
     targets, outputs = _numbers("mae", y, scores)
     return float(np.abs(outputs - targets).mean()) if targets.size else float("nan")
 
 
 def mse(y: Array, scores: Array) -> float:
-    """Returns the mean squared error over all outputs (sklearn.metrics.mean_squared_error)."""
+    """Returns the mean squared error over all outputs.
+
+    It is sklearn.metrics.mean_squared_error.
+
+    Parameters
+    ----------
+    y : array-like of the shape of `scores`, or (n,) for scores (n, 1)
+        Targets.
+    scores : array-like of shape (n, outputs), or with more axes
+        Outputs of a model.
+
+    Returns
+    -------
+    float
+        At least 0; NaN without examples.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of another kind or shape.
+
+    Examples
+    --------
+    >>> from minidl.metrics import mse
+    >>> mse([1, 2], [[2], [4]])
+    2.5
+    """
     targets, outputs = _numbers("mse", y, scores)
     return float(np.square(outputs - targets).mean()) if targets.size else float("nan")
 
 
 def rmse(y: Array, scores: Array) -> float:
-    """Returns the root of `mse`."""
+    """Returns the root of the mean squared error over all outputs, as of `mse`.
+
+    Parameters
+    ----------
+    y : array-like of the shape of `scores`, or (n,) for scores (n, 1)
+        Targets.
+    scores : array-like of shape (n, outputs), or with more axes
+        Outputs of a model.
+
+    Returns
+    -------
+    float
+        At least 0; NaN without examples.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of another kind or shape.
+
+    Examples
+    --------
+    >>> from minidl.metrics import rmse
+    >>> rmse([0, 0], [[1], [7]])
+    5.0
+    """
     targets, outputs = _numbers("rmse", y, scores)
     return float(np.sqrt(np.square(outputs - targets).mean())) if targets.size else float("nan")
 
 
 def r2(y: Array, scores: Array) -> float:
-    """Returns the coefficient of determination, averaged over outputs (sklearn.metrics.r2_score); NaN for one row."""
+    """Returns the coefficient of determination, averaged over outputs.
+
+    It is sklearn.metrics.r2_score.
+
+    Parameters
+    ----------
+    y : array-like of the shape of `scores`, or (n,) for scores (n, 1)
+        Targets.
+    scores : array-like of shape (n, outputs), or with more axes
+        Outputs of a model.
+
+    Returns
+    -------
+    float
+        At most 1; NaN for fewer than two rows, and for outputs that are not finite.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of another kind or shape.
+
+    Examples
+    --------
+    >>> from minidl.metrics import r2
+    >>> r2([1, 2, 3], [[1], [2], [4]])
+    0.5
+    """
     targets, outputs = _numbers("r2", y, scores)
     if len(targets) < 2 or not targets.size or not np.isfinite(outputs).all():
         return float("nan")

@@ -19,13 +19,54 @@ from minidl.utils.foreign_words import SCHEDULES
 from minidl.utils.hints import answer_arguments, unknown_names
 from minidl.utils.validation import check_choice, check_int, check_non_negative, check_positive, check_real
 
+__all__ = [
+    "Cosine",
+    "Exponential",
+    "MultiStep",
+    "OneCycle",
+    "Polynomial",
+    "Schedule",
+    "Step",
+]
+
 
 class Schedule:
-    """Base class of minidl's schedules: `schedule(step)` returns the rate of a step. Subclasses define `rate`.
+    """Base class of minidl's schedules: `schedule(step)` returns the rate of a step.
 
-    Raises TypeError or ValueError, naming the argument, in the constructor and when an attribute is set, which then
-    keeps its value. Invalid are rates below 0, infinite rates, factors and powers that are not above 0, and steps that
-    are not integers of at least 0 (total_steps, step_size: at least 1).
+    A subclass defines `rate`. The step is the number of finished steps of the whole run; steps, not epochs, are
+    counted. The formulas of the built-in schedules are those of `torch.optim.lr_scheduler` with steps in place of
+    epochs. After the last step the rate stays constant.
+
+    The arguments of a built-in schedule are attributes that may be changed one at a time; a new value must be valid
+    together with the others.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In the constructor, and when an attribute is set, which then keeps its value. The message names the argument.
+        Invalid are rates below 0, infinite rates, factors and powers that are not above 0, and steps that are not
+        integers of at least 0 (`total_steps`, `step_size`: at least 1).
+
+    Examples
+    --------
+    >>> from minidl.optimizers import SGD
+    >>> from minidl.schedules import Schedule
+    >>> class InverseRoot(Schedule):
+    ...     def __init__(self, lr):
+    ...         self.lr = lr
+    ...     def rate(self, step):
+    ...         return self.lr / (step + 1) ** 0.5
+    >>> optimizer = SGD(InverseRoot(0.1))
+    >>> [optimizer.lr(step) for step in (0, 3, 99)]
+    [0.1, 0.05, 0.01]
+
+    Training goes on for longer than planned:
+
+    >>> from minidl.schedules import Cosine
+    >>> rate = Cosine(0.1, total_steps=1000)
+    >>> rate.total_steps = 2000
+    >>> rate
+    Cosine(lr=0.1, total_steps=2000, min_lr=0.0, warmup_steps=0)
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -41,11 +82,38 @@ class Schedule:
         super().__setattr__(name, value)
 
     def __call__(self, step: int) -> float:
-        """Returns the rate of this step."""
+        """Returns the rate of a step, and checks that it is finite and at least 0.
+
+        Parameters
+        ----------
+        step : int
+            Number of finished steps, at least 0.
+
+        Returns
+        -------
+        float
+            The rate.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For a step that is not an integer of at least 0, or an invalid rate.
+        """
         return check_rate(self.rate(check_int("step", step, minimum=0)))
 
     def rate(self, step: int) -> float:
-        """Evaluates the formula at a step."""
+        """Evaluates the formula at a step.
+
+        Parameters
+        ----------
+        step : int
+            Number of finished steps, at least 0.
+
+        Returns
+        -------
+        float
+            The rate.
+        """
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -53,8 +121,27 @@ class Schedule:
 
 
 class Step(Schedule):
-    """Multiplies lr by gamma after every step_size steps, as StepLR.
+    """Step decay: multiplies lr by gamma after every `step_size` steps, as StepLR.
 
+    The rate is `lr * gamma^(step // step_size)`.
+
+    Parameters
+    ----------
+    lr : float
+        Rate of the first step.
+    step_size : int
+        Number of steps with the same rate, at least 1.
+    gamma : float, default 0.1
+        Factor, above 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For invalid arguments, as `Schedule`.
+
+    Examples
+    --------
+    >>> from minidl.schedules import Step
     >>> [Step(1.0, step_size=10, gamma=0.5)(step) for step in (0, 9, 10, 20)]
     [1.0, 1.0, 0.5, 0.25]
     """
@@ -67,13 +154,43 @@ class Step(Schedule):
         )
 
     def rate(self, step: int) -> float:
-        """lr * gamma^(step // step_size)"""
+        """Returns `lr * gamma^(step // step_size)`.
+
+        Parameters
+        ----------
+        step : int
+            Number of finished steps, at least 0.
+
+        Returns
+        -------
+        float
+            The rate.
+        """
         return self.lr * _power(self.gamma, step // self.step_size)
 
 
 class MultiStep(Schedule):
-    """Multiplies lr by gamma at each of the milestones, which are steps in ascending order, as MultiStepLR.
+    """Step decay at given steps: multiplies lr by gamma at each of the milestones, as MultiStepLR.
 
+    The rate is `lr * gamma^(number of milestones reached)`.
+
+    Parameters
+    ----------
+    lr : float
+        Rate of the first step.
+    milestones : sequence of int
+        Steps in ascending order, a tuple or a list.
+    gamma : float, default 0.1
+        Factor, above 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For invalid arguments, as `Schedule`.
+
+    Examples
+    --------
+    >>> from minidl.schedules import MultiStep
     >>> [MultiStep(1.0, milestones=(10, 15), gamma=0.5)(step) for step in (9, 10, 15)]
     [1.0, 0.5, 0.25]
     """
@@ -87,30 +204,96 @@ class MultiStep(Schedule):
             raise ValueError(f"milestones: expected steps in ascending order, got {milestones!r}")
 
     def rate(self, step: int) -> float:
-        """lr * gamma^(number of milestones reached)"""
+        """Returns `lr * gamma^(number of milestones reached)`.
+
+        Parameters
+        ----------
+        step : int
+            Number of finished steps, at least 0.
+
+        Returns
+        -------
+        float
+            The rate.
+        """
         return self.lr * _power(self.gamma, sum(milestone <= step for milestone in self.milestones))
 
 
 class Exponential(Schedule):
-    """Multiplies lr by gamma after every step, as ExponentialLR; a gamma above 1 suits a learning rate range test.
+    """Exponential decay: multiplies lr by gamma after every step, as ExponentialLR.
 
+    The rate is `lr * gamma^step`. A gamma above 1 suits a learning rate range test.
+
+    Parameters
+    ----------
+    lr : float
+        Rate of the first step.
+    gamma : float
+        Factor, above 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For invalid arguments, as `Schedule`.
+
+    Examples
+    --------
+    >>> from minidl.schedules import Exponential
     >>> [Exponential(1.0, gamma=0.5)(step) for step in (0, 1, 2)]
     [1.0, 0.5, 0.25]
+
+    A range test from 1e-5 to 1 in 100 steps:
+
+    >>> test = Exponential(1e-5, gamma=1e5 ** (1 / 100))
+    >>> [round(test(step), 5) for step in (0, 20, 40, 60, 80, 100)]
+    [1e-05, 0.0001, 0.001, 0.01, 0.1, 1.0]
     """
 
     def __init__(self, lr: float, gamma: float) -> None:
         self.lr, self.gamma = check_rate(lr), check_positive("gamma", gamma)
 
     def rate(self, step: int) -> float:
-        """lr * gamma^step"""
+        """Returns `lr * gamma^step`.
+
+        Parameters
+        ----------
+        step : int
+            Number of finished steps, at least 0.
+
+        Returns
+        -------
+        float
+            The rate.
+        """
         return self.lr * _power(self.gamma, step)
 
 
 class Polynomial(Schedule):
-    """Decays lr to 0 in total_steps steps, linearly or by a power of the remaining fraction, as PolynomialLR.
+    """Polynomial decay to 0, linear by default, as PolynomialLR.
 
+    The rate is `lr * (1 - step / total_steps)^power`, and 0 after `total_steps`.
+
+    Parameters
+    ----------
+    lr : float
+        Rate of the first step.
+    total_steps : int
+        Number of steps until the rate is 0, at least 1.
+    power : float, default 1.0
+        Exponent, above 0; 1: linear.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For invalid arguments, as `Schedule`.
+
+    Examples
+    --------
+    >>> from minidl.schedules import Polynomial
     >>> [Polynomial(1.0, total_steps=4)(step) for step in (0, 1, 2, 4, 5)]
     [1.0, 0.75, 0.5, 0.0, 0.0]
+    >>> [Polynomial(1.0, total_steps=4, power=2)(step) for step in (0, 1, 2, 4, 5)]
+    [1.0, 0.5625, 0.25, 0.0, 0.0]
     """
 
     def __init__(self, lr: float, total_steps: int, power: float = 1.0) -> None:
@@ -118,16 +301,47 @@ class Polynomial(Schedule):
         self.power = check_positive("power", power)
 
     def rate(self, step: int) -> float:
-        """lr * (1 - step / total_steps)^power"""
+        """Returns `lr * (1 - step / total_steps)^power`.
+
+        Parameters
+        ----------
+        step : int
+            Number of finished steps, at least 0.
+
+        Returns
+        -------
+        float
+            The rate.
+        """
         return self.lr * (1 - min(step, self.total_steps) / self.total_steps) ** self.power
 
 
 class Cosine(Schedule):
-    """Cosine decay from lr to min_lr, as CosineAnnealingLR, optionally after a linear warm-up.
+    """Cosine decay from lr to `min_lr`, as CosineAnnealingLR, optionally after a linear warm-up.
 
-    total_steps: of the whole schedule, including the warm-up.
-    warmup_steps: the number of steps before the rate reaches lr: LinearLR with start_factor = 1 / (warmup_steps + 1).
+    The rate is `min_lr + (lr - min_lr) * (1 + cos(pi * fraction)) / 2`, where `fraction` is that of the steps after the
+    warm-up; after `total_steps` it is `min_lr`. The warm-up is LinearLR with a start_factor of
+    `1 / (warmup_steps + 1)`.
 
+    Parameters
+    ----------
+    lr : float
+        Highest rate, that of the first step after the warm-up.
+    total_steps : int
+        Number of steps of the whole schedule, including the warm-up: `steps_per_epoch * epochs`.
+    min_lr : float, default 0.0
+        Last rate.
+    warmup_steps : int, default 0
+        Number of steps before the rate reaches lr, less than `total_steps`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For invalid arguments, as `Schedule`.
+
+    Examples
+    --------
+    >>> from minidl.schedules import Cosine
     >>> [round(Cosine(1.0, total_steps=4)(step), 3) for step in (0, 1, 2, 3, 4, 5)]
     [1.0, 0.854, 0.5, 0.146, 0.0, 0.0]
     >>> [round(Cosine(1.0, total_steps=7, warmup_steps=3)(step), 3) for step in (0, 1, 2, 3, 4, 7)]
@@ -144,19 +358,56 @@ class Cosine(Schedule):
             raise ValueError(f"warmup_steps: expected less than total_steps, {total_steps}, got {warmup_steps}")
 
     def rate(self, step: int) -> float:
-        """min_lr + (lr - min_lr) * (1 + cos(pi * fraction)) / 2"""
+        """Returns the rate of the warm-up, or `min_lr + (lr - min_lr) * (1 + cos(pi * fraction)) / 2`.
+
+        Parameters
+        ----------
+        step : int
+            Number of finished steps, at least 0.
+
+        Returns
+        -------
+        float
+            The rate.
+        """
         if step < self.warmup_steps:
             return self.lr * (step + 1) / (self.warmup_steps + 1)
         return _interpolate(self.lr, self.min_lr, (step - self.warmup_steps) / (self.total_steps - self.warmup_steps))
 
 
 class OneCycle(Schedule):
-    """Rises from max_lr / div_factor to max_lr and then decays to almost 0, as OneCycleLR (Smith and Topin, 2018).
+    """One cycle: rises from `max_lr / div_factor` to `max_lr` and then decays to almost 0, as OneCycleLR.
 
-    pct_start: the fraction of the steps that rise. anneal_strategy: "cos" or "linear".
-    final_div_factor: the initial rate divided by it is the last rate, that of step total_steps - 1.
     The optimizer's momentum is not changed.
 
+    Parameters
+    ----------
+    max_lr : float
+        Highest rate.
+    total_steps : int
+        Number of steps of the whole schedule: `steps_per_epoch * epochs`.
+    pct_start : float, default 0.3
+        Fraction of the steps that rise, from 0 to 1.
+    anneal_strategy : "cos" or "linear", default "cos"
+        Shape of both parts: half a cosine wave, or a line.
+    div_factor : float, default 25.0
+        `max_lr` divided by it is the initial rate.
+    final_div_factor : float, default 1e4
+        The initial rate divided by it is the last rate, that of step `total_steps - 1`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For invalid arguments, as `Schedule`.
+
+    References
+    ----------
+    Smith and Topin, "Super-Convergence: Very Fast Training of Neural Networks Using Large Learning Rates" (2018),
+    arXiv:1708.07120.
+
+    Examples
+    --------
+    >>> from minidl.schedules import OneCycle
     >>> [round(OneCycle(1.0, total_steps=10, pct_start=0.5)(step), 3) for step in (0, 2, 4, 9, 10)]
     [0.04, 0.52, 1.0, 0.0, 0.0]
     """
@@ -179,7 +430,18 @@ class OneCycle(Schedule):
         self.final_div_factor = check_positive("final_div_factor", final_div_factor)
 
     def rate(self, step: int) -> float:
-        """Rises to the peak at pct_start * total_steps - 1, which need not be an integer, and then decays."""
+        """Returns the rate, which peaks at `pct_start * total_steps - 1`, not always an integer.
+
+        Parameters
+        ----------
+        step : int
+            Number of finished steps, at least 0.
+
+        Returns
+        -------
+        float
+            The rate.
+        """
         first, last, peak = self.max_lr / self.div_factor, self.total_steps - 1, self.pct_start * self.total_steps - 1
         linear, step = self.anneal_strategy == "linear", min(step, last)
         if step <= peak:

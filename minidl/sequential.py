@@ -31,21 +31,47 @@ from minidl.utils.validation import Shape, check_count, check_int, check_shape
 
 @answers(MODEL)
 class Sequential(BaseModel):
-    """A model that applies its layers in order. Shapes are inferred, so layers only name their output sizes.
+    """A model that applies its layers in order.
 
-    layers: Layer objects that no other model uses. A Sequential in the list becomes a Block with copies of its layers,
-        and of its weights if it is built.
-    input_shape: the shape of one example, (channels, height, width) or (features,); None: inferred by the first fit.
-    seed: determines the initial weights, together with each layer's position.
-    dtype: "float32" or "float64", for all computations.
+    Shapes are inferred, so layers only name their output sizes. `len(model)` is the number of layers, `model[i]` a
+    layer, and `model[a:b]` a new model of copies of these layers, with their weights.
 
-    Raises TypeError or ValueError, naming the layer and its position, if the layers do not fit together.
+    Parameters
+    ----------
+    layers : list of Layer
+        Layers that no other model uses. A Sequential in the list becomes a Block with copies of its layers, and of its
+        weights if it is built.
+    input_shape : tuple of int or None, default None
+        Shape of one example, such as (channels, height, width) or (features,). None: inferred by the first fit.
+    seed : int, default 0
+        Determines the initial weights, together with each layer's position.
+    dtype : "float32" or "float64", default "float32"
+        Dtype of all computations.
 
+    Attributes
+    ----------
+    layers : tuple of Layer
+        The layers, in order.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is invalid, or if the layers do not fit together. The message names the layer and its position.
+
+    See Also
+    --------
+    Trainer : Fits a model to data.
+
+    Examples
+    --------
     >>> import numpy as np
+    >>> from minidl import Sequential
     >>> from minidl.layers import Dense, ReLU
     >>> model = Sequential([Dense(4), ReLU(), Dense(2)], input_shape=(3,))
     >>> model.predict(np.zeros((5, 3))).shape
     (5, 2)
+    >>> model[:-1].output_shape
+    (4,)
     """
 
     seed = Validated(check_count, doc="Determines the initial weights, and the random numbers of a forward by hand.")
@@ -64,15 +90,49 @@ class Sequential(BaseModel):
             self.build(input_shape)
 
     def build(self, input_shape: Shape) -> None:
-        """Infers all shapes, creates all parameters; warns of channels last. Raises as the constructor; or if built."""
+        """Infers all shapes and creates all parameters.
+
+        The first `fit` of an unbuilt model calls it. A UserWarning tells of a shape with the channels last, and of a
+        first convolution whose arguments are in PyTorch's order.
+
+        Parameters
+        ----------
+        input_shape : tuple of int
+            Shape of one example.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the shape is invalid, if the layers do not fit together, or if the model is built already.
+
+        Examples
+        --------
+        >>> from minidl import Sequential
+        >>> from minidl.layers import Dense
+        >>> model = Sequential([Dense(2)])
+        >>> model.build((3,))
+        >>> model.params["0.weight"].value.shape
+        (2, 3)
+        """
         if self.network is None:
             build_warnings.warn(layer_list.named_layers(self.layers), check_shape("input_shape", input_shape))
         self.build_from(input_shape, None)
 
     def build_from(self, input_shape: Shape, state: dict[str, Array] | None) -> None:
-        """Builds the model with the values of `state` (None: new ones), allocating no more memory than they need.
+        """Builds the model with given values, allocating no more memory than they need.
 
-        It empties `state`: an array is released when its layer has copied it. Raises as `build`.
+        Parameters
+        ----------
+        input_shape : tuple of int
+            Shape of one example.
+        state : dict of str to array, or None
+            Parameters and buffers by name; None: new ones. The call empties the dict: an array is released when its
+            layer has copied it.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `build`, and if names or shapes in `state` are not those of the layers.
         """
         if self.network is not None:
             raise ValueError(f"the model is built already, for inputs of shape {self.input_shape}")
@@ -86,7 +146,15 @@ class Sequential(BaseModel):
 
     @contextmanager
     def unbuilt_on_error(self) -> Iterator[None]:
-        """Returns a context that undoes a build if its block raises; a model that was already built stays so."""
+        """Returns a context that undoes a build if its block raises.
+
+        A model that was already built stays built.
+
+        Returns
+        -------
+        context manager
+            For a `with` statement, in which the model may be built.
+        """
         if self.network is not None:
             yield
             return
@@ -106,7 +174,10 @@ class Sequential(BaseModel):
 
     @property
     def trainable(self) -> bool:
-        """True if a layer is trainable; setting it freezes or unfreezes all layers (see Container.trainable)."""
+        """True if a layer is trainable. Setting it freezes or unfreezes all layers, whatever they were before.
+
+        Once the model is built, layers without parameters and buffers do not count, unless there are no others.
+        """
         return any_trainable(self.layers)
 
     @trainable.setter
@@ -116,23 +187,80 @@ class Sequential(BaseModel):
 
     @property
     def params(self) -> dict[str, Param]:
-        """All parameters by name; "0.weight" is the weight of layer 0."""
+        """All parameters by name, as a dict of Param; "0.weight" is the weight of layer 0.
+
+        Raises
+        ------
+        ValueError
+            If the model is not built.
+
+        Examples
+        --------
+        >>> from minidl import Sequential
+        >>> from minidl.layers import Dense, ReLU
+        >>> list(Sequential([Dense(4), ReLU(), Dense(2)], input_shape=(3,)).params)
+        ['0.weight', '0.bias', '2.weight', '2.bias']
+        """
         self._built()
         return {f"{i}.{name}": p for i, layer in enumerate(self.layers) for name, p in layer.params.items()}
 
     # ---- weights
 
     def state_dict(self) -> dict[str, Array]:
-        """Returns copies of all parameters and buffers by name, with PyTorch's names and layouts."""
+        """Returns copies of all parameters and buffers by name, with PyTorch's names and layouts.
+
+        Returns
+        -------
+        dict of str to array
+            "0.weight" is the weight of layer 0, "1.running_mean" a buffer of layer 1. The arrays are in row-major
+            order.
+
+        Raises
+        ------
+        ValueError
+            If the model is not built.
+        RuntimeError
+            If another thread trains the model.
+
+        Examples
+        --------
+        >>> from minidl import Sequential
+        >>> from minidl.layers import Dense
+        >>> state = Sequential([Dense(2)], input_shape=(3,)).state_dict()
+        >>> {name: array.shape for name, array in state.items()}
+        {'0.weight': (2, 3), '0.bias': (2,)}
+        """
         self._built()
         with self.usage.reading("state_dict"):
             return copies(self.layers)
 
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
-        """Copies parameters and buffers into the model, by name.
+        """Copies parameters and buffers into the model, by name. The model is unchanged if it raises.
 
-        Raises ValueError for missing or unknown names, wrong shapes and numbers too large for the model's dtype;
-        TypeError for numbers that are not real. The model is then unchanged.
+        Parameters
+        ----------
+        state : dict of str to array-like
+            A value for each name of `state_dict`, of the same shape.
+
+        Raises
+        ------
+        TypeError
+            If `state` is not a mapping, or if its numbers are not real.
+        ValueError
+            If the model is not built, if names are missing or unknown, if a shape is wrong, or if a number is too large
+            for the dtype of the model.
+        RuntimeError
+            If another thread uses the model.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from minidl import Sequential
+        >>> from minidl.layers import Dense
+        >>> model = Sequential([Dense(1)], input_shape=(2,))
+        >>> model.load_state_dict({"0.weight": [[2, 3]], "0.bias": [1]})
+        >>> model.predict([[10, 100]])
+        array([[321.]], dtype=float32)
         """
         self._built()
         with self.usage.writing("load_state_dict"):
@@ -141,10 +269,42 @@ class Sequential(BaseModel):
     # ---- files
 
     def save(self, path: Path) -> None:
-        """Writes layers and weights to a safetensors file, atomically: a failed save leaves an existing file unchanged.
+        """Writes layers and weights to a safetensors file, atomically.
 
-        A layer is stored as class name and constructor arguments: JSON values, tuples, NumPy scalars and layers. Raises
-        TypeError, naming layer and argument, for others; ValueError if the model is not built; OSError with the path.
+        A failed save leaves an existing file unchanged. A layer is stored as the name of its class and its
+        constructor's arguments.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            The file.
+
+        Raises
+        ------
+        TypeError
+            If an argument of a layer is none of JSON's values, tuples, NumPy scalars and layers. The message names
+            both.
+        ValueError
+            If the model is not built.
+        OSError
+            If the file cannot be written.
+
+        See Also
+        --------
+        Trainer.save_checkpoint : Saves the state of the training as well.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from minidl import Sequential
+        >>> from minidl.layers import Dense
+        >>> model = Sequential([Dense(2)], input_shape=(3,))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "model.safetensors")
+        ...     model.save(path)
+        ...     same = Sequential.load(path)
+        >>> bool((same.predict([[1, 2, 3]]) == model.predict([[1, 2, 3]])).all())
+        True
         """
         safetensors_file.write(path, "model", self.get_config(), self.state_dict())
 
@@ -152,8 +312,42 @@ class Sequential(BaseModel):
     def load(cls, path: Path, custom_objects: Mapping[str, Any] | None = None) -> Sequential:
         """Returns the model that `save` wrote; its predictions are the same, bit for bit.
 
-        custom_objects: classes of layers that are not minidl's, by name. Only these and minidl's layers are created.
-        Raises `minidl.FileError`, a ValueError that names the path, for invalid content; OSError for unreadable files.
+        The file brings no code: only minidl's layers and those of `custom_objects` are created.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            A file that `save` wrote.
+        custom_objects : dict of str to class, or None, default None
+            Classes of layers that are not minidl's, by name.
+
+        Returns
+        -------
+        Sequential
+            A new model, which is built.
+
+        Raises
+        ------
+        minidl.FileError
+            If the content of the file is invalid. It is a ValueError that names the path.
+        OSError
+            If the file cannot be read.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from minidl import Layer, Sequential
+        >>> class Twice(Layer):
+        ...     def forward(self, x, training):
+        ...         return 2 * x
+        ...     def backward(self, dy):
+        ...         return 2 * dy
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "model.safetensors")
+        ...     Sequential([Twice()], input_shape=(3,)).save(path)
+        ...     model = Sequential.load(path, custom_objects={"Twice": Twice})
+        >>> model.predict([[1, 2, 3]])
+        array([[2., 4., 6.]], dtype=float32)
         """
         classes = checked_custom(custom_objects)
         config, tensors = safetensors_file.read(path, "model")
@@ -163,7 +357,23 @@ class Sequential(BaseModel):
             raise safetensors_file.FileError(f"{os.fsdecode(path)}: {error}") from error
 
     def get_config(self, custom_objects: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Returns everything except the state as JSON; adds users' classes to `custom_objects`. Raises as `save`."""
+        """Returns everything except the state as JSON.
+
+        Parameters
+        ----------
+        custom_objects : dict or None, default None
+            Receives the classes of layers that are not minidl's, by name.
+
+        Returns
+        -------
+        dict
+            `layers`, `input_shape`, `seed` and `dtype`, for `from_config`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `save`.
+        """
         layers = layer_list.get_config(self.layers, custom_objects)
         return {"layers": layers, "input_shape": list(self.input_shape), "seed": self.seed, "dtype": self.dtype}
 
@@ -171,7 +381,27 @@ class Sequential(BaseModel):
     def from_config(
         cls, config: dict[str, Any], state: Mapping[str, Array], custom_objects: Mapping[str, Any]
     ) -> Sequential:
-        """Returns a new model with this state. Raises TypeError or ValueError, and allocates no more than `state`."""
+        """Returns a new model with this state, allocating no more memory than `state`.
+
+        Parameters
+        ----------
+        config : dict
+            What `get_config` returned.
+        state : dict of str to array
+            Parameters and buffers by name.
+        custom_objects : dict of str to class
+            Classes of layers that are not minidl's, by name.
+
+        Returns
+        -------
+        Sequential
+            A new model, which is built.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is invalid, or if `state` does not fit the layers.
+        """
         if not isinstance(config, Mapping) or set(config) != {"layers", "input_shape", "seed", "dtype"}:
             got = sorted(map(str, config)) if isinstance(config, Mapping) else type(config).__name__
             raise ValueError(f"config: expected what get_config returns, got {got}")
@@ -185,7 +415,36 @@ class Sequential(BaseModel):
     def summary(self, batch_size: int = 64, num_threads: int | None = None) -> Summary:
         """Returns layers, shapes, parameters, multiply-adds and memory, as an object that prints as a table.
 
-        batch_size, num_threads: for the memory of training; num_threads=None: the default of a fit.
+        Parameters
+        ----------
+        batch_size : int, default 64
+            Number of examples in a step, for the memory of training.
+        num_threads : int or None, default None
+            Number of threads, for the memory of training. None: the default of a fit.
+
+        Returns
+        -------
+        Summary
+            It prints as a table, and shows as one in a notebook. `parameters` is the number of parameters, `trainable`
+            that of those that a step changes, `macs` the number of multiply-adds of one example's forward.
+            `parameter_bytes`, `step_bytes` and `training_bytes` are memory of parameters, of a step, and of training
+            without data and optimizer. `rows` has for each layer `name`, `depth`, `output` (a shape), `parameters`,
+            `trainable`, `macs` and `example_bytes`, the size of its output.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is invalid, or if the model is not built.
+
+        Examples
+        --------
+        >>> from minidl import Sequential
+        >>> from minidl.layers import Dense, ReLU
+        >>> summary = Sequential([Dense(4), ReLU(), Dense(2)], input_shape=(3,)).summary()
+        >>> summary.parameters, summary.macs
+        (26, 20)
+        >>> [row.output for row in summary.rows]
+        [(4,), (4,), (2,)]
         """
         return summarize(self._built(), check_int("batch_size", batch_size), num_threads)
 
@@ -215,7 +474,22 @@ class Sequential(BaseModel):
         return _rebuild, (layer_list.to_spec(self.layers), shape, self.seed, self.dtype, state)
 
     def as_layer(self) -> Block:
-        """Returns copies of the layers as one Block for another model, with this model's weights if it is built."""
+        """Returns copies of the layers as one layer for another model.
+
+        Returns
+        -------
+        Block
+            It has the weights of this model if the model is built.
+
+        Examples
+        --------
+        >>> from minidl import Sequential
+        >>> from minidl.layers import Dense, ReLU
+        >>> body = Sequential([Dense(4), ReLU()], input_shape=(3,))
+        >>> model = Sequential([body.as_layer(), Dense(2)], input_shape=(3,))
+        >>> list(model.params)
+        ['0.0.weight', '0.0.bias', '1.weight', '1.bias']
+        """
         state = None if self.network is None else self.state_dict()
         return Block.of(layer_list.from_spec(layer_list.to_spec(self.layers)), state)
 

@@ -37,26 +37,76 @@ from minidl.utils.validation import check_int
 class Trainer(BaseTrainer):
     """Fits a model to data: epochs, shuffling, validation, history, checkpoints.
 
-    loss: a name such as "softmax_cross_entropy", an object of minidl.losses such as Huber(2.0), or a function
-        `loss(scores, y) -> (losses, dscores)`.
-    optimizer: such as SGD(0.1), or an object with `step(params, lr)` and `lr`.
-    metrics: names ("accuracy"; see minidl.metrics) or functions f(y, scores), computed on the scores of a whole epoch;
-        in training these are the scores that each batch had before its step, so they trail those of `evaluate`.
-        Labels that the loss ignores count in none of minidl's or scikit-learn's; other functions get them as well.
-    seed: the order of the examples is a function of it and the epoch.
-    clip_norm, clip_value: the largest norm of a step's gradient (over all layers), and the largest absolute value of
-        its elements; None: any. Values are clipped first (torch.nn.utils.clip_grad_value_, clip_grad_norm_).
-    per_example_clip_norm: C, the largest norm of each example's own gradient, before they are summed (as in Abadi et
-        al. 2016, arXiv:1607.00133, without its noise): sum(weight_i * min(1, C / norm_i) * gradient_i) / sum(weight_i),
-        norm_i being that of gradient_i, without the weight. A pass for the norms comes before each step. Layers must
-        not couple examples, as batch norm does.
-    num_threads: None leaves it to minidl.get_num_threads() at each call.
-    distributed: minidl.distributed.MPI(): all ranks of the job share each step. Call fit and train_batch in all of
-        them, with the same arguments; everything else runs in each rank by itself, except that only rank 0 prints,
-        writes checkpoints and has callbacks with rank_zero_only.
+    A step's gradient is `sum(weight_i * gradient_i) / sum(weight_i)` over the examples i of its batch.
 
-    A step's gradient is sum(weight_i * gradient_i) / sum(weight_i). `step` and `epoch` are the numbers of steps and
-    epochs so far; `history` is a History, a dict of lists with an entry for each epoch; its `plot` draws them.
+    Parameters
+    ----------
+    model : Sequential
+        The model that is trained. An unbuilt one is built by the first fit.
+    loss : str or loss
+        A name such as "softmax_cross_entropy", an object of minidl.losses such as `Huber(2.0)`, or a function
+        `loss(scores, y) -> (losses, dscores)`.
+    optimizer : Optimizer or object
+        Such as `SGD(0.1)`, or an object with `step(params, lr)` and `lr`.
+    metrics : list of str or function, default ()
+        Names ("accuracy"; see minidl.metrics) or functions `f(y, scores)`, computed on the scores of a whole epoch. In
+        training these are the scores that each batch had before its step, so they trail those of `evaluate`. Labels
+        that the loss ignores count in none of minidl's or scikit-learn's; other functions get them as well.
+    seed : int, default 0
+        The order of the examples is a function of it and the epoch.
+    num_threads : int or None, default None
+        Number of threads; None: that of `get_num_threads` at each call.
+    clip_norm : float or None, default None
+        Largest norm of a step's gradient, over all layers, as `torch.nn.utils.clip_grad_norm_`; None: any.
+    clip_value : float or None, default None
+        Largest absolute value of the elements of a step's gradient, as `torch.nn.utils.clip_grad_value_`; None: any.
+        Values are clipped before the norm.
+    per_example_clip_norm : float or None, default None
+        C, the largest norm of each example's own gradient, before they are summed; None: any. The gradient is then
+        `sum(weight_i * min(1, C / norm_i) * gradient_i) / sum(weight_i)`, where `norm_i` is the norm of `gradient_i`,
+        without the weight. A pass for the norms comes before each step. Layers must not couple examples, as batch norm
+        does.
+    distributed : minidl.distributed.MPI or None, default None
+        All ranks of the job share each step. Call `fit` and `train_batch` in all of them, with the same arguments.
+        Everything else runs in each rank by itself, except that only rank 0 prints, writes checkpoints and has
+        callbacks with `rank_zero_only`.
+
+    Attributes
+    ----------
+    epoch : int
+        Number of epochs completed so far.
+    history : History
+        What `fit` returns: a dict of lists with an entry for each epoch; its `plot` draws them.
+    should_stop : bool
+        True ends the fit after the hook of a callback that sets it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is invalid, or if the last layer of the model applies what the loss itself applies to the scores.
+
+    Notes
+    -----
+    The arguments are attributes too, which can be set between two steps, except `distributed`. They are checked as in
+    the constructor.
+
+    References
+    ----------
+    Abadi et al., "Deep Learning with Differential Privacy" (2016), arXiv:1607.00133: per-example clipping, here without
+    its noise.
+
+    Examples
+    --------
+    >>> from minidl import Sequential, Trainer
+    >>> from minidl.datasets import load_digits
+    >>> from minidl.layers import Dense, Flatten, ReLU, Rescale
+    >>> from minidl.optimizers import SGD
+    >>> data = load_digits()
+    >>> model = Sequential([Rescale(1 / 16), Flatten(), Dense(32), ReLU(), Dense(10)])
+    >>> trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1, momentum=0.9), metrics=["accuracy"])
+    >>> history = trainer.fit(data.X_train, data.y_train, epochs=5, verbose=0)
+    >>> trainer.evaluate(data.X_test, data.y_test)["accuracy"] > 0.9
+    True
     """
 
     @cached_property
@@ -82,34 +132,85 @@ class Trainer(BaseTrainer):
         mixup: float = 0.0,
         steps_per_epoch: int | None = None,
     ) -> History:
-        """Trains `epochs` more epochs and returns the history: epoch, loss, metrics, val_*, lr, images_per_second.
+        """Trains `epochs` more epochs and returns the history.
 
-        X (n, *input_shape), or 2-D of the same width; y (n, ...), as the loss takes it. Builds an unbuilt model for X.
-        Without y, X gives batches (X, y) or (X, y, sample_weight), each of which is a step: an iterable, which each
-        epoch reads again, or an iterator (see docs/data.md). Arguments about single examples must then be left out.
-        batch_size: the number of examples in a step. An epoch sees every example once, the last partial batch included.
-        shuffle: whether each epoch draws another order of the examples; it depends on the trainer's seed.
-        sample_weight (n,): a weight for each example; those of weight 0 count as absent. class_weight: a dict of
-            weights by label, or "balanced"; both multiply.
-        validation_data: (X, y) or (X, y, sample_weight) to evaluate on after each epoch.
-        validation_split: the fraction of the examples to hold out for that: random rows, stratified for labels.
-        gradient_accumulation_steps: the number of batches whose gradients are summed for one step. It equals a step on
-            one large batch, bit for bit, and needs as much memory, unless layers with batch statistics or in NumPy see
-            each batch alone.
-        mixup: alpha; above 0, each step trains on mixtures lambda a + (1 - lambda) b of its examples a with others of
-            the step, and of their targets and weights, lambda ~ Beta(alpha, alpha) (Zhang et al. 2018,
-            arXiv:1710.09412). Labels are mixed as one-hot rows. Metrics of training compare the scores of a mixture
-            with the label of its larger part. No augmentation comes before it.
-        steps_per_epoch: the number of batches of an epoch, with an X of batches; several epochs of an iterator need it.
-        callbacks: objects with hooks, called in this order: see minidl.callbacks.
-        verbose: 0 prints nothing, 1 a line for each epoch, 2 also a bar; None: 2 on a terminal, else 1.
+        Builds an unbuilt model for X. Without `y`, X gives batches `(X, y)` or `(X, y, sample_weight)`, each of which
+        is a step: an iterable, which each epoch reads again, or an iterator (see docs/how-to/data.md). Arguments about
+        single examples must then be left out.
 
-        The next fit with the same arguments completes an interrupted one. After `resume`, others are rejected.
-        Ctrl-C and SIGTERM act between two steps; SIGTERM first calls the on_terminate of callbacks.
+        The next fit with the same arguments completes an interrupted one. After `resume`, others are rejected. Ctrl-C
+        and SIGTERM act between two steps; SIGTERM first calls the `on_terminate` of callbacks.
 
-        Raises TypeError or ValueError before the first step for invalid or inconsistent arguments, FloatingPointError
-        if a loss or gradient becomes NaN or infinite: before that step's update, so the last good weights stay. The
-        message names the layer, the tensor and the examples. RuntimeError while another thread uses the model.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape `(n, *input_shape)`, or iterable of batches
+            Real numbers, or 2-D rows of the same size.
+        y : array-like of shape (n, ...) or None, default None
+            Targets, as the loss takes them.
+        epochs : int, default 1
+            Number of epochs.
+        batch_size : int, default 64
+            Number of examples in a step. An epoch sees every example once, the last partial batch included.
+        validation_data : tuple of array-like, or None, default None
+            `(X, y)` or `(X, y, sample_weight)` to evaluate on after each epoch.
+        validation_split : float, default 0.0
+            Fraction of the examples to hold out for that: random rows, stratified for labels.
+        shuffle : bool, default True
+            Whether each epoch draws another order of the examples; it depends on the trainer's seed.
+        sample_weight : array-like of shape (n,) or None, default None
+            A weight for each example; those of weight 0 count as absent.
+        class_weight : dict of int to float, "balanced" or None, default None
+            Weights by label, which multiply `sample_weight`.
+        callbacks : iterable of objects, default ()
+            Objects with hooks, called in this order: see minidl.callbacks.
+        verbose : 0, 1, 2 or None, default None
+            0 prints nothing, 1 a line for each epoch, 2 also a bar; None: 2 on a terminal, else 1.
+        gradient_accumulation_steps : int, default 1
+            Number of batches whose gradients are summed for one step. It equals a step on one large batch, bit for bit,
+            and needs as much memory, unless layers with batch statistics or in NumPy see each batch alone.
+        mixup : float, default 0.0
+            alpha; above 0, each step trains on mixtures `lambda * a + (1 - lambda) * b` of its examples a with others
+            of the step, and of their targets and weights, with lambda ~ Beta(alpha, alpha). Labels are mixed as one-hot
+            rows. Metrics of training compare the scores of a mixture with the label of its larger part. No augmentation
+            comes before it.
+        steps_per_epoch : int or None, default None
+            Number of batches of an epoch, with an X of batches; several epochs of an iterator need it.
+
+        Returns
+        -------
+        History
+            The trainer's `history`: a dict of lists with an entry for each epoch. Its keys are "epoch" (from 0),
+            "loss", the names of the metrics, "val_loss" and the like with validation, "lr" and "images_per_second".
+            `history.plot()` draws them with Matplotlib.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Before the first step, if arguments are invalid or inconsistent.
+        FloatingPointError
+            If a loss or gradient becomes NaN or infinite: before that step's update, so the last good weights stay. The
+            message names the layer, the tensor and the examples.
+        RuntimeError
+            If another thread uses the model.
+
+        References
+        ----------
+        Zhang et al., "mixup: Beyond Empirical Risk Minimization" (2018), arXiv:1710.09412.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from minidl import Sequential, Trainer
+        >>> from minidl.layers import Dense
+        >>> from minidl.optimizers import SGD
+        >>> X = np.linspace(-1, 1, 64).reshape(-1, 1)
+        >>> trainer = Trainer(Sequential([Dense(1)]), "mean_squared_error", SGD(0.1))
+        >>> history = trainer.fit(X, 3 * X + 1, epochs=20, batch_size=8, verbose=0)
+        >>> trainer.predict([[0], [1]]).round(2)
+        array([[1.],
+               [4.]], dtype=float32)
+        >>> len(history["loss"]), list(history)
+        (20, ['epoch', 'loss', 'lr', 'images_per_second'])
         """
         options = {
             "batch_size": batch_size,
@@ -146,15 +247,49 @@ class Trainer(BaseTrainer):
     # ---- inspection
 
     def report(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> Findings:
-        """Prints what looks wrong with the training, and returns the findings: a list, empty if nothing does.
+        """Prints what looks wrong with the training, and returns the findings.
 
-        It examines the history, a few hundred examples of the last fit or train_batch (or X and y, as fit takes them),
-        and a step on copies of layers and optimizer. Nothing changes: training goes on with the same bits. In a
-        callback it reports on the running fit so far. The thresholds stand in training/report/thresholds.py.
+        It examines the history, a few hundred examples of the last `fit` or `train_batch`, and a step on copies of
+        layers and optimizer. Nothing changes: training goes on with the same bits. In a callback it reports on the
+        running fit so far. The thresholds stand in `minidl/training/report/thresholds.py`.
 
-        Raises ValueError for a model that is not built, and without X and y if nothing was trained (after `resume`,
-        for example); TypeError or ValueError for X and y as evaluate; TypeError for layers, a loss or an optimizer of
-        yours that cannot be copied; RuntimeError in the middle of a step, and while another thread trains.
+        Parameters
+        ----------
+        X : array-like of shape `(n, *input_shape)` or None, default None
+            Examples to look at, as `fit` takes them; None: those of the last training.
+        y : array-like of shape (n, ...) or None, default None
+            Their targets.
+
+        Returns
+        -------
+        Findings
+            A list, empty if nothing looks wrong; `str` of it is the text that was printed. Each finding has `symptom`,
+            a name such as "dead units", `layer`, the layer's name or "", `measured`, the value that is out of range,
+            and `message`, with that value, what was expected and what to do.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the model is not built, if nothing was trained and there is no X (after `resume`, for example), if X and
+            `y` are invalid as in `evaluate`, or if a layer, loss or optimizer of yours cannot be copied.
+        RuntimeError
+            In the middle of a step, and if another thread trains the model.
+
+        Examples
+        --------
+        The inputs have not been scaled:
+
+        >>> from minidl import Sequential, Trainer
+        >>> from minidl.layers import Dense
+        >>> from minidl.optimizers import SGD
+        >>> model = Sequential([Dense(1)], input_shape=(2,))
+        >>> trainer = Trainer(model, "mean_squared_error", SGD(1e-9))
+        >>> loss = trainer.train_batch([[1000, 3000], [2000, 1000]], [1, 2])
+        >>> findings = trainer.report()
+        - unscaled inputs: layer 0, Dense: the root mean square of its inputs is 1.94e+03 (up to 3e+03),
+          expected about 1, at most 5: make Normalize.from_data(X) the first layer
+        >>> [finding.symptom for finding in findings]
+        ['unscaled inputs']
         """
         return report(self, X, y)
 
@@ -167,23 +302,67 @@ class Trainer(BaseTrainer):
         sample_weight: ArrayLike | None = None,
         training: bool = True,
     ) -> dict[str, Array]:
-        """Returns the gradients of each example's weight_i * loss_i, by the names of `model.params`; changes nothing.
+        """Returns the gradients of each example's `weight_i * loss_i`, by the names of `model.params`; changes nothing.
 
-        Each array has the shape (n, *param.value.shape), in the model's dtype; rows of weight 0 are zeros, and values
-        that are not finite stay in their rows. `minidl.batch_sum` sums the rows as a step does.
-        training: True: with the random numbers that train_batch would draw now for the same batch, by position in it;
-            False: as in inference, without dropout and shifts, and with batch norm frozen: to compare examples with
-            each other, and not with a step. Then, or without random layers, no bit of a row depends on other examples.
-        layers: an index such as 2 or -1, a name such as "3.body.0", or a list of them; None: all that are trained.
-        reduce: "norm" returns the Euclidean norm of each example's gradient, (n,), without the memory of the gradients
-            (except, for each thread, of 16 examples in the largest convolution): of a dense layer |x dy^T| = |x| |dy|
-            (Goodfellow 2015, arXiv:1510.01799). That of all parameters is np.linalg.norm(list(norms.values()), axis=0).
+        `batch_sum` sums the rows as a step does.
 
-        Kernels compute them for a batch at once. Through a layer in NumPy with parameters, examples go one by one, each
-        with the random numbers of a batch of one; a layer without parameters sees the batch, and must not mix examples.
+        Parameters
+        ----------
+        X : array-like of shape `(n, *input_shape)`
+            Examples, as in `evaluate`.
+        y : array-like of shape (n, ...)
+            Targets, as the loss takes them.
+        layers : int, str, list of these or None, default None
+            An index such as 2 or -1, a name such as "3.body.0", or a list of them; None: all that are trained.
+        reduce : "norm" or None, default None
+            "norm" returns the Euclidean norm of each example's gradient instead. It does without the memory of the
+            gradients, except, for each thread, that of 16 examples in the largest convolution.
+        sample_weight : array-like of shape (n,) or None, default None
+            A weight for each example. Rows of weight 0 are zeros.
+        training : bool, default True
+            True: with the random numbers that `train_batch` would draw now for the same batch, by position in it.
+            False: as in inference, without dropout and shifts, and with batch norm frozen, to compare examples with
+            each other and not with a step. Then, or without random layers, no bit of a row depends on other examples.
 
-        Raises TypeError or ValueError as evaluate, for layers without trained parameters, and for layers that couple
-        examples, as batch norm does (unless it is frozen); RuntimeError in a step, or while another thread trains.
+        Returns
+        -------
+        dict of str to array
+            Arrays of shape `(n, *param.value.shape)`, or (n,) with `reduce="norm"`, in the dtype of the model. Values
+            that are not finite stay in their rows. The norm of all parameters is `np.linalg.norm(list(norms.values()),
+            axis=0)`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `evaluate`, for layers without trained parameters, and for layers that couple examples, as batch norm
+            does (unless it is frozen).
+        RuntimeError
+            In a step, and if another thread uses the model.
+
+        Notes
+        -----
+        Kernels compute the gradients for a batch at once; the norm of the gradient of a dense layer's weight is that of
+        two vectors, `|x dy^T| = |x| |dy|`. Through a layer in NumPy with parameters, examples go one by one, each with
+        the random numbers of a batch of one. A layer without parameters sees the batch, and must not mix examples.
+
+        References
+        ----------
+        Goodfellow, "Efficient Per-Example Gradient Computations" (2015), arXiv:1510.01799.
+
+        Examples
+        --------
+        >>> from minidl import Sequential, Trainer
+        >>> from minidl.layers import Dense
+        >>> from minidl.optimizers import SGD
+        >>> model = Sequential([Dense(1)], input_shape=(2,))
+        >>> model.load_state_dict({"0.weight": [[0, 0]], "0.bias": [0]})
+        >>> trainer = Trainer(model, "mean_squared_error", SGD(0.1))
+        >>> gradients = trainer.per_example_gradients([[3, 4], [6, 8]], [1, 1])
+        >>> gradients["0.bias"]
+        array([[-2.],
+               [-2.]], dtype=float32)
+        >>> trainer.per_example_gradients([[3, 4], [6, 8]], [1, 1], reduce="norm")["0.weight"]
+        array([10., 20.], dtype=float32)
         """
         return per_example_gradients(self, X, y, layers, reduce, sample_weight, training)
 
@@ -192,11 +371,44 @@ class Trainer(BaseTrainer):
     def save_checkpoint(self, path: Path) -> None:
         """Writes the whole state of the training into one file, which has the old content or the new, never a mixture.
 
-        In callbacks, and after a fit that was interrupted, this includes the state of the fit; after its end, that
-        it is complete. Of several ranks only rank 0 writes, and the others do not wait for it; any number of
-        ranks can resume. Raises ValueError for a model that is not built, TypeError for an object that cannot be saved,
-        OSError if the file cannot be written, RuntimeError in the middle of a step (from a signal handler or an
-        optimizer) or while another thread trains.
+        In callbacks, and after a fit that was interrupted, this includes the state of the fit; after its end, that it
+        is complete. Of several ranks only rank 0 writes, and the others do not wait for it; any number of ranks can
+        resume.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            The file.
+
+        Raises
+        ------
+        ValueError
+            If the model is not built.
+        TypeError
+            If an object cannot be saved.
+        OSError
+            If the file cannot be written.
+        RuntimeError
+            In the middle of a step (from a signal handler or an optimizer), and if another thread trains the model.
+
+        See Also
+        --------
+        minidl.callbacks.Checkpoint : Saves during a fit.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from minidl import Sequential, Trainer
+        >>> from minidl.layers import Dense
+        >>> from minidl.optimizers import SGD
+        >>> trainer = Trainer(Sequential([Dense(1)]), "mean_squared_error", SGD(0.1))
+        >>> history = trainer.fit([[1.0], [2.0]], [1.0, 2.0], epochs=3, verbose=0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "run.safetensors")
+        ...     trainer.save_checkpoint(path)
+        ...     resumed = Trainer.resume(path)
+        >>> resumed.epoch, resumed.step, resumed.history == history
+        (3, 3, True)
         """
         self.check_between_steps("save_checkpoint")
         with self.model.usage.reading("save_checkpoint"):
@@ -205,7 +417,13 @@ class Trainer(BaseTrainer):
             safetensors_file.write(path, checkpoint_content.KIND, *content)
 
     def check_savable(self) -> None:
-        """Raises what `save_checkpoint` would raise, except for errors of the disk."""
+        """Raises what `save_checkpoint` would raise, except for errors of the disk.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an object cannot be saved.
+        """
         safetensors_file.check(checkpoint_content.KIND, *checkpoint_content.pack(self, self._fits.state(self.step)))
 
     @property
@@ -216,7 +434,16 @@ class Trainer(BaseTrainer):
 
     @property
     def interrupted(self) -> FitState | None:
-        """Where a fit stands that did not come to its end, and that the next one completes. None begins another."""
+        """Where a fit stands that did not come to its end, and that the next one completes; None: there is none.
+
+        Its `step` and `epochs_done` count the steps of the trainer and the epochs of the fit. Setting None begins
+        another fit.
+
+        Raises
+        ------
+        TypeError
+            If another value is set.
+        """
         return self._fits.interrupted(self.step)
 
     @interrupted.setter
@@ -236,12 +463,50 @@ class Trainer(BaseTrainer):
     ) -> Trainer:
         """Returns a trainer as it was when the checkpoint was saved; its next fit completes the interrupted one.
 
-        model: takes the weights and what is frozen, one of the same layers, shape, seed and dtype; None: a new one.
-        custom_objects: layers, losses, metrics, optimizers and schedules that are not minidl's own, by their names. The
-            file brings no code, and nothing is imported.
-        num_threads, distributed: as in the constructor; they are not saved.
+        The file brings no code, and nothing is imported.
 
-        Raises FileError (a ValueError) for a file that is damaged or no checkpoint, or whose objects are not all given.
+        Parameters
+        ----------
+        path : str or os.PathLike
+            A file that `save_checkpoint` or a `Checkpoint` wrote.
+        model : Sequential or None, default None
+            Takes the weights and what is frozen: one of the same layers, shape, seed and dtype. None: a new one.
+        custom_objects : dict of str to object, or None, default None
+            Layers, losses, metrics, optimizers and schedules that are not minidl's own, by their names.
+        num_threads : int or None, default None
+            As in the constructor; it is not saved.
+        distributed : minidl.distributed.MPI or None, default None
+            As in the constructor; it is not saved.
+
+        Returns
+        -------
+        Trainer
+            A new trainer.
+
+        Raises
+        ------
+        minidl.FileError
+            If the file is damaged or no checkpoint, or if its objects are not all given. It is a ValueError that names
+            the path.
+        TypeError, ValueError
+            If an argument is invalid.
+        OSError
+            If the file cannot be read.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from minidl import Sequential, Trainer
+        >>> from minidl.layers import Dense
+        >>> from minidl.optimizers import SGD
+        >>> trainer = Trainer(Sequential([Dense(1)]), "mean_squared_error", SGD(0.1))
+        >>> loss = trainer.train_batch([[1.0], [2.0]], [1.0, 2.0])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "run.safetensors")
+        ...     trainer.save_checkpoint(path)
+        ...     resumed = Trainer.resume(path)
+        >>> resumed.optimizer, resumed.step
+        (SGD(lr=0.1, momentum=0.0, nesterov=False, weight_decay=0.0), 1)
         """
         model = None if model is None else checked.model_of("model", model)
         content = safetensors_file.read(path, checkpoint_content.KIND)

@@ -66,8 +66,18 @@ __path__.insert(0, str(_HERE / isa))
 def build_info() -> dict[str, Any]:
     """Returns how the folder in use was built.
 
-    The keys are isa, compiler, cython, openmp (bool), limited_api (the value of Py_LIMITED_API, or None),
-    compile_args, isa_args and link_args.
+    Returns
+    -------
+    dict
+        `isa`, `compiler` and `cython` are strings, `openmp` is a bool, `limited_api` the value of Py_LIMITED_API, or
+        None. `compile_args`, `isa_args` and `link_args` are lists of flags.
+
+    Examples
+    --------
+    >>> import minidl_c
+    >>> info = minidl_c.build_info()
+    >>> info["isa"] == minidl_c.isa, "-ffp-contract=off" in info["compile_args"]
+    (True, True)
     """
     return _info(isa)
 
@@ -76,6 +86,18 @@ def get_include() -> str:
     """Returns the include directory for custom kernels.
 
     In C: `#include "minidl_c/simd/lane_math.h"`; in Cython: `from minidl_c.op cimport op`.
+
+    Returns
+    -------
+    str
+        The folder that has the folder `minidl_c`.
+
+    Examples
+    --------
+    >>> import os
+    >>> import minidl_c
+    >>> os.path.isfile(os.path.join(minidl_c.get_include(), "minidl_c", "simd", "lane_math.h"))
+    True
     """
     return str(_HERE.parent)
 
@@ -89,10 +111,28 @@ def build_flags(isa: str | None = None) -> dict[str, Any]:
         kernel = Extension("swish", ["swish.pyx"], **minidl_c.build_flags())
         setup(ext_modules=cythonize(kernel, include_path=[minidl_c.get_include()]))
 
-    isa: None compiles for every processor of this architecture. `minidl_c.isa` compiles for the instruction set in use,
+    Parameters
+    ----------
+    isa : str or None, default None
+        None compiles for every processor of this architecture. `minidl_c.isa` compiles for the instruction set in use,
         which is faster but needs a processor that has it. The bits are the same, except on x86-64-v2.
 
-    Raises ValueError if this installation does not have `isa`.
+    Returns
+    -------
+    dict
+        `include_dirs`, `define_macros`, `py_limited_api`, `libraries`, `extra_compile_args` and `extra_link_args`.
+
+    Raises
+    ------
+    ValueError
+        If this installation does not have `isa`.
+
+    Examples
+    --------
+    >>> import minidl_c
+    >>> flags = minidl_c.build_flags()
+    >>> flags["include_dirs"] == [minidl_c.get_include()], "-ffp-contract=off" in flags["extra_compile_args"]
+    (True, True)
     """
     if isa is not None and (not isinstance(isa, str) or isa not in _built()):
         raise ValueError(f"isa: expected one of {', '.join(_built())}, got {isa!r}")

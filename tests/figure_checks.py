@@ -24,7 +24,7 @@ def all_axes(figure):
 def texts(figure):
     """Returns (text, size in points, box in pixels) of all visible text."""
     figure.figure.draw_without_rendering()  # computes the layout
-    shown_texts = [*figure.texts, *([figure._suptitle] if figure._suptitle else [])]
+    shown_texts = list(dict.fromkeys([*figure.texts, *([figure._suptitle] if figure._suptitle else [])]))
     for legend in figure.legends:
         shown_texts += legend.get_texts()
     for axes in all_axes(figure):

@@ -131,7 +131,8 @@ def plotted(draw, name):
 
     def call(trainer, value):
         (axes,) = draw(trainer.model, **{"X": X, "y": Y, name: value}).axes
-        return [image.get_array() for image in axes.images], [text.get_text() for text in axes.texts]
+        images = [np.ma.filled(image.get_array().astype("f8"), np.nan) for image in axes.images]
+        return images, [text.get_text() for text in axes.texts]
 
     return on_trainer(call)
 

@@ -1,6 +1,7 @@
 """Custom layers, in NumPy and with a kernel, are saved, resumed and reproduced without any code of their own for it."""
 
 import os
+import re
 import runpy
 import shutil
 import subprocess
@@ -49,11 +50,11 @@ def native(kernel):
         sys.path.remove(str(kernel))
 
 
-@pytest.fixture(params=["NumPy", "kernel"])
+@pytest.fixture(params=["NumPy", "SiLU", "ChannelSwish"])
 def layer(request):
-    """The class of a custom layer."""
-    if request.param == "kernel":
-        return request.getfixturevalue("native").SiLU
+    """The class of a custom layer: one in NumPy, or one with a kernel."""
+    if request.param != "NumPy":
+        return getattr(request.getfixturevalue("native"), request.param)
     return runpy.run_path(str(EXAMPLES / "custom_layer.py"))["Scale"]
 
 
@@ -106,31 +107,86 @@ def test_a_model_is_saved_and_loaded(layer, tmp_path):
         Sequential.load(tmp_path / "model.safetensors")
 
 
-# ---- the kernel
-@pytest.mark.parametrize("shape", [(1,), (7,), (3, 4, 5)], ids=str)
-def test_the_kernel_passes_the_check(native, shape):
-    check_layer(native.SiLU(), shape)
+# ---- the kernels
+KERNELS = ("SiLU", "ChannelSwish")
 
 
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("shape", [(1,), (7,), (33,), (3, 4, 5), (20, 3, 3)], ids=str)
+def test_the_kernel_passes_the_check(native, name, shape):
+    check_layer(getattr(native, name)(), shape)
+
+
+@pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n", [1, 16, 17, 33])
-def test_the_kernel_matches_the_built_in_one(native, dtype, n, rng):
+def test_the_kernel_matches_the_built_in_one(native, name, dtype, n, rng):
+    """With a beta of 1, Swish is SiLU."""
     x = rng.normal(0, 4, (n, 3, 4, 5)).astype(dtype)
     result = []
-    for layer in (native.SiLU(), OurSiLU()):
+    for layer in (getattr(native, name)(), OurSiLU()):
         model = Sequential([layer], x.shape[1:], dtype=dtype)
         result.append((model.forward(x, training=True), model.backward(np.cos(x))))
     np.testing.assert_array_equal(*[y for y, _ in result])
     np.testing.assert_allclose(*[dx for _, dx in result], rtol=1e-5, atol=1e-6)
 
 
-def test_lenet5_with_it_is_a_single_plan(native):
-    assert native.net(native.SiLU).network.native
+@pytest.mark.parametrize("shape", [(5,), (3, 4, 5), (18, 3, 2)], ids=str)
+def test_channel_swish_is_its_formula(native, shape, rng):
+    """In float64; the gradients by complex steps, exact to rounding."""
+    n, beta = 35, rng.normal(0, 2, shape[0])
+    x, dy = rng.normal(0, 3, (2, n, *shape))
+    wide = (-1, *[1] * (len(shape) - 1))
+
+    def swish(x, beta):
+        return x / (1 + np.exp(-beta.reshape(wide) * x))
+
+    model = Sequential([native.ChannelSwish()], shape, dtype="float64")
+    model.params["0.beta"].value[...] = beta
+    y, dx = model.forward(x, training=True), model.backward(dy)
+    slopes = [(dy * swish(x, beta + 1e-30j * d)).sum().imag / 1e-30 for d in np.eye(len(beta))]
+    np.testing.assert_allclose(y, swish(x, beta), 1e-14, 1e-14)
+    np.testing.assert_allclose(dx, dy * swish(x + 1e-30j, beta).imag / 1e-30, 1e-12, 1e-12)
+    np.testing.assert_allclose(model.params["0.beta"].grad, slopes, 1e-12, 1e-12)
+
+
+def swish_fit(native, n, threads, limit, dtype):
+    """Returns weights and losses of a net with ChannelSwish; up to `limit` examples train in the blocked layout."""
+    front = [Conv2D(20, 3, padding=1), native.ChannelSwish(), MaxPool2D(2), Flatten()]
+    model = Sequential([*front, Dense(24), native.ChannelSwish(), Dense(4)], X.shape[1:], dtype=dtype)
+    one = Trainer(model, "softmax_cross_entropy", Adam(0.01), num_threads=threads)
+    one.steps().plan.blocked_limit = limit
+    return weights(model), one.fit(X, Y, epochs=2, batch_size=n, verbose=0)["loss"], weights(model)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [1, 3, 16, 40])
+def test_channel_swish_trains_the_same_bits_in_both_layouts(native, n, dtype):
+    before, losses, after = swish_fit(native, n, 1, 0, dtype)
+    assert before != after and losses[1] < losses[0]
+    for threads in (1, 2, 3, 8):
+        for limit in (0, 16):
+            assert swish_fit(native, n, threads, limit, dtype) == (before, losses, after)
+
+
+def test_channel_swish_has_per_example_gradients(native):
+    model = Sequential([Conv2D(20, 3), native.ChannelSwish(), Flatten(), Dense(4)], X.shape[1:])
+    one = Trainer(model, "softmax_cross_entropy", Adam(0.01), num_threads=2)
+    rows = one.per_example_gradients(X[:40], Y[:40])["1.beta"]
+    assert np.array_equal(rows[17], one.per_example_gradients(X[17:18], Y[17:18])["1.beta"][0])
+    one.train_batch(X[:40], Y[:40])
+    assert np.array_equal(minidl.batch_sum(rows) / np.float32(40), model.params["1.beta"].grad)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_lenet5_with_it_is_a_single_plan(native, name):
+    assert native.net(getattr(native, name)).network.native
 
 
 def test_its_program_trains(kernel):
     command = [sys.executable, "-W", "error", "train.py"]
     done = subprocess.run(command, cwd=kernel, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "its gradients are right" in done.stdout
-    assert float(done.stdout.split()[-1].removesuffix("%")) > 97
+    assert done.stdout.count("its gradients are right") == 2
+    accuracies = re.findall(r"^Test accuracy ([\d.]+)%$", done.stdout, re.M)
+    assert len(accuracies) == 2 and min(map(float, accuracies)) > 97

@@ -1,11 +1,11 @@
-"""Checks docs/errors.md: each mistake on that page raises the error it quotes, word for word."""
+"""Checks docs/reference/errors.md: each mistake on that page raises the error it quotes, word for word."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[1] / "docs" / "errors.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
 CODE, TEXT = re.compile(r"^```python\n(.*?)^```$", re.M | re.S), re.compile(r"^```text\n(.*?)\n```$", re.M | re.S)
 PREAMBLE, *MISTAKES = re.split(r"^## ", PAGE, flags=re.M)
 

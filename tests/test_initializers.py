@@ -97,7 +97,7 @@ def test_all_initializers_can_be_saved():
 
 # ---- in layers
 NARROWING = np.sqrt(16 / 64)
-FIRST_VARIANCES = {  # of 64 channels or features, as in docs/first-weights.md: fan-in, fan-out
+FIRST_VARIANCES = {  # of 64 channels or features, as in docs/explanation/first-weights.md: fan-in, fan-out
     "Dense": (Dense(16), 2 / 64 * NARROWING),
     "Dense, wider": (Dense(256), 2 / 64),
     "Conv2D": (Conv2D(16, 3), 2 / (64 * 9) * NARROWING),

@@ -1,4 +1,4 @@
-"""Checks docs/how-a-batch-is-backpropagated.md and the example it quotes: a claim that is made false is found."""
+"""Checks docs/explanation/how-a-batch-is-backpropagated.md and the example it quotes: it finds a false claim."""
 
 import copy
 import importlib
@@ -16,8 +16,9 @@ from minidl.layers import AvgPool2D
 from minidl.optimizers import RMSprop
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "how-a-batch-is-backpropagated.md").read_text(encoding="utf-8")
-IN_THE_CODE = (ROOT / "docs" / "backpropagation-in-the-code.md").read_text(encoding="utf-8")
+PAGES = ROOT / "docs" / "explanation"
+PAGE = (PAGES / "how-a-batch-is-backpropagated.md").read_text(encoding="utf-8")
+IN_THE_CODE = (PAGES / "backpropagation-in-the-code.md").read_text(encoding="utf-8")
 CODE, TEXT = (re.compile(rf"^```{language}\n(.*?)^```$", re.M | re.S) for language in ("python", "text"))
 PRINTED = re.compile(r"^print\(.*\) +# (.*)$", re.M)
 ROUNDING = re.compile(r"\d(?:\.\d)?e-(\d\d)")
@@ -58,7 +59,7 @@ def test_named_functions_exist():
 def test_named_pictures_and_files_exist():
     named = re.findall(r"\]\(([\w/.]+)\)", PAGE)
     assert named
-    for path in [ROOT / "docs" / name for name in named] + [ROOT / name for name in re.findall(r"`(tests/\S+)`", PAGE)]:
+    for path in [PAGES / name for name in named] + [ROOT / name for name in re.findall(r"`(tests/\S+)`", PAGE)]:
         assert path.exists(), path
 
 

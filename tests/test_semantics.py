@@ -1,4 +1,4 @@
-"""The table of docs/semantics.md, line by line, on whole models. Expected values come from NumPy."""
+"""The table of docs/reference/semantics.md, line by line, on whole models. Expected values come from NumPy."""
 
 import numpy as np
 import pytest

@@ -1,13 +1,15 @@
-"""LeNet-5 with a custom SiLU in place of ReLU, trained on scikit-learn's digits in seconds.
+"""LeNet-5 with a custom activation in place of ReLU, SiLU or ChannelSwish, trained on scikit-learn's digits in seconds.
 
 Run it with: python train.py, after python setup.py build_ext --inplace
 """
 
+import channel_swish
 import numpy as np
 import silu
 
 from minidl import Layer, Sequential, Trainer, layers
 from minidl.datasets import load_digits
+from minidl.initializers import ones
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, Pad2D, Rescale, Upsample2D
 from minidl.optimizers import SGD
 from minidl.testing import check_layer
@@ -18,6 +20,18 @@ class SiLU(Layer):
 
     def build(self, in_shape):
         self.op = silu.SiLUOp(in_shape, self.dtype)
+        return in_shape
+
+
+class ChannelSwish(Layer):
+    """y = x * sigmoid(beta[c] * x) with a learned beta for each channel, computed by the kernel in channel_swish.pyx.
+
+    Parameter: beta (c,), ones, with which the layer is SiLU.
+    """
+
+    def build(self, in_shape):
+        self.op = channel_swish.ChannelSwishOp(in_shape, self.dtype)
+        self.beta = self.param("beta", in_shape[:1], ones)
         return in_shape
 
 
@@ -40,18 +54,20 @@ def net(activation):
 
 
 def main():
-    """Checks the layer, compares it with the built-in SiLU, and trains."""
-    check_layer(SiLU(), in_shape=(3, 4, 5))
-    print("The layer keeps the contract, and its gradients are right.")
-
+    """Checks the layers, compares them with the built-in SiLU, and trains a net with each."""
     data = load_digits()
-    model = net(SiLU)
-    difference = np.abs(model.predict(data.X_test) - net(layers.SiLU).predict(data.X_test)).max()
-    print(f"Its scores differ from those of the built-in SiLU by at most {difference:.1g}.")
+    reference = net(layers.SiLU).predict(data.X_test)
+    for activation in (SiLU, ChannelSwish):
+        check_layer(activation(), in_shape=(3, 4, 5))
+        print(f"{activation.__name__} keeps the contract, and its gradients are right.")
 
-    trainer = Trainer(model, "softmax_cross_entropy", SGD(0.02, momentum=0.9), metrics=["accuracy"])
-    trainer.fit(data.X_train, data.y_train, epochs=10)
-    print(f"Test accuracy {trainer.evaluate(data.X_test, data.y_test)['accuracy']:.2%}")
+        model = net(activation)
+        difference = np.abs(model.predict(data.X_test) - reference).max()
+        print(f"Its scores differ from those of the built-in SiLU by at most {difference:.1g}.")
+
+        trainer = Trainer(model, "softmax_cross_entropy", SGD(0.02, momentum=0.9), metrics=["accuracy"])
+        trainer.fit(data.X_train, data.y_train, epochs=10)
+        print(f"Test accuracy {trainer.evaluate(data.X_test, data.y_test)['accuracy']:.2%}")
 
 
 if __name__ == "__main__":

@@ -54,21 +54,55 @@ def export_c(
 
     A layer that is not minidl's returns its statements in its method `c_code(self, writer)`: see CodeWriter.
 
-    model: a Sequential, or a Trainer, SequentialClassifier or SequentialRegressor, of which the model is written.
-    name: the first part of the names in the file; None: the name of the file, without ".c". No keyword of C or C++.
-    softmax: whether to write probabilities instead of scores, as predict_proba returns them.
-    arena: "static": the memory for values is in the file; "argument": the functions take `float *arena` of DIGITS_ARENA
+    Parameters
+    ----------
+    model : Sequential, Trainer, SequentialClassifier or SequentialRegressor
+        The model, or the trainer or fitted estimator of which the model is written.
+    path : str or os.PathLike
+        The C file. Each file is written atomically.
+    name : str or None, default None
+        First part of the names in the file; None: the name of the file, without ".c". No keyword of C or C++.
+    softmax : bool, default False
+        Whether to write probabilities instead of scores, as `predict_proba` returns them.
+    arena : "static" or "argument", default "static"
+        "static": the memory for values is in the file. "argument": the functions take `float *arena` of `DIGITS_ARENA`
         numbers, so that several threads can predict.
-    weights: "text": the tables are hexadecimal floats; "inc": they are integers in a file digits.inc beside the C file,
+    weights : "text" or "inc", default "text"
+        "text": the tables are hexadecimal floats. "inc": they are integers in a file digits.inc beside the C file,
         which is a quarter smaller.
-    header: whether to write digits.h beside the C file.
-    keep_values: whether the outputs of all layers stay in the arena, which is larger then, and the file has a table
-        `digits_values` of their places. Needs arena="argument".
+    header : bool, default False
+        Whether to write digits.h beside the C file.
+    keep_values : bool, default False
+        Whether the outputs of all layers stay in the arena, which is larger then, and the file has a table
+        `digits_values` of their places. Needs `arena="argument"`.
 
-    Each file is written atomically. Raises TypeError for another `model`; ValueError, naming the layer and its path,
-    for a layer without C, for weights that are not finite, for a model that is not built, for a name that is no C
-    identifier, and for softmax=True if the outputs are not scores of classes; RuntimeError while another thread trains
-    the model; OSError naming the path. Nothing is written then.
+    Raises
+    ------
+    TypeError
+        For another `model`.
+    ValueError
+        For a layer without C, naming the layer and its path; for weights that are not finite, for a model that is not
+        built, for a name that is no C identifier, for other invalid arguments, and for `softmax=True` if the outputs
+        are not scores of classes. Nothing is written then.
+    RuntimeError
+        If another thread trains the model.
+    OSError
+        If a file cannot be written.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import minidl
+    >>> from minidl.layers import Dense
+    >>> model = minidl.Sequential([Dense(2)], input_shape=(3,))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     minidl.export_c(model, os.path.join(folder, "digits.c"), header=True)
+    ...     print(sorted(os.listdir(folder)))
+    ...     with open(os.path.join(folder, "digits.h")) as file:
+    ...         header = file.read()
+    ['digits.c', 'digits.h']
+    >>> "void digits_predict(const float *x, float *scores);" in header
+    True
     """
     net, target = model_of(model), atomic.text(path)
     _ = net.input_shape  # raises unless the model is built

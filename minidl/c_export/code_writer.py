@@ -77,18 +77,63 @@ class CodeWriter:
     """Adds the C of one layer to a program.
 
     A layer that is not minidl's is exported by its method `c_code(self, writer)`. It returns the statements, in C99,
-    that compute the layer's inference for one example, from the array `x` to the array `y`, in the order of its shapes:
+    that compute the layer's inference for one example, from the array `x` to the array `y`, in the order of its
+    shapes::
 
         def c_code(self, writer):  # y = x * sigmoid(beta * x), beta (channels,)
             beta = writer.constant("beta", self.beta.value)
             return f"EACH(i, {writer.size}) y[i] = flush(x[i] * real_sigmoid(flush({beta}[i] * x[i])));"
 
     `real` is float or double. The scores have the bits of `predict` if the statements have the roundings of `forward`:
-    flush(a + b) is one rounding, real_fma(a, b, c) is that of a * b + c; real_exp, real_expm1, real_log, real_log1p,
-    real_sigmoid, real_tanh, real_sqrt and the functions in minidl/c_export/c are those of minidl's own layers.
+    `flush(a + b)` is one rounding, `real_fma(a, b, c)` is that of `a * b + c`; `real_exp`, `real_expm1`, `real_log`,
+    `real_log1p`, `real_sigmoid`, `real_tanh`, `real_sqrt` and the functions in minidl/c_export/c are those of minidl's
+    own layers.
 
-    in_shape, out_shape: of one example. size: the number of elements of its input. dtype: of the model.
-    arguments: of the layer's constructor, also as writer["name"]. path: of the layer.
+    `writer["name"]` is an argument of the layer's constructor, as of when the layer was built.
+
+    Parameters
+    ----------
+    program : Program
+        The program that the layer is added to. `export_c` makes it and the writer.
+    path : str
+        Path of the layer, such as "3.body.0".
+    layer : Layer
+        The layer, which is built.
+
+    Attributes
+    ----------
+    in_shape, out_shape : tuple of int
+        Shapes of one example.
+    size : int
+        Number of elements of an input.
+    dtype : str
+        Dtype of the model.
+    arguments : dict
+        Arguments of the layer's constructor.
+    path : str
+        Path of the layer.
+
+    Notes
+    -----
+    The methods from `declare` on are for minidl's own layers, whose values are in memory with the channels last.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from minidl import Layer, Sequential, export_c
+    >>> class Twice(Layer):
+    ...     def forward(self, x, training):
+    ...         return 2 * x
+    ...     def backward(self, dy):
+    ...         return 2 * dy
+    ...     def c_code(self, writer):
+    ...         return f"EACH(i, {writer.size}) y[i] = flush(2 * x[i]);"
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "twice.c")
+    ...     export_c(Sequential([Twice()], input_shape=(3,)), path)
+    ...     with open(path) as file:
+    ...         print("EACH(i, 3) y[i] = flush(2 * x[i]);" in file.read())
+    True
     """
 
     def __init__(self, program: Program, path: str, layer: Layer) -> None:
@@ -108,14 +153,43 @@ class CodeWriter:
         return self.arguments[name]
 
     def identifier(self, name: str) -> str:
-        """Returns a C name for something of this layer: "digits_3_body_0_weight"."""
+        """Returns a C name for something of this layer: "digits_3_body_0_weight".
+
+        Parameters
+        ----------
+        name : str
+            Last part of the name.
+
+        Returns
+        -------
+        str
+            The name.
+        """
         return "_".join((self._program.name, *self.path.split("."), name))
 
     def constant(self, name: str, value: Any, flush: bool = True) -> str:
         """Adds a table of numbers in the model's dtype, in row-major order; returns its C name.
 
-        Subnormal numbers become zeros, as kernels read them, unless `flush` is False. Raises TypeError unless the value
-        is a number or an array of numbers, ValueError for a second table of one name, and for NaN and infinity.
+        Parameters
+        ----------
+        name : str
+            Name of the table in the layer, such as "beta".
+        value : number or array-like of numbers
+            The numbers.
+        flush : bool, default True
+            Whether subnormal numbers become zeros, as kernels read them.
+
+        Returns
+        -------
+        str
+            The name of the table in C.
+
+        Raises
+        ------
+        TypeError
+            Unless the value is a number or an array of numbers.
+        ValueError
+            For a name that C does not allow, for a second table of one name, and for NaN and infinity.
         """
         if not isinstance(name, str) or not re.fullmatch(r"\w+", name, re.ASCII):
             raise ValueError(f"constant: expected a name of C, such as 'beta', got {name!r}")
@@ -132,14 +206,35 @@ class CodeWriter:
         return identifier
 
     def param(self, name: str, axes: Sequence[int] | None = None, flush: bool = True) -> str:
-        """Adds a parameter of the layer, with its axes in this order, as a table; returns its name, "0" without one."""
+        """Adds a parameter of the layer as a table; returns its C name.
+
+        Parameters
+        ----------
+        name : str
+            Name of the parameter.
+        axes : sequence of int or None, default None
+            Its axes in the order of the table; None: as they are.
+        flush : bool, default True
+            Whether subnormal numbers become zeros, as kernels read them.
+
+        Returns
+        -------
+        str
+            The name of the table in C, "0" without such a parameter.
+        """
         if name not in self._layer.params:
             return "0"
         value = self._layer.params[name].value
         return self.constant(name, value if axes is None else value.transpose(axes), flush)
 
     def arrays(self) -> dict[str, Array]:
-        """Returns the layer's parameters and buffers, by their names, without subnormal numbers."""
+        """Returns the layer's parameters and buffers, by their names, without subnormal numbers.
+
+        Returns
+        -------
+        dict of str to array
+            Copies.
+        """
         values = {**{name: param.value for name, param in self._layer.params.items()}, **self._layer.buffers}
         return {name: tables.flushed(value) for name, value in values.items()}
 
@@ -156,14 +251,35 @@ class CodeWriter:
     def number(self, value: float) -> str:
         """Returns a number in the model's dtype as an expression of C.
 
-        Raises TypeError unless it is a real number, ValueError unless it is finite in the dtype.
+        Parameters
+        ----------
+        value : float
+            The number.
+
+        Returns
+        -------
+        str
+            The expression.
+
+        Raises
+        ------
+        TypeError
+            Unless it is a real number.
+        ValueError
+            Unless it is finite in the dtype.
         """
         return tables.number(check_real("number", value, self.dtype), self.dtype)
 
     # ---- for minidl's own layers
 
     def declare(self, text: str) -> None:
-        """Adds a constant that is no table of floats, or a function."""
+        """Adds a constant that is no table of floats, or a function.
+
+        Parameters
+        ----------
+        text : str
+            The declaration in C.
+        """
         self._program.declarations.append(text)
 
     def call(
@@ -174,10 +290,25 @@ class CodeWriter:
         in_place: bool = False,
         scratch: int = 0,
     ) -> Value:
-        """Adds a call of a C function whose last argument is its output; returns that, of shape `to` (the layer's).
+        """Adds a call of a C function whose last argument is its output.
 
-        in_place: whether the output may be in the memory of the first Value among the arguments. scratch: the numbers
-        of memory that the function gets before its output.
+        Parameters
+        ----------
+        function : str
+            Name of the function.
+        *arguments : int, str or Value
+            Its arguments before the output.
+        to : tuple of int or None, default None
+            Shape of the output; None: that of the layer.
+        in_place : bool, default False
+            Whether the output may be in the memory of the first Value among the arguments.
+        scratch : int, default 0
+            Numbers of memory that the function gets before its output.
+
+        Returns
+        -------
+        Value
+            The output.
         """
         y = self._program.new_value(self.out_shape if to is None else to)
         outputs = [self._program.new_value((scratch,)), y] if scratch else [y]
@@ -188,22 +319,72 @@ class CodeWriter:
         return y
 
     def each(self, x: Value, before: str, after: str = ")") -> Value:
-        """Adds y[i] = before x[i] after, for all elements; returns y, which may be in the memory of x."""
+        """Adds y[i] = before x[i] after, for all elements.
+
+        Parameters
+        ----------
+        x : Value
+            The input.
+        before : str
+            What comes before an element.
+        after : str, default ")"
+            What comes after it.
+
+        Returns
+        -------
+        Value
+            The output, which may be in the memory of x.
+        """
         y = self._program.new_value(x.shape)
         self._add([f"EACH(i, {x.size}) (", y, f")[i] = {before}(", x, f")[i]{after};"], [x], [y], True)
         return y
 
     def add(self, a: Value, b: Value) -> Value:
-        """Returns a + b."""
+        """Returns a + b.
+
+        Parameters
+        ----------
+        a, b : Value
+            Values of one shape.
+
+        Returns
+        -------
+        Value
+            The sum.
+        """
         return self.call("add", a.size, a, b, to=a.shape, in_place=True)
 
     def multiply(self, a: Value, b: Value) -> Value:
-        """Returns a * b, of which one may have one number for all pixels of a channel."""
+        """Returns a * b, of which one may have one number for all pixels of a channel.
+
+        Parameters
+        ----------
+        a, b : Value
+            The factors.
+
+        Returns
+        -------
+        Value
+            The product.
+        """
         larger = a if a.pixels >= b.pixels else b
         return self.call("multiply", a.pixels, b.pixels, a.channels, a, b, to=larger.shape, in_place=a is larger)
 
     def concatenate(self, values: Sequence[Value], shape: Shape) -> Value:
-        """Returns the channels of all values, one after the other."""
+        """Returns the channels of all values, one after the other.
+
+        Parameters
+        ----------
+        values : sequence of Value
+            The values.
+        shape : tuple of int
+            Shape of the result.
+
+        Returns
+        -------
+        Value
+            The result.
+        """
         y, start = self._program.new_value(shape), 0
         for x in values:
             call, place = f"copy_columns({x.pixels}, {x.channels}, {x.channels}, 0, ", f", {y.channels}, {start}, "
@@ -212,14 +393,38 @@ class CodeWriter:
         return y
 
     def row_major(self, x: Value) -> Value:
-        """Returns x as a vector of its elements in the order of its shape."""
+        """Returns x as a vector of its elements in the order of its shape.
+
+        Parameters
+        ----------
+        x : Value
+            The value.
+
+        Returns
+        -------
+        Value
+            The vector.
+        """
         shape = (x.size,)
         if x.is_row_major:
             return Value(x.storage, shape)
         return self.call("transpose", x.pixels, x.channels, x, to=shape)
 
     def channels_last(self, x: Value, shape: Shape) -> Value:
-        """Returns a vector, whose elements are in the order of the shape, as a value of it."""
+        """Returns a vector, whose elements are in the order of the shape, as a value of it.
+
+        Parameters
+        ----------
+        x : Value
+            The vector.
+        shape : tuple of int
+            Shape of the result.
+
+        Returns
+        -------
+        Value
+            The result.
+        """
         if Value(x.storage, shape).is_row_major:
             return Value(x.storage, shape)
         return self.call("transpose", shape[0], math.prod(shape[1:]), x, to=shape)

@@ -20,21 +20,51 @@ _FIELDS = re.compile(r"\{(step|epoch)\}")
 class Checkpoint:
     """Saves the trainer during training, for `Trainer.resume`.
 
-    path: of the file. Its name may contain "{step}" or "{epoch}" (the number done: 1 after the first), so that every
-        save has its own file.
-    every_n_steps: saves after every n-th step of the trainer; None: after every epoch. Both also save at the end of the
-        fit.
-    max_to_keep: the number of files of such a path to keep, the latest ones; None: all. Files of other runs are not
-        deleted.
-    monitor: a name in the history, such as "val_accuracy": saves only after epochs with a new best value. None: saves
-        regardless.
-    lower_is_better: the direction of `monitor`. Known for losses and accuracies, required for everything else.
-
     SIGTERM also triggers a save, unless `monitor` is set. Saves are atomic: on failure OSError is raised and the old
     file stays. Old files are deleted only after a successful save.
 
-    Raises TypeError or ValueError for invalid arguments. fit raises before its first step if the folder is missing, if
-    the history has no `monitor`, or if part of the trainer cannot be saved.
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file. Its name may contain "{step}" or "{epoch}" (the number done: 1 after the first), so that every save
+        has its own file.
+    every_n_steps : int or None, default None
+        Saves after every n-th step of the trainer; None: after every epoch. Both also save at the end of the fit.
+    max_to_keep : int or None, default None
+        Number of files of such a path to keep, the latest ones; None: all. Files of other runs are not deleted.
+    monitor : str or None, default None
+        A name in the history, such as "val_accuracy": saves only after epochs with a new best value. None: saves
+        regardless.
+    lower_is_better : bool or None, default None
+        Direction of `monitor`. Known for losses and accuracies, required for everything else.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is invalid. `fit` raises before its first step if the folder is missing, if the history has no
+        `monitor`, or if part of the trainer cannot be saved.
+
+    See Also
+    --------
+    minidl.Trainer.save_checkpoint : Saves once.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from minidl import Sequential, Trainer
+    >>> from minidl.callbacks import Checkpoint
+    >>> from minidl.layers import Dense
+    >>> from minidl.optimizers import SGD
+    >>> trainer = Trainer(Sequential([Dense(1)]), "mean_squared_error", SGD(0.1))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "run-{epoch}.safetensors")
+    ...     checkpoint = Checkpoint(path, max_to_keep=2)
+    ...     history = trainer.fit([[0.0], [1.0]], [0.0, 1.0], epochs=3, callbacks=[checkpoint], verbose=0)
+    ...     print(sorted(os.listdir(folder)))
+    ...     resumed = Trainer.resume(Checkpoint.latest(path))
+    ['run-2.safetensors', 'run-3.safetensors']
+    >>> resumed.epoch
+    3
     """
 
     rank_zero_only = True  # a resume may omit it, or write to another path
@@ -67,18 +97,51 @@ class Checkpoint:
         self._saved: list[str] = []  # names of the files of this run that exist, if the path is a pattern
 
     def on_fit_begin(self, trainer: Any) -> None:
-        """Raises the errors of a save before training starts."""
+        """Raises the errors of a save before training starts.
+
+        Parameters
+        ----------
+        trainer : Trainer
+            The trainer that calls it.
+
+        Raises
+        ------
+        OSError
+            If the folder is missing or cannot be written.
+        TypeError, ValueError
+            If part of the trainer cannot be saved, or if the history has no `monitor`.
+        """
         check_writable(self._name(trainer))
         if self._monitor is not None:
             self._monitor.check(trainer)
         trainer.check_savable()
 
     def on_step_end(self, trainer: Any, step: int, loss: float) -> None:
-        """Requests a save: this is an n-th step."""
+        """Requests a save: this is an n-th step.
+
+        Parameters
+        ----------
+        trainer : Trainer
+            The trainer that calls it.
+        step : int
+            Number of the step, from 0.
+        loss : float
+            Loss of the step.
+        """
         self._due = True
 
     def on_epoch_end(self, trainer: Any, epoch: int, logs: dict[str, float]) -> None:
-        """Requests a save, if saves are by epoch and, with `monitor`, this epoch is the best so far."""
+        """Requests a save, if saves are by epoch and, with `monitor`, this epoch is the best so far.
+
+        Parameters
+        ----------
+        trainer : Trainer
+            The trainer that calls it.
+        epoch : int
+            Number of the epoch, from 0.
+        logs : dict of str to float
+            The record of the epoch.
+        """
         if self._monitor is not None:
             value = logs[self._monitor.name]
             self._due = self._monitor.is_better(value, self._record)
@@ -87,15 +150,38 @@ class Checkpoint:
             self._due = True
 
     def on_fit_end(self, trainer: Any) -> None:
-        """Requests a save, which includes what other callbacks now do to the weights (the best ones, an average)."""
+        """Requests a save, which includes what other callbacks now do to the weights (the best ones, an average).
+
+        Parameters
+        ----------
+        trainer : Trainer
+            The trainer that calls it.
+        """
         self._due = self.monitor is None
 
     def on_terminate(self, trainer: Any) -> None:
-        """Requests a save, unless `monitor` is set."""
+        """Requests a save, unless `monitor` is set.
+
+        Parameters
+        ----------
+        trainer : Trainer
+            The trainer that calls it.
+        """
         self._due = self.monitor is None
 
     def on_save(self, trainer: Any) -> None:
-        """Saves if requested. All callbacks have seen this step, so their states agree."""
+        """Saves if requested. All callbacks have seen this step, so their states agree.
+
+        Parameters
+        ----------
+        trainer : Trainer
+            The trainer that calls it.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written.
+        """
         if not self._due:
             return
         name, self._due = self._name(trainer), False
@@ -112,13 +198,30 @@ class Checkpoint:
         return f"Checkpoint {os.path.basename(self.path)!r}"
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the best value so far and the files of this run; empty if neither is used."""
+        """Returns the best value so far and the files of this run; empty if neither is used.
+
+        Returns
+        -------
+        dict
+            The state.
+        """
         if self.monitor is None and not self._has_fields:
             return {}
         return {"record": self._record, "saved": list(self._saved)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores a state; raises TypeError or ValueError for an invalid one."""
+        """Restores a state.
+
+        Parameters
+        ----------
+        state : dict
+            What `state_dict` returned.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the state is invalid.
+        """
         check_state(state, {"record": optional(check_number), "saved": self._check_saved})
         self._record, self._saved = state["record"], list(state["saved"])
 
@@ -130,7 +233,24 @@ class Checkpoint:
 
     @staticmethod
     def latest(path: Path) -> str | None:
-        """Returns the file last written by a Checkpoint with this path, to resume from, or None."""
+        """Returns the file last written by a Checkpoint with this path, to resume from.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            The path of the Checkpoint, with its "{step}" or "{epoch}".
+
+        Returns
+        -------
+        str or None
+            The file with the latest time of modification; None if there is none.
+
+        Examples
+        --------
+        >>> from minidl.callbacks import Checkpoint
+        >>> Checkpoint.latest("no/such/folder/run-{step}.safetensors") is None
+        True
+        """
         files = _files(text(path))
         return files[-1] if files else None
 

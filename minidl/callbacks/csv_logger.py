@@ -12,25 +12,79 @@ from minidl.utils.hints import answers
 
 @answers({})
 class CSVLogger(HistoryFile):
-    """Keeps the history in a CSV file: a header of names, then one row per epoch, from 0. A missing value is `nan`.
+    """Keeps the history in a CSV file: a header of names, then one row per epoch, from 0.
 
-    path: of the file, which belongs to one trainer and holds the epochs of all its fits. An existing file is continued
-        from the last epoch in the trainer's history; a new trainer overwrites it. After a resume every epoch appears
-        exactly once.
+    A complete row is written after every epoch. A missing value is `nan`. Values are written so that reading them
+    returns the same float64.
 
-    A complete row is written after every epoch. Values are written so that reading them returns the same float64.
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file, which belongs to one trainer and holds the epochs of all its fits. An existing file is continued from
+        the last epoch in the trainer's history; a new trainer overwrites it. After a resume every epoch appears exactly
+        once.
 
-    fit raises before its first step: OSError for a path that cannot be written, ValueError for a file of another kind.
+    Raises
+    ------
+    TypeError, ValueError
+        If the path is invalid. `fit` raises before its first step: OSError for a path that cannot be written,
+        ValueError for a file of another kind.
+
+    See Also
+    --------
+    JSONLLogger : Writes JSON Lines.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from minidl import Sequential, Trainer
+    >>> from minidl.callbacks import CSVLogger
+    >>> from minidl.layers import Dense
+    >>> from minidl.optimizers import SGD
+    >>> trainer = Trainer(Sequential([Dense(1)]), "mean_squared_error", SGD(0.1))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "log.csv")
+    ...     history = trainer.fit([[0.0], [1.0]], [0.0, 1.0], epochs=2, callbacks=[CSVLogger(path)], verbose=0)
+    ...     with open(path) as file:
+    ...         lines = file.read().splitlines()
+    >>> lines[0]
+    'epoch,loss,lr,images_per_second'
+    >>> [line.split(",")[0] for line in lines[1:]]
+    ['0', '1']
     """
 
     opening = b"epoch"
 
     def header(self, names: Sequence[str]) -> str:
-        """Returns the row of names."""
+        """Returns the row of names.
+
+        Parameters
+        ----------
+        names : list of str
+            Names of the values.
+
+        Returns
+        -------
+        str
+            The row.
+        """
         return _row(names)
 
     def line(self, names: Sequence[str], values: Sequence[float]) -> str:
-        """Returns the row of values."""
+        """Returns the row of values.
+
+        Parameters
+        ----------
+        names : list of str
+            Names of the values.
+        values : list of float
+            Values of the epoch.
+
+        Returns
+        -------
+        str
+            The row.
+        """
         return _row(values)
 
     def __repr__(self) -> str:

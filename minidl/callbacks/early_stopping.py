@@ -15,23 +15,61 @@ from minidl.utils.validation import check_count, check_int, check_non_negative
 class EarlyStopping:
     """Stops a fit after epochs without improvement, and restores the weights of the best epoch.
 
-    monitor: a name in the history, such as "val_loss".
-    patience: the number of consecutive epochs without improvement after which the fit ends (0 is the same as 1).
-    min_delta: an epoch is an improvement if its value is better by more than this than at the last improvement.
-    lower_is_better: the direction of `monitor`. Known for losses and accuracies, required for everything else.
-
     Parameters and buffers are saved after the epoch with the best value of all (the first of equal ones), and restored
-    at the end of the fit, whether it was stopped or ran to its last epoch. A later callback in the list may still
-    overwrite them then. If an exception interrupts the fit, the newest weights stay, because the fit may be completed.
-    The optimizer's state, such as momentum, remains that of the last step. NaN is never better; if all values are NaN,
+    at the end of the fit, whether it was stopped or ran to its last epoch. NaN is never better; if all values are NaN,
     the last weights stay.
 
-    `best` is the best value so far and `best_epoch` its epoch, counted from 0 over the trainer's life; `stopped_epoch`
-    is the epoch at which patience ran out. Each is None until it exists, and is reset at the start of each fit. All of
-    this state, including the saved weights, is in a checkpoint.
+    Parameters
+    ----------
+    monitor : str, default "val_loss"
+        A name in the history.
+    patience : int, default 0
+        Number of consecutive epochs without improvement after which the fit ends (0 is the same as 1).
+    min_delta : float, default 0.0
+        An epoch is an improvement if its value is better by more than this than at the last improvement.
+    lower_is_better : bool or None, default None
+        Direction of `monitor`. Known for losses and accuracies, required for everything else.
 
-    Raises TypeError or ValueError for invalid arguments. fit raises before its first step if the history has no
-    `monitor`.
+    Attributes
+    ----------
+    best : float or None
+        Best value so far.
+    best_epoch : int or None
+        Its epoch, counted from 0 over the trainer's life.
+    stopped_epoch : int or None
+        Epoch at which patience ran out.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is invalid. `fit` raises before its first step if the history has no `monitor`.
+
+    Notes
+    -----
+    A later callback in the list may still overwrite the restored weights. If an exception interrupts the fit, the
+    newest weights stay, because the fit may be completed. The optimizer's state, such as momentum, remains that of the
+    last step.
+
+    An estimator with `early_stopping=True` and an EarlyStopping in its `callbacks` leaves the choice to the latter.
+
+    The attributes are None until they have a value, and are reset at the start of each fit. All of this state,
+    including the saved weights, is in a checkpoint.
+
+    Examples
+    --------
+    The rate is too large, so each epoch is worse than the one before:
+
+    >>> from minidl import Sequential, Trainer
+    >>> from minidl.callbacks import EarlyStopping
+    >>> from minidl.layers import Dense
+    >>> from minidl.optimizers import SGD
+    >>> data, stopping = ([[1.0], [2.0]], [1.0, 2.0]), EarlyStopping(patience=3)
+    >>> trainer = Trainer(Sequential([Dense(1)]), "mean_squared_error", SGD(0.5))
+    >>> history = trainer.fit(*data, epochs=100, validation_data=data, callbacks=[stopping], verbose=0)
+    >>> stopping.best_epoch, stopping.stopped_epoch, len(history["loss"])
+    (0, 3, 4)
+    >>> trainer.evaluate(*data)["loss"] == stopping.best == history["val_loss"][0]
+    True
     """
 
     def __init__(
@@ -54,13 +92,34 @@ class EarlyStopping:
         self._wait = 0  # epochs since then
 
     def on_fit_begin(self, trainer: Any) -> None:
-        """Resets the state; raises ValueError if the history has no `monitor`."""
+        """Resets the state.
+
+        Parameters
+        ----------
+        trainer : Trainer
+            The trainer that calls it.
+
+        Raises
+        ------
+        ValueError
+            If the history has no `monitor`.
+        """
         self._monitor.check(trainer)
         self._like = arrays_like(trainer.model.state_dict())
         self._reset()
 
     def on_epoch_end(self, trainer: Any, epoch: int, logs: dict[str, float]) -> None:
-        """Saves the weights if they are the best so far; stops the fit when patience runs out."""
+        """Saves the weights if they are the best so far; stops the fit when patience runs out.
+
+        Parameters
+        ----------
+        trainer : Trainer
+            The trainer that calls it.
+        epoch : int
+            Number of the epoch, from 0.
+        logs : dict of str to float
+            The record of the epoch.
+        """
         value, monitor = logs[self.monitor], self._monitor
         if monitor.is_better(value, self.best):
             self.best, self.best_epoch, self._weights = value, epoch, trainer.model.state_dict()
@@ -73,7 +132,13 @@ class EarlyStopping:
             self.stopped_epoch, trainer.should_stop = epoch, True
 
     def on_fit_end(self, trainer: Any) -> None:
-        """Restores the best weights."""
+        """Restores the best weights.
+
+        Parameters
+        ----------
+        trainer : Trainer
+            The trainer that calls it.
+        """
         if self._weights is not None:
             trainer.model.load_state_dict(self._weights)
 
@@ -83,7 +148,13 @@ class EarlyStopping:
         return f"EarlyStopping {self.monitor!r}"
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state of this fit, including the best weights."""
+        """Returns the state of this fit, including the best weights.
+
+        Returns
+        -------
+        dict
+            The state.
+        """
         return {
             "best": self.best,
             "best_epoch": self.best_epoch,
@@ -94,7 +165,18 @@ class EarlyStopping:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores a state, after on_fit_begin; raises TypeError or ValueError for an invalid one."""
+        """Restores a state, after `on_fit_begin`.
+
+        Parameters
+        ----------
+        state : dict
+            What `state_dict` returned.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the state is invalid.
+        """
         checks = {
             "best": check_number,
             "counted": check_number,

@@ -14,23 +14,51 @@ from minidl.utils.validation import check_bool, check_fraction, check_int
 
 @answers({})
 class ExponentialMovingAverage:
-    """Exponential moving average of the weights over a fit, which often predicts better than the last weights:
+    """Exponential moving average of the weights over a fit, which often predicts better than the last weights.
 
-    average += (1 - decay) * (weights - average), starting from the weights of the first averaged step (Polyak, 1992).
+    `average += (1 - decay) * (weights - average)`, starting from the weights of the first averaged step.
 
-    decay: in [0, 1).
-    every_n_steps: averages after every n-th step of the trainer. 1 returns to Python after every step.
-    apply: copy the averages into the model when the fit ends.
+    Parameters
+    ----------
+    decay : float, default 0.999
+        In [0, 1).
+    every_n_steps : int, default 1
+        Averages after every n-th step of the trainer. 1 returns to Python after every step.
+    apply : bool, default True
+        Whether to copy the averages into the model when the fit ends.
 
-    `averages` are the averages so far, as a model's state_dict. To evaluate them after each epoch, load them into a
-    copy of the model: in the on_epoch_end of a callback, `copy.load_state_dict(average.averages)`.
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is invalid.
 
+    Notes
+    -----
     Only parameters are averaged. Buffers are copied from the last averaged step, as in
     torch.optim.swa_utils.AveragedModel and in Keras: running statistics are averages already. The optimizer's state is
     not changed. The averages are reset at the start of each fit, and are in a checkpoint. If an exception interrupts
     the fit, the model keeps its own weights.
 
-    Raises TypeError or ValueError for invalid arguments.
+    To evaluate the averages after each epoch, load them into a copy of the model: in the `on_epoch_end` of a callback,
+    `copy.load_state_dict(average.averages)`.
+
+    References
+    ----------
+    Polyak and Juditsky, "Acceleration of Stochastic Approximation by Averaging" (1992).
+
+    Examples
+    --------
+    >>> from minidl import Sequential, Trainer
+    >>> from minidl.callbacks import ExponentialMovingAverage
+    >>> from minidl.layers import Dense
+    >>> from minidl.optimizers import SGD
+    >>> model = Sequential([Dense(1)], input_shape=(1,))
+    >>> model.load_state_dict({"0.weight": [[0]], "0.bias": [0]})
+    >>> average = ExponentialMovingAverage(decay=0.5, apply=False)
+    >>> trainer = Trainer(model, "mean_squared_error", SGD(0.25))
+    >>> history = trainer.fit([[0.0]], [1.0], epochs=2, callbacks=[average], verbose=0)
+    >>> model.params["0.bias"].value, average.averages["0.bias"]
+    (array([0.75], dtype=float32), array([0.625], dtype=float32))
     """
 
     def __init__(self, decay: float = 0.999, every_n_steps: int = 1, apply: bool = True) -> None:
@@ -40,7 +68,13 @@ class ExponentialMovingAverage:
         self._buffers: dict[str, Array] = {}
 
     def on_fit_begin(self, trainer: Any) -> None:
-        """Resets the averages."""
+        """Resets the averages.
+
+        Parameters
+        ----------
+        trainer : Trainer
+            The trainer that calls it.
+        """
         model = trainer.model
         self._names, self._parameters = list(model.params), model.network.parameters
         self._live = {f"{i}.{name}": b for i, layer in enumerate(model.layers) for name, b in layer.buffers.items()}
@@ -48,7 +82,17 @@ class ExponentialMovingAverage:
         self._difference = np.empty_like(self._parameters.values)
 
     def on_step_end(self, trainer: Any, step: int, loss: float) -> None:
-        """Updates the averages with the weights of this step."""
+        """Updates the averages with the weights of this step.
+
+        Parameters
+        ----------
+        trainer : Trainer
+            The trainer that calls it.
+        step : int
+            Number of the step, from 0.
+        loss : float
+            Loss of the step.
+        """
         weights = self._parameters.values
         if self._flat is None:
             self._flat = weights.copy()
@@ -60,13 +104,25 @@ class ExponentialMovingAverage:
         self._buffers = {name: buffer.copy() for name, buffer in self._live.items()}
 
     def on_fit_end(self, trainer: Any) -> None:
-        """Copies the averages into the model, if `apply` is set and a step was averaged."""
+        """Copies the averages into the model, if `apply` is set and a step was averaged.
+
+        Parameters
+        ----------
+        trainer : Trainer
+            The trainer that calls it.
+        """
         if self.apply and self._flat is not None:
             trainer.model.load_state_dict(self.averages)
 
     @property
     def averages(self) -> dict[str, Array]:
-        """Copies of averages and buffers, for load_state_dict; raises ValueError before the first averaged step."""
+        """Copies of averages and buffers by name, for `load_state_dict`.
+
+        Raises
+        ------
+        ValueError
+            Before the first averaged step.
+        """
         if self._flat is None:
             raise ValueError("averages: expected a fit with an averaged step, got none")
         views = zip(self._names, self._parameters.views(self._flat), strict=True)
@@ -78,11 +134,28 @@ class ExponentialMovingAverage:
         return f"ExponentialMovingAverage({self.decay}, {self.every_n_steps})"
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the averages and the buffers."""
+        """Returns the averages and the buffers.
+
+        Returns
+        -------
+        dict
+            The state.
+        """
         return {"averages": None if self._flat is None else self.averages}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores a state, after on_fit_begin; raises TypeError or ValueError for an invalid one."""
+        """Restores a state, after `on_fit_begin`.
+
+        Parameters
+        ----------
+        state : dict
+            What `state_dict` returned.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the state is invalid.
+        """
         zeros = zip(self._names, self._parameters.views(np.zeros_like(self._parameters.values)), strict=True)
         check_state(state, {"averages": optional(arrays_like({**dict(zeros), **self._live}))})
         if state["averages"] is not None:

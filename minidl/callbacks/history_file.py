@@ -26,15 +26,52 @@ class HistoryFile:
         self._epochs = self._bytes = 0  # in the file
 
     def header(self, names: Sequence[str]) -> str:
-        """Returns the text before the epochs' lines."""
+        """Returns the text before the epochs' lines.
+
+        Parameters
+        ----------
+        names : list of str
+            Names of the values.
+
+        Returns
+        -------
+        str
+            The text.
+        """
         return ""
 
     def line(self, names: Sequence[str], values: Sequence[float]) -> str:
-        """Returns the line of one epoch, with its line end."""
+        """Returns the line of one epoch, with its line end.
+
+        Parameters
+        ----------
+        names : list of str
+            Names of the values.
+        values : list of float
+            Values of the epoch.
+
+        Returns
+        -------
+        str
+            The line.
+        """
         raise NotImplementedError
 
     def on_fit_begin(self, trainer: Any) -> None:
-        """Raises OSError for a path that cannot be written, ValueError for a file of another kind; writes nothing."""
+        """Checks the path; writes nothing.
+
+        Parameters
+        ----------
+        trainer : Trainer
+            The trainer that calls it.
+
+        Raises
+        ------
+        OSError
+            If the path cannot be written.
+        ValueError
+            If the file is of another kind.
+        """
         check_writable(self.path)
         if os.path.exists(self.path):
             with open(self.path, "rb") as file:
@@ -45,11 +82,27 @@ class HistoryFile:
         self._names = None
 
     def on_epoch_end(self, trainer: Any, epoch: int, logs: dict[str, float]) -> None:
-        """Appends the epoch's line."""
+        """Appends the epoch's line.
+
+        Parameters
+        ----------
+        trainer : Trainer
+            The trainer that calls it.
+        epoch : int
+            Number of the epoch, from 0.
+        logs : dict of str to float
+            The record of the epoch.
+        """
         self._write(trainer.history)
 
     def on_fit_end(self, trainer: Any) -> None:
-        """Writes missing epochs: a resumed fit may have had no epoch left to train."""
+        """Writes missing epochs: a resumed fit may have had no epoch left to train.
+
+        Parameters
+        ----------
+        trainer : Trainer
+            The trainer that calls it.
+        """
         self._write(trainer.history)
 
     def _write(self, history: dict[str, list[float]]) -> None:

@@ -12,15 +12,62 @@ from minidl.utils.hints import answers
 
 @answers({})
 class JSONLLogger(HistoryFile):
-    """Keeps the history in a JSON Lines file: one object per epoch, {"epoch": 0, "loss": 0.5, ...}.
+    """Keeps the history in a JSON Lines file: one object per epoch, `{"epoch": 0, "loss": 0.5, ...}`.
 
-    Epochs are counted from 0. NaN and infinities, which JSON cannot represent, are null. Otherwise as CSVLogger.
+    A complete line is written after every epoch. Epochs are counted from 0. NaN and infinities, which JSON cannot
+    represent, are null.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file, which belongs to one trainer and holds the epochs of all its fits. An existing file is continued from
+        the last epoch in the trainer's history; a new trainer overwrites it. After a resume every epoch appears exactly
+        once.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the path is invalid. `fit` raises before its first step: OSError for a path that cannot be written,
+        ValueError for a file of another kind.
+
+    See Also
+    --------
+    CSVLogger : Writes CSV.
+
+    Examples
+    --------
+    >>> import json, os, tempfile
+    >>> from minidl import Sequential, Trainer
+    >>> from minidl.callbacks import JSONLLogger
+    >>> from minidl.layers import Dense
+    >>> from minidl.optimizers import SGD
+    >>> trainer = Trainer(Sequential([Dense(1)]), "mean_squared_error", SGD(0.1))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "log.jsonl")
+    ...     history = trainer.fit([[0.0], [1.0]], [0.0, 1.0], epochs=2, callbacks=[JSONLLogger(path)], verbose=0)
+    ...     with open(path) as file:
+    ...         epochs = [json.loads(line) for line in file]
+    >>> [epoch["loss"] for epoch in epochs] == history["loss"]
+    True
     """
 
     opening = b'{"epoch"'
 
     def line(self, names: Sequence[str], values: Sequence[float]) -> str:
-        """Returns the object."""
+        """Returns the object.
+
+        Parameters
+        ----------
+        names : list of str
+            Names of the values.
+        values : list of float
+            Values of the epoch.
+
+        Returns
+        -------
+        str
+            The object as one line.
+        """
         finite = (value if math.isfinite(value) else None for value in values)
         return json.dumps(dict(zip(names, finite, strict=True)), allow_nan=False) + "\n"
 

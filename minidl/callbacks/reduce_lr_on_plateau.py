@@ -18,19 +18,56 @@ MIN_LR_CHANGE = 1e-8  # smaller reductions are skipped, as in PyTorch
 class ReduceLROnPlateau:
     """Multiplies the optimizer's learning rate by `factor` after more than `patience` epochs without improvement.
 
-    Same rates as torch.optim.lr_scheduler.ReduceLROnPlateau (threshold_mode="rel"):
+    The rates are those of torch.optim.lr_scheduler.ReduceLROnPlateau with `threshold_mode="rel"`.
 
-    monitor: a name in the history, such as "val_loss". NaN is never better.
-    factor: in (0, 1). patience: the number of consecutive epochs without improvement that are tolerated.
-    threshold: an improvement is below best * (1 - threshold), or above best * (1 + threshold) if higher is better.
-    cooldown: the number of epochs after a reduction that do not count. min_lr: lower limit of the learning rate.
-    lower_is_better: the direction of `monitor`. Known for losses and accuracies, required for everything else.
+    Parameters
+    ----------
+    monitor : str, default "val_loss"
+        A name in the history. NaN is never better.
+    factor : float, default 0.1
+        In (0, 1).
+    patience : int, default 10
+        Number of consecutive epochs without improvement that are tolerated.
+    threshold : float, default 1e-4
+        An improvement is below `best * (1 - threshold)`, or above `best * (1 + threshold)` if higher is better.
+    cooldown : int, default 0
+        Number of epochs after a reduction that do not count.
+    min_lr : float, default 0.0
+        Lower limit of the learning rate.
+    lower_is_better : bool or None, default None
+        Direction of `monitor`. Known for losses and accuracies, required for everything else.
 
-    `best` is the best value so far, infinite before the first. Each fit resets it and starts from the optimizer's
-    current learning rate. Learning rate, best value and counters are in a checkpoint.
+    Attributes
+    ----------
+    best : float
+        Best value so far, infinite before the first.
 
-    Raises TypeError or ValueError for invalid arguments. fit raises before its first step if the history has no
-    `monitor`, or if the optimizer's lr is a function of the step instead of a number.
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is invalid. `fit` raises before its first step if the history has no `monitor`, or if the
+        optimizer's `lr` is a function of the step instead of a number.
+
+    Notes
+    -----
+    Each fit resets `best` and starts from the optimizer's current learning rate. Learning rate, best value and counters
+    are in a checkpoint.
+
+    Examples
+    --------
+    The first weights are already the best ones, so the loss never improves:
+
+    >>> from minidl import Sequential, Trainer
+    >>> from minidl.callbacks import ReduceLROnPlateau
+    >>> from minidl.layers import Dense
+    >>> from minidl.optimizers import SGD
+    >>> model = Sequential([Dense(1)], input_shape=(1,))
+    >>> model.load_state_dict({"0.weight": [[0]], "0.bias": [0]})
+    >>> trainer = Trainer(model, "mean_squared_error", SGD(0.1))
+    >>> reduce = ReduceLROnPlateau("loss", factor=0.5, patience=2)
+    >>> history = trainer.fit([[0.0], [0.0]], [1.0, -1.0], epochs=8, callbacks=[reduce], verbose=0)
+    >>> history["lr"]
+    [0.1, 0.1, 0.1, 0.1, 0.05, 0.05, 0.05, 0.025]
     """
 
     def __init__(
@@ -61,7 +98,18 @@ class ReduceLROnPlateau:
         self._cooling = 0  # remaining epochs of a cooldown
 
     def on_fit_begin(self, trainer: Any) -> None:
-        """Resets the state; raises ValueError if lr is not a number, or if the history has no `monitor`."""
+        """Resets the state.
+
+        Parameters
+        ----------
+        trainer : Trainer
+            The trainer that calls it.
+
+        Raises
+        ------
+        ValueError
+            If `lr` is not a number, or if the history has no `monitor`.
+        """
         self._monitor.check(trainer)
         lr = getattr(trainer.optimizer, "lr", None)
         if not isinstance(lr, numbers.Real):
@@ -69,7 +117,17 @@ class ReduceLROnPlateau:
         self._reset()
 
     def on_epoch_end(self, trainer: Any, epoch: int, logs: dict[str, float]) -> None:
-        """Lowers the learning rate when patience runs out."""
+        """Lowers the learning rate when patience runs out.
+
+        Parameters
+        ----------
+        trainer : Trainer
+            The trainer that calls it.
+        epoch : int
+            Number of the epoch, from 0.
+        logs : dict of str to float
+            The record of the epoch.
+        """
         value = logs[self.monitor]
         if self._monitor.is_better(value, self.best * (1 + self._monitor.sign * self.threshold)):
             self.best, self._wait = value, 0
@@ -89,11 +147,28 @@ class ReduceLROnPlateau:
         return f"ReduceLROnPlateau {self.monitor!r}"
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the best value and the counters; the optimizer saves the learning rate."""
+        """Returns the best value and the counters; the optimizer saves the learning rate.
+
+        Returns
+        -------
+        dict
+            The state.
+        """
         return {"best": self.best, "wait": self._wait, "cooling": self._cooling}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores a state; raises TypeError or ValueError for an invalid one."""
+        """Restores a state.
+
+        Parameters
+        ----------
+        state : dict
+            What `state_dict` returned.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the state is invalid.
+        """
         check_state(state, {"best": check_number, "wait": check_count, "cooling": check_count})
         self.best, self._wait, self._cooling = state["best"], state["wait"], state["cooling"]
 

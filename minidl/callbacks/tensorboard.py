@@ -16,14 +16,38 @@ FLUSH_SECONDS = 1  # the most that a killed process loses
 class TensorBoard:
     """Writes the values of each epoch for `tensorboard --logdir folder`: "epoch/loss", "epoch/val_loss", "epoch/lr" ...
 
-    folder: of the event files, for one trainer only.
-    every_n_steps: also writes "step/loss", at every n-th step; None: never.
-
     The x-axis of all curves is the number of steps done. When a fit begins, TensorBoard discards points of later steps
     that earlier fits wrote, so a resume duplicates no point. If the process is killed, the last second may be missing.
 
-    Raises ImportError without tensorboardX: pip install "minidl[tensorboard]". fit raises OSError before its first step
-    if the folder cannot be created.
+    Parameters
+    ----------
+    folder : str or os.PathLike
+        Folder of the event files, for one trainer only.
+    every_n_steps : int or None, default None
+        Also writes "step/loss", at every n-th step; None: never.
+
+    Raises
+    ------
+    ImportError
+        Without tensorboardX: pip install "minidl[tensorboard]".
+    TypeError, ValueError
+        If an argument is invalid.
+    OSError
+        In `fit`, before its first step, if the folder cannot be created.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from minidl import Sequential, Trainer
+    >>> from minidl.callbacks import TensorBoard
+    >>> from minidl.layers import Dense
+    >>> from minidl.optimizers import SGD
+    >>> trainer = Trainer(Sequential([Dense(1)]), "mean_squared_error", SGD(0.1))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     board = TensorBoard(folder, every_n_steps=10)
+    ...     history = trainer.fit([[0.0], [1.0]], [0.0, 1.0], epochs=2, callbacks=[board], verbose=0)
+    ...     print(len(os.listdir(folder)))
+    1
     """
 
     rank_zero_only = True  # training is the same without it
@@ -39,29 +63,72 @@ class TensorBoard:
         self._writer: Any = None
 
     def on_fit_begin(self, trainer: Any) -> None:
-        """Creates the folder; the next value starts a new file."""
+        """Creates the folder; the next value starts a new file.
+
+        Parameters
+        ----------
+        trainer : Trainer
+            The trainer that calls it.
+
+        Raises
+        ------
+        OSError
+            If the folder cannot be created.
+        """
         self.on_fit_end(trainer)  # closes the file of an interrupted fit
         os.makedirs(self.folder, exist_ok=True)
         self._first = trainer.step + 1
 
     def on_step_end(self, trainer: Any, step: int, loss: float) -> None:
-        """Writes the loss of this step."""
+        """Writes the loss of this step.
+
+        Parameters
+        ----------
+        trainer : Trainer
+            The trainer that calls it.
+        step : int
+            Number of the step, from 0.
+        loss : float
+            Loss of the step.
+        """
         self._write("step/loss", loss, trainer.step)
 
     def on_epoch_end(self, trainer: Any, epoch: int, logs: dict[str, float]) -> None:
-        """Writes the values of the epoch's record."""
+        """Writes the values of the epoch's record.
+
+        Parameters
+        ----------
+        trainer : Trainer
+            The trainer that calls it.
+        epoch : int
+            Number of the epoch, from 0.
+        logs : dict of str to float
+            The record of the epoch.
+        """
         for name, value in logs.items():
             if name != "epoch":
                 self._write(f"epoch/{name}", value, trainer.step)
 
     def on_fit_end(self, trainer: Any) -> None:
-        """Closes the file."""
+        """Closes the file.
+
+        Parameters
+        ----------
+        trainer : Trainer
+            The trainer that calls it.
+        """
         if self._writer is not None:
             self._writer.close()
             self._writer = None
 
     def on_terminate(self, trainer: Any) -> None:
-        """Closes the file, so that nothing is lost."""
+        """Closes the file, so that nothing is lost.
+
+        Parameters
+        ----------
+        trainer : Trainer
+            The trainer that calls it.
+        """
         self.on_fit_end(trainer)
 
     def _write(self, name: str, value: float, step: int) -> None:

@@ -4,7 +4,7 @@ Pixels are the unscaled integers of the source; use a `Rescale` layer to scale t
 """
 
 from minidl.datasets.cache import Bunch
-from minidl.datasets.images import load_images
+from minidl.datasets.images import load_image, load_images
 from minidl.datasets.openml import DatasetUnavailable, load_cifar10, load_digits, load_fashion_mnist, load_mnist
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "load_cifar10",
     "load_digits",
     "load_fashion_mnist",
+    "load_image",
     "load_images",
     "load_mnist",
 ]

@@ -18,8 +18,27 @@ DataHome = str | os.PathLike[str] | None
 class Bunch(dict[str, NDArray[Any]]):
     """The arrays of a data set, by key or by attribute: `data["X_train"] is data.X_train`.
 
-    `X_train` and `X_test` are uint8 of shape (n, channels, height, width), `y_train` and `y_test` int64 labels of shape
-    (n,). A folder of images has `X` and `y` instead, and the strings `class_names` (by label) and `file_names` (n,).
+    Attributes
+    ----------
+    X_train, X_test : array of uint8, shape (n, channels, height, width)
+        Images of a data set with a fixed split.
+    y_train, y_test : array of int64, shape (n,)
+        Their labels.
+    X : array of uint8, shape (n, channels, height, width)
+        Images of a folder.
+    y : array of int64, shape (n,)
+        Their labels.
+    class_names : array of str, shape (classes,)
+        Names of the classes of a folder, by label.
+    file_names : array of str, shape (n,)
+        Paths inside the folder.
+
+    Examples
+    --------
+    >>> from minidl.datasets import load_digits
+    >>> data = load_digits()
+    >>> list(data), data["y_test"] is data.y_test
+    (['X_train', 'y_train', 'X_test', 'y_test'], True)
     """
 
     X_train: NDArray[np.uint8]

@@ -1,9 +1,13 @@
-"""load_images: a folder of image files, with a sub-folder for each class, as one uint8 array on disk."""
+"""load_images: a folder of image files, with a sub-folder for each class, as one uint8 array on disk.
+
+load_image: one file, with the same pixels.
+"""
 
 from __future__ import annotations
 
 import glob
 import hashlib
+import io
 import os
 import re
 from collections import Counter
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # theirs in Pillow, which knows others that run programs
 DEEP = ("I", "F")  # first letters of Pillow's modes with more than 8 bits, which it would clip
 DEEP_RAW = re.compile(r";16[BLNS]")  # its names of 16 bits a channel in a file, of which it keeps 8; "BGR;16" has 5
 AT_A_TIME = 256  # files that are decoded before their pixels are written
@@ -41,30 +46,67 @@ def load_images(
     resize: str = "crop",
     data_home: DataHome = None,
 ) -> Bunch:
-    """Loads images from a folder with a sub-folder for each class: `X`, `y`, `class_names` and `file_names`.
+    """Loads images from a folder with a sub-folder for each class.
 
-    X: a read-only memory map, uint8 (n, channels, height, width). y: int64 (n,), the index of the class in
-        class_names, the sorted names of the sub-folders. file_names: paths inside the folder, in the order of X: by
-        class, then by name. Deeper folders are read, too; hidden files and files of other types are ignored.
-    size: height and width of all images, as an int or a pair; None: the images have one size already.
-    channels: 3 for RGB, 1 for grey. Transparency is dropped, the rotation of cameras (EXIF) is applied.
-    resize: "crop" scales until the shorter side fits, and cuts off the ends of the longer one; "squash" changes the
+    Deeper folders are read, too; hidden files and files of other types are ignored. The first load decodes all images
+    and writes X to `minidl_data/images` in `data_home`. Later loads map that file, if arguments, names, sizes and times
+    of all image files are the same; its pixels are not checked again.
+
+    Parameters
+    ----------
+    folder : str or os.PathLike
+        The folder.
+    size : int, (int, int) or None, default None
+        Height and width of all images, as an int or a pair; None: the images have one size already.
+    channels : 3 or 1, default 3
+        3 for RGB, 1 for grey. Transparency is dropped, the rotation of cameras (EXIF) is applied.
+    resize : "crop" or "squash", default "crop"
+        "crop" scales until the shorter side fits, and cuts off the ends of the longer one; "squash" changes the
         proportions. Both are bilinear, and average over what they shrink.
-    data_home: as in `load_mnist`. The first load decodes all images and writes X to `minidl_data/images` in this
-        folder; later loads map that file, if arguments, names, sizes and times of all image files are the same. Its
-        pixels are not checked again.
+    data_home : str, os.PathLike or None, default None
+        As in `load_mnist`.
 
-    Raises ImportError without Pillow: pip install "minidl[images]"; OSError if a folder cannot be read or written;
-    ValueError, naming files, if there are no images, if some cannot be decoded, have more than 8 bits a channel, or
-    have several sizes without `size`; TypeError or ValueError for other invalid arguments.
+    Returns
+    -------
+    Bunch
+        `X`, a read-only memory map, uint8 of shape (n, channels, height, width); `y`, int64 of shape (n,), the index of
+        the class in `class_names`, the sorted names of the sub-folders; `file_names`, paths inside the folder, in the
+        order of X: by class, then by name.
 
-    For a stratified split, use sklearn.model_selection.train_test_split on np.arange(len(y)).
+    Raises
+    ------
+    ImportError
+        Without Pillow: pip install "minidl[images]".
+    OSError
+        If a folder cannot be read or written.
+    ValueError
+        If there are no images, if some cannot be decoded, have more than 8 bits a channel, or have several sizes
+        without `size`. The message names files.
+    TypeError, ValueError
+        If an argument is invalid.
+
+    See Also
+    --------
+    load_image : Loads one file, with the same pixels.
+
+    Notes
+    -----
+    For a stratified split, use sklearn.model_selection.train_test_split on `np.arange(len(y))`.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from PIL import Image
+    >>> from minidl.datasets import load_images
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     for name in ("pets/cat", "pets/dog"):
+    ...         os.makedirs(os.path.join(home, name))
+    ...         Image.new("RGB", (12, 9), "red").save(os.path.join(home, name, "0.png"))
+    ...     data = load_images(os.path.join(home, "pets"), size=8, data_home=home)
+    >>> data.X.shape, data.y.tolist(), data.file_names.tolist()
+    ((2, 3, 8, 8), [0, 1], ['cat/0.png', 'dog/0.png'])
     """
-    request = _Request(
-        None if size is None else check_pair("size", size),
-        check_choice("channels", channels, 1, 3),
-        check_choice("resize", resize, "crop", "squash"),
-    )
+    request = _Request.of(size, channels, resize)
     if not isinstance(folder, (str, os.PathLike)):
         raise TypeError(f"folder: expected a str or os.PathLike, got {folder!r}")
     listing = _Listing.of(Path(folder).expanduser())
@@ -84,6 +126,82 @@ def load_images(
     return Bunch(X=X, y=listing.y, class_names=np.array(listing.classes), file_names=np.array(listing.files))
 
 
+def load_image(
+    file: str | os.PathLike[str] | IO[bytes],
+    size: int | tuple[int, int] | None = None,
+    channels: int = 3,
+    resize: str = "crop",
+) -> NDArray[np.uint8]:
+    """Loads one image, with the pixels that `load_images` makes of the same file.
+
+    Parameters
+    ----------
+    file : str, os.PathLike or binary file
+        The path of an image file, with any suffix, or an open file such as `io.BytesIO`, which is read from its
+        beginning if it is seekable.
+    size : int, (int, int) or None, default None
+        Height and width, as an int or a pair; None: those of the file.
+    channels : 3 or 1, default 3
+        As in `load_images`.
+    resize : "crop" or "squash", default "crop"
+        As in `load_images`.
+
+    Returns
+    -------
+    array of shape (channels, height, width)
+        The pixels, uint8. `model.predict(image[np.newaxis])` predicts a batch of this one image.
+
+    Raises
+    ------
+    ImportError
+        Without Pillow: pip install "minidl[images]".
+    OSError
+        If the file cannot be read.
+    ValueError
+        If the image cannot be decoded, or has more than 8 bits a channel.
+    TypeError, ValueError
+        If an argument is invalid.
+
+    See Also
+    --------
+    load_images : Loads a folder of files.
+
+    Notes
+    -----
+    Formats are BMP, GIF, JPEG, PNG, PPM, TIFF and WebP. A small file may hold a very large image. Pillow warns of one
+    with more than `PIL.Image.MAX_IMAGE_PIXELS` pixels; twice as many are an error.
+
+    Examples
+    --------
+    >>> import io
+    >>> from PIL import Image
+    >>> from minidl.datasets import load_image
+    >>> file = io.BytesIO()
+    >>> Image.new("RGB", (12, 9), "red").save(file, "png")
+    >>> load_image(file, size=8).shape, load_image(file).shape
+    ((3, 8, 8), (3, 9, 12))
+    >>> load_image(file, size=1).ravel()
+    array([255,   0,   0], dtype=uint8)
+    """
+    request = _Request.of(size, channels, resize)
+    if isinstance(file, (str, os.PathLike)):
+        path = Path(file).expanduser()
+        name, content = repr(str(path)), path.read_bytes()
+    elif callable(getattr(file, "read", None)):
+        if file.seekable():
+            file.seek(0)
+        name, content = "another file", file.read()
+    else:
+        content = None
+    if not isinstance(content, bytes):
+        raise TypeError(f"file: expected a str, os.PathLike or binary file, got {file!r}")
+    _image_module()
+    pixels = _tried(io.BytesIO(content), request)
+    if isinstance(pixels, str):
+        raise ValueError(f"file: expected an image, got {name} ({pixels})")
+    return pixels.copy()
+
+
 @dataclass(frozen=True)
 class _Request:
     """What to make of each image."""
@@ -91,6 +209,15 @@ class _Request:
     size: tuple[int, int] | None  # (height, width)
     channels: int
     resize: str
+
+    @classmethod
+    def of(cls, size: Any, channels: Any, resize: Any) -> _Request:
+        """Checks the arguments; raises TypeError or ValueError that names the invalid one."""
+        return cls(
+            None if size is None else check_pair("size", size),
+            check_choice("channels", channels, 1, 3),
+            check_choice("resize", resize, "crop", "squash"),
+        )
 
 
 @dataclass(frozen=True)
@@ -194,14 +321,14 @@ def _image_module() -> Any:
     try:
         from PIL import Image, ImageOps  # noqa: F401
     except ImportError as error:
-        raise ImportError('load_images needs Pillow: pip install "minidl[images]"') from error
+        raise ImportError('reading images needs Pillow: pip install "minidl[images]"') from error
     return Image
 
 
 def _size_of(path: Path) -> tuple[int, int] | None:
     """Returns the (height, width) of an image as `_pixels` has it; None if it cannot be read."""
     try:
-        with _image_module().open(path) as image:
+        with _image_module().open(path, formats=FORMATS) as image:
             width, height = image.size
             turned = image.getexif().get(ORIENTATION) in TURNED
     except Exception:  # of any type, as in `_tried`
@@ -209,13 +336,14 @@ def _size_of(path: Path) -> tuple[int, int] | None:
     return (width, height) if turned else (height, width)
 
 
-def _tried(path: Path, request: _Request) -> NDArray[np.uint8] | str:
+def _tried(file: Path | io.BytesIO, request: _Request) -> NDArray[np.uint8] | str:
     """Returns the pixels of an image file, or why there are none."""
     try:
-        with _image_module().open(path) as image:
+        with _image_module().open(file, formats=FORMATS) as image:
             return _pixels(image, request)
     except Exception as error:  # of the many decoders, which raise various types for a damaged file
-        return str(error).removesuffix(f" {str(path)!r}") or type(error).__name__
+        named = str(file) if isinstance(file, Path) else file
+        return str(error).removesuffix(f" {named!r}") or type(error).__name__
 
 
 def _pixels(image: Image, request: _Request) -> NDArray[np.uint8]:

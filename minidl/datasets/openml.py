@@ -32,48 +32,151 @@ _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class DatasetUnavailable(OSError):
-    """The data set is neither cached nor reachable; the message lists the remedies."""
+    """The data set is neither cached nor reachable; the message lists the remedies.
+
+    It is an OSError.
+
+    Examples
+    --------
+    >>> from minidl.datasets import DatasetUnavailable, load_digits, load_mnist
+    >>> try:  # doctest: +SKIP
+    ...     data = load_mnist()
+    ... except DatasetUnavailable:
+    ...     data = load_digits()
+    >>> issubclass(DatasetUnavailable, OSError)
+    True
+    """
 
 
 def load_mnist(data_home: DataHome = None) -> Bunch:
-    """Loads MNIST: 60,000 + 10,000 handwritten digits, uint8 (n, 1, 28, 28), 10 classes.
+    """Loads MNIST: 60,000 + 10,000 handwritten digits, 10 classes.
 
-    `data_home` is scikit-learn's data folder; None means `$SCIKIT_LEARN_DATA`, or `~/scikit_learn_data`. The first load
-    reads scikit-learn's OpenML cache there, or downloads it (15 MB). It takes up to a minute and saves a compact copy;
-    if the folder is not writable, it warns and continues. Raises `DatasetUnavailable` without both cache and network.
-    Source: Y. LeCun, C. Cortes, C. Burges, "The MNIST database"; OpenML `mnist_784`, version 1.
+    The first load reads scikit-learn's OpenML cache, or downloads it (15 MB). It takes up to a minute and saves a
+    compact copy; if the folder is not writable, it warns and continues.
+
+    Parameters
+    ----------
+    data_home : str, os.PathLike or None, default None
+        scikit-learn's data folder; None: `$SCIKIT_LEARN_DATA`, or `~/scikit_learn_data`.
+
+    Returns
+    -------
+    Bunch
+        `X_train` and `X_test`, uint8 of shape (n, 1, 28, 28), `y_train` and `y_test`, int64 of shape (n,).
+
+    Raises
+    ------
+    DatasetUnavailable
+        Without both cache and network.
+
+    References
+    ----------
+    Y. LeCun, C. Cortes, C. Burges, "The MNIST database"; OpenML `mnist_784`, version 1.
+
+    Examples
+    --------
+    >>> from minidl.datasets import load_mnist
+    >>> data = load_mnist()  # doctest: +SKIP
+    >>> data.X_train.shape, data.X_test.shape  # doctest: +SKIP
+    ((60000, 1, 28, 28), (10000, 1, 28, 28))
     """
     return _load(_MNIST, data_home)
 
 
 def load_fashion_mnist(data_home: DataHome = None) -> Bunch:
-    """Loads Fashion-MNIST: 60,000 + 10,000 pieces of clothing, uint8 (n, 1, 28, 28), 10 classes.
+    """Loads Fashion-MNIST: 60,000 + 10,000 pieces of clothing, 10 classes.
 
-    The classes are 0 T-shirt, 1 trouser, 2 pullover, 3 dress, 4 coat, 5 sandal, 6 shirt, 7 sneaker,
-    8 bag, 9 ankle boot. Argument, cache and errors are those of `load_mnist`.
-    Source: H. Xiao, K. Rasul, R. Vollgraf, arXiv:1708.07747; OpenML `Fashion-MNIST`, version 1.
+    The classes are 0 T-shirt, 1 trouser, 2 pullover, 3 dress, 4 coat, 5 sandal, 6 shirt, 7 sneaker, 8 bag, 9 ankle
+    boot. The cache is that of `load_mnist`.
+
+    Parameters
+    ----------
+    data_home : str, os.PathLike or None, default None
+        scikit-learn's data folder; None: `$SCIKIT_LEARN_DATA`, or `~/scikit_learn_data`.
+
+    Returns
+    -------
+    Bunch
+        `X_train` and `X_test`, uint8 of shape (n, 1, 28, 28), `y_train` and `y_test`, int64 of shape (n,).
+
+    Raises
+    ------
+    DatasetUnavailable
+        Without both cache and network.
+
+    References
+    ----------
+    H. Xiao, K. Rasul, R. Vollgraf, arXiv:1708.07747; OpenML `Fashion-MNIST`, version 1.
+
+    Examples
+    --------
+    >>> from minidl.datasets import load_fashion_mnist
+    >>> data = load_fashion_mnist()  # doctest: +SKIP
+    >>> data.X_train.shape, data.X_test.shape  # doctest: +SKIP
+    ((60000, 1, 28, 28), (10000, 1, 28, 28))
     """
     return _load(_FASHION_MNIST, data_home)
 
 
 def load_cifar10(data_home: DataHome = None) -> Bunch:
-    """Loads CIFAR-10: 50,000 + 10,000 colour photographs, uint8 (n, 3, 32, 32), 10 classes.
+    """Loads CIFAR-10: 50,000 + 10,000 colour photographs, 10 classes.
 
-    The classes are 0 airplane, 1 automobile, 2 bird, 3 cat, 4 deer, 5 dog, 6 frog, 7 horse, 8 ship,
-    9 truck. Argument, cache and errors are those of `load_mnist`. The first load takes minutes and
-    gigabytes of memory, because scikit-learn parses the pixels into float64.
-    Source: A. Krizhevsky, "Learning multiple layers of features from tiny images", 2009; OpenML
-    `CIFAR_10`, version 1.
+    The classes are 0 airplane, 1 automobile, 2 bird, 3 cat, 4 deer, 5 dog, 6 frog, 7 horse, 8 ship, 9 truck. The cache
+    is that of `load_mnist`. The first load takes minutes and gigabytes of memory, because scikit-learn parses the
+    pixels into float64.
+
+    Parameters
+    ----------
+    data_home : str, os.PathLike or None, default None
+        scikit-learn's data folder; None: `$SCIKIT_LEARN_DATA`, or `~/scikit_learn_data`.
+
+    Returns
+    -------
+    Bunch
+        `X_train` and `X_test`, uint8 of shape (n, 3, 32, 32), `y_train` and `y_test`, int64 of shape (n,).
+
+    Raises
+    ------
+    DatasetUnavailable
+        Without both cache and network.
+
+    References
+    ----------
+    A. Krizhevsky, "Learning multiple layers of features from tiny images" (2009); OpenML `CIFAR_10`, version 1.
+
+    Examples
+    --------
+    >>> from minidl.datasets import load_cifar10
+    >>> data = load_cifar10()  # doctest: +SKIP
+    >>> data.X_train.shape, data.X_test.shape  # doctest: +SKIP
+    ((50000, 3, 32, 32), (10000, 3, 32, 32))
     """
     return _load(_CIFAR10, data_home)
 
 
 def load_digits() -> Bunch:
-    """Loads scikit-learn's digits: 1,797 images, uint8 (n, 1, 8, 8), values 0 to 16, 10 classes.
+    """Loads scikit-learn's digits: 1,797 images of 8x8 pixels with values 0 to 16, 10 classes.
 
-    Needs no download. Every fifth example of each class, in the order of the source, is a test
-    example: a fixed stratified split, 1,442 for training and 355 for testing.
-    Source: E. Alpaydin, C. Kaynak, "Optical recognition of handwritten digits", UCI repository.
+    Needs no download. Every fifth example of each class, in the order of the source, is a test example: a fixed
+    stratified split, 1,442 for training and 355 for testing.
+
+    Returns
+    -------
+    Bunch
+        `X_train` and `X_test`, uint8 of shape (n, 1, 8, 8), `y_train` and `y_test`, int64 of shape (n,).
+
+    References
+    ----------
+    E. Alpaydin, C. Kaynak, "Optical recognition of handwritten digits", UCI repository.
+
+    Examples
+    --------
+    >>> from minidl.datasets import load_digits
+    >>> data = load_digits()
+    >>> data.X_train.shape, data.X_test.shape
+    ((1442, 1, 8, 8), (355, 1, 8, 8))
+    >>> int(data.X_train.max())
+    16
     """
     from sklearn.datasets import load_digits as load_embedded
 

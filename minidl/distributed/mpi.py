@@ -41,14 +41,43 @@ KINDS: dict[str, type[BaseException]] = {
 class MPI(Communicator):
     """The processes of an MPI job, as `Trainer(..., distributed=MPI())` takes them; made in each of them.
 
-    comm: an mpi4py communicator; None: MPI.COMM_WORLD. Started without mpiexec, a script is the only process.
-    rank: of this process, from 0. size: the number of processes.
+    Started without mpiexec, a script is the only process. All processes become one job: an uncaught exception aborts
+    them all, with a traceback that names the rank, and so does a process that ends while others wait to train with it.
+    The default of `num_threads` becomes the number of processors of this process, divided by the number of processes
+    that share them.
 
-    All processes become one job: an uncaught exception aborts them all, with a traceback that names the rank, and so
-    does a process that ends while others wait to train with it. The default of num_threads becomes the number of
-    processors of this process, divided by the number of processes that share them.
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm or None, default None
+        A communicator of mpi4py; None: MPI.COMM_WORLD.
 
-    Raises ImportError without mpi4py or an MPI.
+    Attributes
+    ----------
+    rank : int
+        Number of this process, from 0.
+    size : int
+        Number of processes.
+
+    Raises
+    ------
+    ImportError
+        Without mpi4py or an MPI.
+    TypeError
+        If `comm` is no communicator of mpi4py; and for a copy or a pickle.
+
+    Notes
+    -----
+    Only `rank` and `size` are for programs. The methods are those that a Trainer calls, in all processes at the same
+    time.
+
+    Examples
+    --------
+    Without mpiexec, there is one process:
+
+    >>> from minidl.distributed import MPI
+    >>> processes = MPI()
+    >>> processes.rank, processes.size
+    (0, 1)
     """
 
     max_size = 1  # of all jobs that this process takes part in
@@ -87,34 +116,90 @@ class MPI(Communicator):
     # ---- buffers: nothing is pickled
 
     def alltoallv(self, send: Array, send_counts: list[int], recv: Array, recv_counts: list[int]) -> None:
-        """Sends bytes to each process and receives bytes from each; counts: the numbers of bytes, in rank order."""
+        """Sends bytes to each process and receives bytes from each.
+
+        Parameters
+        ----------
+        send : array of uint8
+            Bytes for all processes, in rank order.
+        send_counts : list of int
+            Number of bytes for each process.
+        recv : array of uint8
+            Bytes of all processes, which are overwritten.
+        recv_counts : list of int
+            Number of bytes from each process.
+        """
         byte = self._mpi.BYTE
         self._comm.Alltoallv(
             [send, send_counts, _starts(send_counts), byte], [recv, recv_counts, _starts(recv_counts), byte]
         )
 
     def allgatherv(self, joined: Array, counts: list[int]) -> None:
-        """See Communicator."""
+        """Gathers in all processes the bytes of each.
+
+        Parameters
+        ----------
+        joined : array of uint8
+            Bytes of all processes one after the other, in place.
+        counts : list of int
+            Number of bytes of each process, in rank order.
+        """
         self._comm.Allgatherv(self._mpi.IN_PLACE, [joined, counts, _starts(counts), self._mpi.BYTE])
 
     def allgather_rows(self, rows: Array) -> None:
-        """See Communicator."""
+        """Gathers in all processes an array whose `local_slice` each process has filled.
+
+        Parameters
+        ----------
+        rows : array of shape (n, ...)
+            Array that is filled, in place.
+        """
         n, size = len(rows), rows.nbytes // max(len(rows), 1)
         counts = [(n * (rank + 1) // self.size - n * rank // self.size) * size for rank in range(self.size)]
         self.allgatherv(rows.reshape(-1).view(np.uint8), counts)
 
     def allreduce_or(self, array: Array) -> None:
-        """See Communicator."""
+        """Combines the arrays of all processes by a bitwise or.
+
+        Parameters
+        ----------
+        array : array
+            Array that is combined, in place.
+        """
         self._comm.Allreduce(self._mpi.IN_PLACE, [array.reshape(-1).view(np.uint8), self._mpi.BYTE], self._mpi.BOR)
 
     def broadcast(self, numbers: list[int]) -> list[int]:
-        """See Communicator."""
+        """Returns the numbers of rank 0.
+
+        Parameters
+        ----------
+        numbers : list of int
+            Numbers of this process.
+
+        Returns
+        -------
+        list of int
+            Numbers of rank 0.
+        """
         values = np.array(numbers, np.int64)
         self._comm.Bcast(values, 0)
         return [int(value) for value in values]
 
     def allreduce_max(self, numbers: list[int]) -> list[int]:
-        """See Communicator. Aborts all processes if one of them has ended."""
+        """Returns the maxima of the numbers of all processes.
+
+        Aborts all processes if one of them has ended.
+
+        Parameters
+        ----------
+        numbers : list of int
+            Numbers of this process.
+
+        Returns
+        -------
+        list of int
+            Maxima.
+        """
         values = np.array(numbers, np.int64)
         self._wait(self._comm.Iallreduce(self._mpi.IN_PLACE, values, self._mpi.MAX))
         return [int(value) for value in values]
@@ -136,7 +221,18 @@ class MPI(Communicator):
     # ---- what all have to agree on
 
     def check_consistent(self, facts: dict[str, str]) -> None:
-        """See Communicator."""
+        """Raises ValueError in all processes, naming the first fact that is not the same in all.
+
+        Parameters
+        ----------
+        facts : dict of str to str
+            Texts by name.
+
+        Raises
+        ------
+        ValueError
+            If a fact differs.
+        """
         short = {name: text if len(text) <= MAX_SHOWN else f"#{_hash(text)}" for name, text in facts.items()}
         all_facts = [json.loads(text) for text in self._allgather_text(json.dumps(short))]
         first = all_facts[0]
@@ -163,7 +259,13 @@ class MPI(Communicator):
 
     @contextmanager
     def raise_together(self) -> Iterator[None]:
-        """See Communicator."""
+        """Returns a context that raises an exception of any process in all of them: same type, same text.
+
+        Returns
+        -------
+        context manager
+            For a `with` statement.
+        """
         error: BaseException | None = None
         try:
             yield
@@ -182,7 +284,13 @@ class MPI(Communicator):
 
     @contextmanager
     def abort_on_error(self) -> Iterator[None]:
-        """See Communicator."""
+        """Returns a context that aborts all processes on an exception in this one alone: the others wait for it.
+
+        Returns
+        -------
+        context manager
+            For a `with` statement.
+        """
         try:
             yield
         except BaseException as error:

@@ -37,22 +37,61 @@ class BaseModel:
 
     @property
     def input_shape(self) -> Shape:
-        """The shape of one example. Raises ValueError if the model is not built."""
+        """The shape of one example, a tuple of int.
+
+        Raises
+        ------
+        ValueError
+            If the model is not built.
+        """
         self._built()
         return self.layers[0].in_shape
 
     @property
     def output_shape(self) -> Shape:
-        """The shape of one example's output. Raises ValueError if the model is not built."""
+        """The shape of one example's output, a tuple of int.
+
+        Raises
+        ------
+        ValueError
+            If the model is not built.
+        """
         self._built()
         return self.layers[-1].out_shape
 
     @known_arguments
     def predict(self, X: ArrayLike, num_threads: int | None = None) -> Array:
-        """Returns the outputs (scores) for X, (n, *output_shape). Each row is independent of the others, bit for bit.
+        """Returns the outputs (scores) for X.
 
-        X: real numbers, (n, *input_shape) or 2-D rows of the same size; rows may be sparse. Raises TypeError or
-        ValueError for other X, RuntimeError while another thread trains this model. Many threads may predict at a time.
+        Each row is independent of the others, bit for bit. Any number of threads may predict at a time.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape `(n, *input_shape)`
+            Real numbers, or 2-D rows of the same size. Rows may be sparse.
+        num_threads : int or None, default None
+            Number of threads; None: see `get_num_threads`.
+
+        Returns
+        -------
+        array of shape `(n, *output_shape)`
+            Scores in the dtype of the model.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If X is of another kind or shape, if it holds NaN or infinity, or if the model is not built.
+        RuntimeError
+            If another thread trains the model.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from minidl import Sequential
+        >>> from minidl.layers import MaxPool2D
+        >>> model = Sequential([MaxPool2D(2)], input_shape=(1, 2, 4))
+        >>> model.predict(np.arange(8).reshape(1, 1, 2, 4))
+        array([[[[5., 7.]]]], dtype=float32)
         """
         network = self._built()
         examples = ArraySource(X, self.input_shape, self.dtype)
@@ -61,10 +100,38 @@ class BaseModel:
 
     @known_arguments
     def predict_proba(self, X: ArrayLike, num_threads: int | None = None) -> Array:
-        """Returns the softmax of the scores, (n, classes); each row sums to 1.
+        """Returns the probabilities of the classes: the softmax of the scores.
 
-        For a single score s, as with binary_cross_entropy, returns (n, 2): 1 - sigmoid(s) and sigmoid(s). Raises
-        ValueError if the outputs are not of shape (classes,).
+        For a single score s, as with binary_cross_entropy, the two columns are 1 - sigmoid(s) and sigmoid(s).
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape `(n, *input_shape)`
+            As for `predict`.
+        num_threads : int or None, default None
+            Number of threads; None: see `get_num_threads`.
+
+        Returns
+        -------
+        array of shape (n, classes)
+            Probabilities in the dtype of the model. Each row sums to 1.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `predict`, and if the outputs are not of shape (classes,).
+        RuntimeError
+            If another thread trains the model.
+
+        Examples
+        --------
+        >>> from minidl import Sequential
+        >>> from minidl.layers import Dense
+        >>> model = Sequential([Dense(2)], input_shape=(1,), dtype="float64")
+        >>> model.load_state_dict({"0.weight": [[0.0], [1.0]], "0.bias": [0.0, 0.0]})
+        >>> model.predict_proba([[0.0], [5.0]]).round(3)
+        array([[0.5  , 0.5  ],
+               [0.007, 0.993]])
         """
         if len(self.output_shape) != 1:
             layer = "Sigmoid" if self.output_shape[0] == 1 else "Softmax"
@@ -74,7 +141,40 @@ class BaseModel:
         return losses.probabilities(self.predict(X, num_threads))
 
     def forward(self, X: ArrayLike, training: bool = False) -> Array:
-        """Returns the outputs for a batch X. With `training`, keeps what `backward` needs until the next forward."""
+        """Returns the outputs for a batch X.
+
+        With `training`, the model keeps what `backward` needs until the next forward.
+
+        Parameters
+        ----------
+        X : array-like of shape `(n, *input_shape)`
+            As for `predict`.
+        training : bool, default False
+            Whether to compute as in a training step, with batch statistics, dropout and augmentation.
+
+        Returns
+        -------
+        array of shape `(n, *output_shape)`
+            Scores in the dtype of the model.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `predict`.
+        RuntimeError
+            If another thread uses the model (with `training`) or trains it.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from minidl import Sequential
+        >>> from minidl.layers import Dense
+        >>> model = Sequential([Dense(1)], input_shape=(2,))
+        >>> y = model.forward([[1, 2], [3, 4]], training=True)
+        >>> dx = model.backward(np.ones_like(y))
+        >>> model.params["0.weight"].grad
+        array([[4., 6.]], dtype=float32)
+        """
         network, training = self._built(), check_bool("training", training)
         examples = ArraySource(X, self.input_shape, self.dtype)
         x = examples.chunk(0, len(examples)).reshape(len(examples), *self.input_shape)
@@ -87,10 +187,35 @@ class BaseModel:
             return self._manual.forward(x, self.seed)
 
     def backward(self, dy: ArrayLike) -> Array:
-        """Returns the gradient dx of X in the last training forward, from the gradient dy of its outputs.
+        """Returns the gradient of X in the last training forward, from the gradient of its outputs.
 
-        Overwrites every param.grad with the plain sum over the batch. Raises RuntimeError if there was no training
-        forward, TypeError or ValueError for a dy of another kind or shape.
+        Overwrites every `param.grad` with the plain sum over the batch.
+
+        Parameters
+        ----------
+        dy : array-like of shape `(n, *output_shape)`
+            Gradient with respect to the outputs.
+
+        Returns
+        -------
+        array of shape `(n, *input_shape)`
+            Gradient dx with respect to X, in the dtype of the model.
+
+        Raises
+        ------
+        RuntimeError
+            If there was no training forward, or if another thread uses the model.
+        TypeError, ValueError
+            If `dy` is of another kind or shape, or if the model is not built.
+
+        Examples
+        --------
+        >>> from minidl import Sequential
+        >>> from minidl.layers import ReLU
+        >>> model = Sequential([ReLU()], input_shape=(3,))
+        >>> y = model.forward([[-1, 2, 3]], training=True)
+        >>> model.backward([[10, 10, 10]])
+        array([[ 0., 10., 10.]], dtype=float32)
         """
         network = self._built()
         with self.usage.writing("backward"):
@@ -104,23 +229,61 @@ class BaseModel:
         dscores: ArrayLike | None = None,
         num_threads: int | None = None,
     ) -> Array:
-        """Returns the gradient w.r.t. each example of X in inference mode, (n, *input_shape); the model is unchanged.
+        """Returns the gradient with respect to each example of X, in inference mode; the model is unchanged.
 
-        Row i is the gradient, in the model's dtype, of
+        Row i is the gradient of
 
-        - with a loss: losses[i], for the targets y. loss: as for Trainer; the gradient is not averaged.
-        - without: the score of class y[i], from 0 (or of the class y for all examples), as in a saliency map. y=None:
-            the class with the highest score, the first of equal ones. For outputs (classes,).
-        - with dscores (n, *output_shape): sum(dscores[i] * scores[i]).
+        - `losses[i]`, for the targets `y`, with a loss; it is not averaged;
+        - the score of class `y[i]`, without a loss, as in a saliency map;
+        - `sum(dscores[i] * scores[i])`, with `dscores`.
 
+        Any number of threads may call it at a time.
+
+        Parameters
+        ----------
+        X : array-like of shape `(n, *input_shape)`
+            As for `predict`.
+        y : array-like, int or None, default None
+            With a loss, its targets. Without one, the class of each example, from 0, or one class for all examples;
+            None: the class with the highest score, the first of equal ones. Classes need outputs of shape (classes,).
+        loss : str, loss or None, default None
+            As for Trainer.
+        dscores : array-like of shape `(n, *output_shape)` or None, default None
+            Weights of the scores, without `y` and `loss`.
+        num_threads : int or None, default None
+            Number of threads; None: see `get_num_threads`.
+
+        Returns
+        -------
+        array of shape `(n, *input_shape)`
+            Gradients in the dtype of the model.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If X, `y`, `loss` or `dscores` is invalid, if a layer in NumPy cannot be copied or computes something else
+            in training, or if the model is not built.
+        RuntimeError
+            If another thread trains the model.
+
+        Notes
+        -----
         Batch norm uses its running statistics; dropout, crops, flips and shifts are off. No bit of a row depends on
         other examples or the number of threads, and memory does not grow with n, except for the result. A layer in
-        NumPy is copied, and sees each example alone; since its backward follows a training forward, it has to compute
+        NumPy is copied, and sees each example alone. Since its backward follows a training forward, it has to compute
         the same in inference.
 
-        Raises TypeError or ValueError for an invalid X, y, loss or dscores, and for a layer in NumPy that cannot be
-        copied or computes something else in training; RuntimeError while another thread trains this model. Many threads
-        may call it at a time.
+        Examples
+        --------
+        The gradient of a score of a dense layer is a row of its weight:
+
+        >>> import numpy as np
+        >>> from minidl import Sequential
+        >>> from minidl.layers import Dense
+        >>> model = Sequential([Dense(2)], input_shape=(3,))
+        >>> gradient = model.input_gradient(np.ones((5, 3)), y=1)
+        >>> np.array_equal(gradient[4], model.params["0.weight"].value[1])
+        True
         """
         network = self._built()
         examples = ArraySource(X, self.input_shape, self.dtype)

@@ -19,18 +19,42 @@ def batch_sum(g: ArrayLike) -> Array: ...
 def batch_sum(g: Mapping[str, ArrayLike] | ArrayLike) -> dict[str, Array] | Array:
     """Sums an array (n, ...), or each array in a dict, over the first axis in the order of training.
 
-    g: float32 or float64; zeros if there are no rows. Floating-point sums depend on their order; this one is that of a
-    training step on these examples (see simd/reduction.h): tiles of 16 in a fixed tree; at most 16 slots, each adding
-    its tiles; the slots in a fixed tree. So the sum of `Trainer.per_example_gradients`, divided by the weight of the
-    batch (in their dtype, as np.float32(sum)), equals each param.grad to the last bit. Exceptions: weights of dense
-    layers, whose kernel rounds a product and its sum only once; weights of convolutions by Winograd's algorithm (see
-    Conv2D); layers in NumPy. A step skips rows of weight 0: skip them here as well, g[weights > 0].
+    Floating-point sums depend on their order; this one is that of a training step on these examples. So the sum of
+    `Trainer.per_example_gradients`, divided by the weight of the batch (in their dtype, as `np.float32(sum)`), equals
+    each `param.grad` to the last bit, with the exceptions below. A step skips rows of weight 0: skip them here as well,
+    `g[weights > 0]`.
 
-    >>> import minidl, numpy as np
+    Parameters
+    ----------
+    g : array-like of shape (n, ...), or dict of str to array-like
+        Numbers in float32 or float64.
+
+    Returns
+    -------
+    array of shape (...), or dict of str to array
+        The sums, in the dtype of `g`; zeros if there are no rows.
+
+    Raises
+    ------
+    TypeError
+        For other dtypes.
+    ValueError
+        For a single number.
+
+    Notes
+    -----
+    The order is that of simd/reduction.h: tiles of 16 in a fixed tree; at most 16 slots, each adding its tiles; the
+    slots in a fixed tree.
+
+    Exceptions from equal bits are weights of dense layers, whose kernel rounds a product and its sum only once; weights
+    of convolutions by Winograd's algorithm (see Conv2D); and layers in NumPy.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import minidl
     >>> minidl.batch_sum(np.arange(6.0).reshape(3, 2))
     array([6., 9.])
-
-    Raises TypeError for other dtypes, ValueError for a single number.
     """
     if isinstance(g, Mapping):
         return {name: _summed(array, f"g[{name!r}]") for name, array in g.items()}

@@ -77,13 +77,15 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             trainer = self._make_trainer(data, self.model_[:] if warm else None)
             patience = check_int("n_iter_no_change", self.n_iter_no_change)
             tol = None if self.tol is None else check_non_negative("tol", self.tol)
-            stop: Any = None if tol is None else NoImprovement(tol, patience)
-            split = 0.0
+            callbacks, split = CallbackList(self.callbacks).callbacks, 0.0
             if self.early_stopping:
                 split = self._validation_fraction(data.n_active)
                 (metric,) = trainer.metrics
-                stop = EarlyStopping(f"val_{metric}", patience, min_delta=tol or 0.0, lower_is_better=False)
-            self._train(trainer, data, check_int("epochs", self.epochs), split, stop)
+                if not any(isinstance(callback, EarlyStopping) for callback in callbacks):  # else the user's decides
+                    callbacks.append(EarlyStopping(f"val_{metric}", patience, tol or 0.0, lower_is_better=False))
+            elif tol is not None:
+                callbacks.append(NoImprovement(tol, patience))
+            self._train(trainer, data, check_int("epochs", self.epochs), split, callbacks)
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any, known: Targets | None) -> None:
         """Trains the trainer for one more epoch, or a new one for its first."""
@@ -92,7 +94,8 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         first = not hasattr(self, "trainer_")
         with self._unchanged_on_error():
             data = self._check_data(X, y, sample_weight, known if first else self._targets, reset=first)
-            self._train(self._make_trainer(data, None) if first else self.trainer_, data, 1, 0.0, None)
+            trainer = self._make_trainer(data, None) if first else self.trainer_
+            self._train(trainer, data, 1, 0.0, CallbackList(self.callbacks).callbacks)
 
     @contextmanager
     def _unchanged_on_error(self) -> Iterator[None]:
@@ -144,7 +147,7 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         optimizer = optimizer_of(self.optimizer, self.lr)
         return Trainer(model, loss, optimizer, metrics, seed=seed, num_threads=self.num_threads)
 
-    def _train(self, trainer: Trainer, data: Data, epochs: int, split: float, stop: Any) -> None:
+    def _train(self, trainer: Trainer, data: Data, epochs: int, split: float, callbacks: list[Any]) -> None:
         """Trains, and stores the results only after success: a rejected fit changes nothing."""
         try:
             trainer.fit(
@@ -155,7 +158,7 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 validation_split=split,
                 shuffle=self.shuffle,
                 sample_weight=data.weights,
-                callbacks=[*CallbackList(self.callbacks).callbacks, *([] if stop is None else [stop])],
+                callbacks=callbacks,
                 verbose=self.verbose,
             )
         except ValueError as error:
@@ -227,10 +230,35 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     # ---- features
 
     def transform(self, X: ArrayLike, layer: int = -2) -> Array:
-        """Returns a layer's outputs for X as features (n, size), by default those of the second-to-last layer.
+        """Returns a layer's outputs for X as features, by default those of the second-to-last layer.
 
-        layer: the index in `model_`, from 0, or from the end if negative; the index before the first returns X itself.
-        Raises ValueError for an index out of range, NotFittedError before a fit.
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (n, features) or `(n, *input_shape)`
+            Examples.
+        layer : int, default -2
+            Index in `model_`, from 0, or from the end if negative. The index before the first returns X itself.
+
+        Returns
+        -------
+        array of shape (n, size)
+            Outputs of the layer, one row for each example.
+
+        Raises
+        ------
+        NotFittedError
+            Before a fit.
+        TypeError, ValueError
+            If X is invalid, or if the index is out of range.
+
+        Examples
+        --------
+        The default model of a table has a hidden layer of 100 units before its last layer:
+
+        >>> from minidl.estimators import SequentialClassifier
+        >>> classifier = SequentialClassifier(epochs=1, random_state=0).fit([[-1.0], [0.0], [1.0]], [2, 4, 6])
+        >>> classifier.transform([[3.0], [5.0]]).shape
+        (2, 100)
         """
         front = self._slice_up_to(layer)
         rows, _ = validate_input(self, X, reset=False)

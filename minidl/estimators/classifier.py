@@ -27,47 +27,109 @@ from minidl.utils.validation import Shape
 class SequentialClassifier(ClassifierMixin, SequentialEstimator):
     """Neural network classifier for scikit-learn's pipelines, searches, ensembles and cross-validation.
 
-    model: the network, ending in a score for each class (a single score also works for two classes) or, for multilabel
-        targets, for each label. A Sequential, a list of layers, a function that returns one of these, or None. Every
-        fit copies a Sequential; a built one keeps its weights as initial weights. A function takes `input_shape` and
-        `outputs`, or one of them. None is one hidden layer of 100 units, after two convolutions for images.
-    input_shape: of one example, (channels, height, width), for X in rows, or (channels, length), for signals; None:
-        that of a built model, or of X, in which (n, height, width) are grey images.
-    loss: as for Trainer. "auto" is softmax_cross_entropy, or binary_cross_entropy for a single score or multilabel
+    X is (n, features), `(n, *input_shape)`, a data frame or a sparse matrix, which becomes dense batch by batch.
+
+    Parameters
+    ----------
+    model : Sequential, list of Layer, callable or None, default None
+        The network, ending in a score for each class (a single score also works for two classes) or, for multilabel
+        targets, for each label. Every fit copies a Sequential; a built one keeps its weights as initial weights. A
+        function takes `input_shape` and `outputs`, or one of them, and returns a Sequential or a list of layers. None
+        is one hidden layer of 100 units, after two convolutions for images.
+    input_shape : tuple of int or None, default None
+        Shape of one example for X in rows: (channels, height, width), or (channels, length) for signals. None: that of
+        a built model, or of X, in which (n, height, width) are grey images.
+    loss : str or loss, default "auto"
+        As for Trainer. "auto" is softmax_cross_entropy, or binary_cross_entropy for a single score or multilabel
         targets. With the name "binary_cross_entropy", `outputs` is 1 for two classes.
-    optimizer: "adam", "adamw", "rmsprop", "adagrad", "sgd" (with momentum 0.9), or an object of minidl.optimizers.
-    lr: the learning rate, a number or a function of the step, which replaces that of the optimizer; None: the
-        optimizer's own (0.01 for "sgd").
-    epochs: the maximum number of epochs of `fit`.
-    batch_size: "auto" is 200 (201 if the last batch would hold a single example), or all examples if they are fewer.
-    shuffle: whether to reorder the examples in each epoch.
-    tol, n_iter_no_change: `fit` stops after n_iter_no_change consecutive epochs in which the loss has not fallen by
-        more than tol (None: never). With early_stopping, in which the held-out accuracy has not risen by more than tol.
-    early_stopping, validation_fraction: whether to hold out this fraction of the examples, stratified, and keep the
-        weights of the epoch that was best on them.
-    class_weight: weights of classes by label, "balanced", or None; they multiply sample_weight.
-    warm_start: whether `fit` starts from the weights of the previous fit. Everything else is reset.
-    callbacks: for the Trainer; see minidl.callbacks.
-    dtype: "float32", "float64", or "auto": float64 for X in float64 (or a model in it), as scikit-learn computes, else
+    optimizer : str or Optimizer, default "adam"
+        "adam", "adamw", "rmsprop", "adagrad", "sgd" (with momentum 0.9), or an object of minidl.optimizers.
+    lr : float, callable or None, default None
+        Learning rate, a number or a function of the step, which replaces that of the optimizer; None: the optimizer's
+        own (0.01 for "sgd").
+    epochs : int, default 200
+        Largest number of epochs of `fit`.
+    batch_size : int or "auto", default "auto"
+        Number of examples in a step. "auto" is 200 (201 if the last batch would hold a single example), or all examples
+        if they are fewer.
+    shuffle : bool, default True
+        Whether to reorder the examples in each epoch.
+    tol : float or None, default 1e-4
+        `fit` stops after `n_iter_no_change` consecutive epochs in which the loss has not fallen by more than this;
+        None: never. With `early_stopping`, the held-out accuracy counts, which has to rise by more than this; None: 0.
+        An EarlyStopping in `callbacks` has numbers of its own.
+    n_iter_no_change : int, default 10
+        Number of consecutive epochs without improvement after which `fit` stops.
+    early_stopping : bool, default False
+        Whether to hold out examples, and keep the weights of the epoch with the highest accuracy on them, as
+        MLPClassifier does. Accuracy has no weights, neither `class_weight` nor `sample_weight`. If one class has most
+        of the rows, an epoch that predicts nothing else may win: set also
+        `callbacks=[EarlyStopping("val_loss", patience=10)]`. An EarlyStopping in `callbacks` chooses the weights in
+        place of the accuracy, and ends the fit.
+    validation_fraction : float, default 0.1
+        Fraction of the examples that `early_stopping` holds out, stratified by class (multilabel targets are not).
+    class_weight : dict, list of dict, "balanced" or None, default None
+        Weights of classes by label, which multiply `sample_weight`. Multilabel targets have a dict for each label.
+    warm_start : bool, default False
+        Whether `fit` starts from the weights of the previous fit. Everything else is reset.
+    callbacks : iterable of objects, default ()
+        Callbacks of the Trainer; see minidl.callbacks. "val_loss" and "val_accuracy" ("val_subset_accuracy" for
+        multilabel targets) can be monitored with `early_stopping`.
+    dtype : "auto", "float32" or "float64", default "auto"
+        Dtype of the computations. "auto" is float64 for X in float64 (or a model in it), as scikit-learn computes, else
         float32.
-    random_state: of weights, order and dropout. With an int, repeated fits are bit-identical.
-    num_threads: None: minidl.get_num_threads(), which joblib, threadpoolctl and OMP_NUM_THREADS control.
-    verbose: 0 is silent, 1 prints a line per epoch, 2 also a progress bar.
+    random_state : int, RandomState or None, default None
+        Determines weights, order and dropout. With an int, repeated fits are bit-identical.
+    num_threads : int or None, default None
+        Number of threads; None: that of `minidl.get_num_threads`, which joblib, threadpoolctl and OMP_NUM_THREADS
+        control.
+    verbose : 0, 1, 2 or None, default 0
+        0 is silent, 1 prints a line for each epoch, 2 also a progress bar; None: 2 on a terminal, else 1.
 
-    Attributes after a fit: `classes_`, `n_features_in_`, `feature_names_in_`, `input_shape_`, `n_iter_`,
-    `loss_curve_`, `validation_scores_`, `best_validation_score_`, `model_` (the Sequential) and `trainer_`, which has
-    the complete history.
+    Attributes
+    ----------
+    classes_ : array of shape (classes,)
+        The labels, sorted; the column indices of an indicator matrix.
+    n_features_in_ : int
+        Number of features of a row.
+    feature_names_in_ : array of str
+        Names of the features, if X was a data frame with names that are strings.
+    input_shape_ : tuple of int
+        Shape of one example.
+    n_iter_ : int
+        Number of epochs that the model was trained for.
+    loss_curve_ : list of float
+        Loss of each epoch.
+    validation_scores_ : list of float or None
+        With `early_stopping`, the accuracy of each epoch on the held-out rows.
+    best_validation_score_ : float or None
+        With `early_stopping`, the highest of these. It is that of another epoch than the model's if an EarlyStopping in
+        `callbacks` chose differently.
+    model_ : Sequential
+        The trained model.
+    trainer_ : Trainer
+        The trainer, which has the complete history.
 
-    X is (n, features), (n, *input_shape), a data frame or a sparse matrix, which becomes dense batch by batch.
+    See Also
+    --------
+    SequentialRegressor : The regressor.
 
+    Notes
+    -----
     A pickle stores the trainer as a checkpoint, which is read with the same checks. The pickle itself can still run
-    code: do not load one that you do not trust.
+    code: do not load one that you do not trust. It stores a model function by its name: where it is loaded, the
+    function's module must be importable.
 
+    Examples
+    --------
     >>> from minidl.datasets import load_digits
+    >>> from minidl.estimators import SequentialClassifier
     >>> digits = load_digits()
     >>> classifier = SequentialClassifier(epochs=5, random_state=0).fit(digits.X_train, digits.y_train)
     >>> classifier.predict(digits.X_test).shape
     (355,)
+    >>> classifier.n_iter_, classifier.input_shape_
+    (5, (1, 8, 8))
     """
 
     _targets: MulticlassTargets | MultilabelTargets
@@ -105,10 +167,37 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         self.dtype, self.random_state, self.num_threads, self.verbose = dtype, random_state, num_threads, verbose
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Trains the model. Rows of weight 0 count as absent.
+        """Trains the model.
 
-        y: labels (n,), numbers or strings, or an indicator matrix (n, labels). Raises TypeError or ValueError before
-        the first step for invalid or mismatched arguments, FloatingPointError if the loss becomes NaN or infinite.
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (n, features) or `(n, *input_shape)`
+            Examples.
+        y : array-like of shape (n,) or (n, labels)
+            Labels, numbers or strings, or an indicator matrix.
+        sample_weight : array-like of shape (n,) or None, default None
+            A weight for each row; rows of weight 0 count as absent.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Before the first step, if arguments are invalid or do not match.
+        FloatingPointError
+            If the loss becomes NaN or infinite.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from minidl.estimators import SequentialClassifier
+        >>> X = np.array([[-2.0], [-1.0], [1.0], [2.0]])
+        >>> classifier = SequentialClassifier(lr=0.1, random_state=0).fit(X, ["no", "no", "yes", "yes"])
+        >>> classifier.classes_, classifier.predict([[-3.0], [3.0]])
+        (array(['no', 'yes'], dtype='<U3'), array(['no', 'yes'], dtype='<U3'))
         """
         self._fit(X, y, sample_weight)
         return self
@@ -122,10 +211,42 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
     ) -> Self:
         """Trains for one more epoch on these examples, with the optimizer's state of previous calls.
 
-        classes: all labels of this and later calls. Required in the first call unless y is an indicator matrix; in
-            other calls None or the same.
+        A rejected call changes nothing; an interrupted one keeps the steps already done.
 
-        Raises as fit. A rejected call changes nothing; an interrupted one keeps the steps already done.
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (n, features) or `(n, *input_shape)`
+            Examples.
+        y : array-like of shape (n,) or (n, labels)
+            Labels, numbers or strings, or an indicator matrix.
+        classes : array-like or None, default None
+            All labels of this and later calls. Required in the first call unless `y` is an indicator matrix; in other
+            calls None or the same.
+        sample_weight : array-like of shape (n,) or None, default None
+            A weight for each row; rows of weight 0 count as absent.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Before the first step, if arguments are invalid or do not match.
+        FloatingPointError
+            If the loss becomes NaN or infinite.
+
+        Examples
+        --------
+        >>> from minidl.datasets import load_digits
+        >>> from minidl.estimators import SequentialClassifier
+        >>> digits, classifier = load_digits(), SequentialClassifier(random_state=0)
+        >>> for start in range(0, 1200, 400):
+        ...     X, y = digits.X_train[start : start + 400], digits.y_train[start : start + 400]
+        ...     classifier = classifier.partial_fit(X, y, classes=range(10))
+        >>> classifier.n_iter_
+        3
         """
         if isinstance(self.class_weight, str):
             raise ValueError(f"class_weight: expected weights by class for partial_fit, got {self.class_weight!r}")
@@ -182,17 +303,90 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
     # ---- predicting
 
     def predict(self, X: ArrayLike) -> Array:
-        """Returns the labels (n,), or an indicator matrix (n, labels). Raises NotFittedError before a fit."""
+        """Returns the label of each row.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (n, features) or `(n, *input_shape)`
+            Examples.
+
+        Returns
+        -------
+        array of shape (n,) or (n, labels)
+            Labels, or an indicator matrix for multilabel targets.
+
+        Raises
+        ------
+        NotFittedError
+            Before a fit.
+        TypeError, ValueError
+            If X is invalid, or if a score is NaN.
+
+        Examples
+        --------
+        An indicator matrix of two labels, which is learned exactly:
+
+        >>> import numpy as np
+        >>> from minidl.estimators import SequentialClassifier
+        >>> X = np.array([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
+        >>> classifier = SequentialClassifier(lr=0.1, random_state=0).fit(X, X > 0)
+        >>> classifier.predict([[-2.0, 2.0]])
+        array([[0, 1]])
+        """
         scores = self._scores(X)
         return self._targets.decode(scores)
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Returns probabilities (n, classes): the softmax of the scores, or the sigmoid for multilabel targets."""
+        """Returns the probabilities of the classes: the softmax of the scores, or the sigmoid for multilabel targets.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (n, features) or `(n, *input_shape)`
+            Examples.
+
+        Returns
+        -------
+        array of shape (n, classes)
+            Probabilities, in the order of `classes_`.
+
+        Raises
+        ------
+        NotFittedError
+            Before a fit.
+        TypeError, ValueError
+            If X is invalid, or if a score is NaN.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from minidl.estimators import SequentialClassifier
+        >>> classifier = SequentialClassifier(epochs=1, random_state=0).fit([[-1.0], [0.0], [1.0]], [2, 4, 6])
+        >>> np.allclose(classifier.predict_proba([[3.0], [5.0]]).sum(axis=1), 1)
+        True
+        """
         scores = self._scores(X)
         return expit(scores) if isinstance(self._targets, MultilabelTargets) else probabilities(scores)
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
-        """Returns the logarithms of predict_proba, from the scores: finite even if a probability underflows."""
+        """Returns the logarithms of `predict_proba`, from the scores: finite even if a probability underflows.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (n, features) or `(n, *input_shape)`
+            Examples.
+
+        Returns
+        -------
+        array of shape (n, classes)
+            Logarithms of probabilities, in the order of `classes_`.
+
+        Raises
+        ------
+        NotFittedError
+            Before a fit.
+        TypeError, ValueError
+            If X is invalid, or if a score is NaN.
+        """
         scores = self._scores(X)
         if isinstance(self._targets, MultilabelTargets):
             return np.asarray(log_expit(scores))

@@ -23,14 +23,97 @@ from minidl.utils.validation import Shape
 
 
 class SequentialRegressor(RegressorMixin, SequentialEstimator):
-    """Neural network regressor for one or several targets: the counterpart of SequentialClassifier.
+    """Neural network regressor for one or several targets, for scikit-learn's pipelines, searches and cross-validation.
 
-    The arguments are those of SequentialClassifier, except class_weight, with the same meaning. `model` ends in one
-    output per target. The loss "auto" is mean_squared_error. Early stopping uses R² on the held-out rows. With the loss
-    "poisson" the model outputs logarithms, and `predict` returns their exponentials. Targets are not scaled: scale
-    them, or use sklearn.compose.TransformedTargetRegressor.
+    X is (n, features), `(n, *input_shape)`, a data frame or a sparse matrix, which becomes dense batch by batch.
+    Targets are not scaled: scale them, or use sklearn.compose.TransformedTargetRegressor.
 
+    Parameters
+    ----------
+    model : Sequential, list of Layer, callable or None, default None
+        The network, ending in one output for each target. Every fit copies a Sequential; a built one keeps its weights
+        as initial weights. A function takes `input_shape` and `outputs`, or one of them, and returns a Sequential or a
+        list of layers. None is one hidden layer of 100 units, after two convolutions for images.
+    input_shape : tuple of int or None, default None
+        Shape of one example for X in rows: (channels, height, width), or (channels, length) for signals. None: that of
+        a built model, or of X, in which (n, height, width) are grey images.
+    loss : str or loss, default "auto"
+        As for Trainer. "auto" is mean_squared_error. With "poisson" the model outputs logarithms, and `predict` returns
+        their exponentials.
+    optimizer : str or Optimizer, default "adam"
+        "adam", "adamw", "rmsprop", "adagrad", "sgd" (with momentum 0.9), or an object of minidl.optimizers.
+    lr : float, callable or None, default None
+        Learning rate, a number or a function of the step, which replaces that of the optimizer; None: the optimizer's
+        own (0.01 for "sgd").
+    epochs : int, default 200
+        Largest number of epochs of `fit`.
+    batch_size : int or "auto", default "auto"
+        Number of examples in a step. "auto" is 200 (201 if the last batch would hold a single example), or all examples
+        if they are fewer.
+    shuffle : bool, default True
+        Whether to reorder the examples in each epoch.
+    tol : float or None, default 1e-4
+        `fit` stops after `n_iter_no_change` consecutive epochs in which the loss has not fallen by more than this;
+        None: never. With `early_stopping`, R² on the held-out rows counts, which has to rise by more than this; None:
+        0. An EarlyStopping in `callbacks` has numbers of its own.
+    n_iter_no_change : int, default 10
+        Number of consecutive epochs without improvement after which `fit` stops.
+    early_stopping : bool, default False
+        Whether to hold out examples, and keep the weights of the epoch with the highest R² on them, without
+        `sample_weight`. An EarlyStopping in `callbacks` chooses the weights in place of R², and ends the fit.
+    validation_fraction : float, default 0.1
+        Fraction of the examples that `early_stopping` holds out.
+    warm_start : bool, default False
+        Whether `fit` starts from the weights of the previous fit. Everything else is reset.
+    callbacks : iterable of objects, default ()
+        Callbacks of the Trainer; see minidl.callbacks. "val_loss" can be monitored with `early_stopping`.
+    dtype : "auto", "float32" or "float64", default "auto"
+        Dtype of the computations. "auto" is float64 for X in float64 (or a model in it), as scikit-learn computes, else
+        float32.
+    random_state : int, RandomState or None, default None
+        Determines weights, order and dropout. With an int, repeated fits are bit-identical.
+    num_threads : int or None, default None
+        Number of threads; None: that of `minidl.get_num_threads`, which joblib, threadpoolctl and OMP_NUM_THREADS
+        control.
+    verbose : 0, 1, 2 or None, default 0
+        0 is silent, 1 prints a line for each epoch, 2 also a progress bar; None: 2 on a terminal, else 1.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of features of a row.
+    feature_names_in_ : array of str
+        Names of the features, if X was a data frame with names that are strings.
+    input_shape_ : tuple of int
+        Shape of one example.
+    n_iter_ : int
+        Number of epochs that the model was trained for.
+    loss_curve_ : list of float
+        Loss of each epoch.
+    validation_scores_ : list of float or None
+        With `early_stopping`, the R² of each epoch on the held-out rows.
+    best_validation_score_ : float or None
+        With `early_stopping`, the highest of these. It is that of another epoch than the model's if an EarlyStopping in
+        `callbacks` chose differently.
+    model_ : Sequential
+        The trained model.
+    trainer_ : Trainer
+        The trainer, which has the complete history.
+
+    See Also
+    --------
+    SequentialClassifier : The classifier.
+
+    Notes
+    -----
+    A pickle stores the trainer as a checkpoint, which is read with the same checks. The pickle itself can still run
+    code: do not load one that you do not trust. It stores a model function by its name: where it is loaded, the
+    function's module must be importable.
+
+    Examples
+    --------
     >>> from sklearn.datasets import make_friedman1
+    >>> from minidl.estimators import SequentialRegressor
     >>> X, y = make_friedman1(300, random_state=0)
     >>> SequentialRegressor(lr=0.01, random_state=0).fit(X, y).score(X, y) > 0.8
     True
@@ -70,10 +153,38 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
         self.dtype, self.random_state, self.num_threads, self.verbose = dtype, random_state, num_threads, verbose
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Trains the model. Rows of weight 0 count as absent.
+        """Trains the model.
 
-        y: numbers, (n,) or (n, targets). Raises TypeError or ValueError before the first step for invalid or mismatched
-        arguments, FloatingPointError if the loss becomes NaN or infinite.
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (n, features) or `(n, *input_shape)`
+            Examples.
+        y : array-like of shape (n,) or (n, targets)
+            Numbers.
+        sample_weight : array-like of shape (n,) or None, default None
+            A weight for each row; rows of weight 0 count as absent.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Before the first step, if arguments are invalid or do not match.
+        FloatingPointError
+            If the loss becomes NaN or infinite.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from minidl.estimators import SequentialRegressor
+        >>> from minidl.layers import Dense
+        >>> X = np.array([[0.0], [1.0], [2.0]])
+        >>> regressor = SequentialRegressor([Dense(1)], lr=0.1, tol=None, random_state=0).fit(X, [1.0, 3.0, 5.0])
+        >>> regressor.predict([[10.0]]).round(1)
+        array([21.])
         """
         self._fit(X, y, sample_weight)
         return self
@@ -81,7 +192,37 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Trains for one more epoch on these examples, with the optimizer's state of previous calls.
 
-        Raises as fit. A rejected call changes nothing; an interrupted one keeps the steps already done.
+        A rejected call changes nothing; an interrupted one keeps the steps already done.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (n, features) or `(n, *input_shape)`
+            Examples.
+        y : array-like of shape (n,) or (n, targets)
+            Numbers.
+        sample_weight : array-like of shape (n,) or None, default None
+            A weight for each row; rows of weight 0 count as absent.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Before the first step, if arguments are invalid or do not match.
+        FloatingPointError
+            If the loss becomes NaN or infinite.
+
+        Examples
+        --------
+        >>> from minidl.estimators import SequentialRegressor
+        >>> regressor = SequentialRegressor(random_state=0)
+        >>> for X, y in ([[0.0], [1.0]], [1.0, 2.0]), ([[2.0], [3.0]], [3.0, 4.0]):
+        ...     regressor = regressor.partial_fit(X, y)
+        >>> regressor.n_iter_
+        2
         """
         self._partial_fit(X, y, sample_weight, None)
         return self
@@ -94,7 +235,32 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
         return r2_of_rates if isinstance(loss, Poisson) else "r2"
 
     def predict(self, X: ArrayLike) -> Array:
-        """Returns the targets of each row, (n,) or (n, targets) as in fit. Raises NotFittedError before a fit."""
+        """Returns the targets of each row.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (n, features) or `(n, *input_shape)`
+            Examples.
+
+        Returns
+        -------
+        array of shape (n,) or (n, targets)
+            Numbers, in the shape of `y` in `fit`.
+
+        Raises
+        ------
+        NotFittedError
+            Before a fit.
+        TypeError, ValueError
+            If X is invalid, or if a score is NaN.
+
+        Examples
+        --------
+        >>> from minidl.estimators import SequentialRegressor
+        >>> regressor = SequentialRegressor(epochs=1, random_state=0)
+        >>> regressor.fit([[0.0], [1.0]], [[1.0, 2.0], [3.0, 4.0]]).predict([[0.5]]).shape
+        (1, 2)
+        """
         scores = self._scores(X)
         return self._targets.decode(np.exp(scores) if isinstance(self.trainer_.loss, Poisson) else scores)
 

@@ -14,14 +14,39 @@ MAX_DEGREES, MIN_ZOOM, MAX_ZOOM = 360, 2**-10, 2**10  # as AffineOp
 
 
 class RandomRotation(Layer):
-    """Random rotation in training, with bilinear interpolation; y = x in inference.
+    """Random rotation in training, with bilinear interpolation; the identity in inference.
 
-    degrees: a number d, for angles from -d to d, or a (smallest, largest) pair from -360 to 360; uniformly distributed.
-        Positive angles turn the image counter-clockwise, as in torchvision.
-    value: of pixels outside the image. At its border, pixels inside and outside are interpolated.
+    Maps (c, h, w) to (c, h, w): corners may leave the image. Rotation by a multiple of 90 degrees is exact for square
+    images.
 
-    The image keeps its size; its corners may leave it. Rotation by a multiple of 90 degrees is exact for square images.
-    Raises TypeError or ValueError in build for other angles, a non-finite value, or an input that is not an image.
+    Parameters
+    ----------
+    degrees : float or (float, float)
+        A number d, for angles from -d to d, or a (smallest, largest) pair from -360 to 360. Angles are uniformly
+        distributed. Positive angles turn the image counter-clockwise, as in torchvision.
+    value : float, default 0.0
+        Value of pixels outside the image. At its border, pixels inside and outside are interpolated.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for other angles, a non-finite value, or an input that is not an image.
+
+    Notes
+    -----
+    The angle depends only on the run's seed, the layer's path in the model, the step and the example's row in the data.
+
+    Examples
+    --------
+    >>> from minidl import Sequential
+    >>> from minidl.layers import RandomRotation
+    >>> model = Sequential([RandomRotation((90, 90))], input_shape=(1, 2, 2))
+    >>> print(model.forward([[[[1, 2], [3, 4]]]], training=True)[0, 0])
+    [[2. 4.]
+     [1. 3.]]
+    >>> print(model.predict([[[[1, 2], [3, 4]]]])[0, 0])
+    [[1. 2.]
+     [3. 4.]]
     """
 
     def __init__(self, degrees: float | tuple[float, float], value: float = 0.0) -> None:
@@ -36,13 +61,39 @@ class RandomRotation(Layer):
 
 
 class RandomZoom(Layer):
-    """Random zoom in training, with bilinear interpolation; y = x in inference.
+    """Random zoom about the centre in training, with bilinear interpolation; the identity in inference.
 
-    scale: a number s below 1, for factors from 1 - s to 1 + s, or a (smallest, largest) pair from 2**-10 to 2**10;
-        uniformly distributed. Factors above 1 enlarge the image, of which the centre remains; below 1, it is reduced.
-    value: of pixels outside the image. At its border, pixels inside and outside are interpolated.
+    Maps (c, h, w) to (c, h, w). Factors above 1 enlarge the image, of which the centre remains; below 1, it is reduced.
 
-    Raises TypeError or ValueError in build for other factors, a non-finite value, or an input that is not an image.
+    Parameters
+    ----------
+    scale : float or (float, float)
+        A number s below 1, for factors from 1 - s to 1 + s, or a (smallest, largest) pair from 2**-10 to 2**10. Factors
+        are uniformly distributed.
+    value : float, default 0.0
+        Value of pixels outside the image. At its border, pixels inside and outside are interpolated.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for other factors, a non-finite value, or an input that is not an image.
+
+    Notes
+    -----
+    The factor depends only on the run's seed, the layer's path in the model, the step and the example's row in the
+    data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minidl import Sequential
+    >>> from minidl.layers import RandomZoom
+    >>> model = Sequential([RandomZoom((0.5, 0.5))], input_shape=(1, 4, 4))
+    >>> print(model.forward(np.ones((1, 1, 4, 4)), training=True)[0, 0])
+    [[0. 0. 0. 0.]
+     [0. 1. 1. 0.]
+     [0. 1. 1. 0.]
+     [0. 0. 0. 0.]]
     """
 
     def __init__(self, scale: float | tuple[float, float], value: float = 0.0) -> None:

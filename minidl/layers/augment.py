@@ -14,13 +14,40 @@ MAX_OFFSET = 2**24  # pixels, as AugmentOp
 
 
 class RandomCrop(Layer):
-    """Random crop in training, centre crop in inference: (c, h, w) -> (c, *size).
+    """Random crop of each image in training; the centre crop in inference.
 
-    size, padding: an int or a (vertical, horizontal) pair. Each side of the image is padded with `padding` zeros before
-        the crop. All positions are equally likely.
+    Maps (c, h, w) to `(c, *size)`. All positions are equally likely. `RandomCrop(32, padding=4)` followed by
+    `RandomFlip()` is the usual augmentation for CIFAR-10.
 
-    RandomCrop(32, padding=4) followed by RandomFlip() is the usual augmentation for CIFAR-10.
-    Raises TypeError or ValueError in build for a size that does not fit or an input that is not an image.
+    Parameters
+    ----------
+    size : int or (int, int)
+        Size of the crop; a pair is (vertical, horizontal).
+    padding : int or (int, int), default 0
+        Zeros on each side of the image before the crop; a pair is (vertical, horizontal).
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for a size that does not fit, or an input that is not an image.
+
+    Notes
+    -----
+    The position depends only on the run's seed, the layer's path in the model, the step and the example's row in the
+    data. Threads, batch size, dtype and processor do not change it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minidl import Sequential
+    >>> from minidl.layers import RandomCrop
+    >>> model = Sequential([RandomCrop(2)], input_shape=(1, 4, 4))
+    >>> x = np.arange(16).reshape(1, 1, 4, 4)
+    >>> print(model.predict(x)[0, 0])  # the centre
+    [[ 5.  6.]
+     [ 9. 10.]]
+    >>> model.forward(x, training=True).shape  # one of 9 crops
+    (1, 1, 2, 2)
     """
 
     def __init__(self, size: int | Pair, padding: int | Pair = 0) -> None:
@@ -39,11 +66,41 @@ class RandomCrop(Layer):
 
 
 class RandomFlip(Layer):
-    """Random flip in training, with probability 1/2 along each axis; y = x in inference.
+    """Random flip in training, with probability 1/2 along each axis; the identity in inference.
 
-    horizontal: swap left and right. vertical: swap top and bottom.
+    Maps (c, h, w) to (c, h, w).
 
-    Raises ValueError in build unless the input is an image.
+    Parameters
+    ----------
+    horizontal : bool, default True
+        Whether left and right may be swapped.
+    vertical : bool, default False
+        Whether top and bottom may be swapped.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, unless the arguments are bools and the input is an image.
+
+    Notes
+    -----
+    A flip depends only on the run's seed, the layer's path in the model, the step and the example's row in the data.
+    Threads, batch size, dtype and processor do not change it.
+
+    Examples
+    --------
+    Each example of a batch has a flip of its own:
+
+    >>> import numpy as np
+    >>> from minidl import Sequential
+    >>> from minidl.layers import RandomFlip
+    >>> model = Sequential([RandomFlip()], input_shape=(1, 1, 3))
+    >>> y = model.forward(np.tile([1, 2, 3], (4, 1, 1, 1)), training=True)
+    >>> print(y[:, 0, 0])
+    [[1. 2. 3.]
+     [1. 2. 3.]
+     [3. 2. 1.]
+     [1. 2. 3.]]
     """
 
     def __init__(self, horizontal: bool = True, vertical: bool = False) -> None:
@@ -57,11 +114,39 @@ class RandomFlip(Layer):
 
 
 class RandomShift(Layer):
-    """Random translation in training, by up to `max_shift` pixels, filled with zeros; y = x in inference.
+    """Random translation in training by up to `max_shift` pixels, filled with zeros; the identity in inference.
 
-    max_shift: an int or a (vertical, horizontal) pair. All integers from -max_shift to max_shift are equally likely.
+    Maps (c, h, w) to (c, h, w).
 
-    Raises TypeError or ValueError in build for negative values or an input that is not an image.
+    Parameters
+    ----------
+    max_shift : int or (int, int)
+        Largest shift; a pair is (vertical, horizontal). All integers from -max_shift to max_shift are equally likely.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for negative values, or an input that is not an image.
+
+    Notes
+    -----
+    A shift depends only on the run's seed, the layer's path in the model, the step and the example's row in the data.
+    Threads, batch size, dtype and processor do not change it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minidl import Sequential
+    >>> from minidl.layers import RandomShift
+    >>> model = Sequential([RandomShift((0, 1))], input_shape=(1, 1, 3))  # horizontal only
+    >>> y = model.forward(np.tile([1, 2, 3], (6, 1, 1, 1)), training=True)
+    >>> print(y[:, 0, 0])
+    [[1. 2. 3.]
+     [0. 1. 2.]
+     [1. 2. 3.]
+     [1. 2. 3.]
+     [0. 1. 2.]
+     [2. 3. 0.]]
     """
 
     def __init__(self, max_shift: int | Pair) -> None:

@@ -19,16 +19,55 @@ from minidl_c.kernels.avgpool2d import AdaptiveAvgPool2DOp, AvgPool2DOp
 
 
 class AvgPool2D(Layer):
-    """Average pooling: (c, h, w) -> (c, oh, ow). Each output is the mean of a window.
+    """Average pooling: each output is the mean of a window.
 
-    pool_size, stride (None: pool_size), dilation (the step between the cells of a window): an int or a (vertical,
-        horizontal) pair.
-    padding: zeros on each side, an int, a pair, or (top, bottom, left, right); at most half of pool_size.
-    ceil_mode: include windows that reach beyond the end, if they start inside the image or the padding before it.
-    count_include_pad: count the zeros of the padding. Positions beyond the padding (with ceil_mode) never count.
+    Maps (c, h, w) to (c, oh, ow), with `oh = (h + pad - dilation * (pool_size - 1) - 1) // stride + 1`, where `pad` is
+    the padding of both sides together.
 
+    Parameters
+    ----------
+    pool_size : int or (int, int)
+        Size of the windows; a pair is (vertical, horizontal).
+    stride : int, (int, int) or None, default None
+        Step from window to window; None: `pool_size`.
+    padding : int, (int, int) or (int, int, int, int), default 0
+        Zeros on each side: a number, a (vertical, horizontal) pair, or (top, bottom, left, right). At most half of
+        `pool_size`.
+    ceil_mode : bool, default False
+        Whether windows may reach beyond the end: those that start inside the image or the padding before it. The
+        quotient above is then rounded up.
+    count_include_pad : bool, default True
+        Whether the divisor counts the zeros of the padding. Positions beyond the padding (with `ceil_mode`) never
+        count.
+    dilation : int or (int, int), default 1
+        Step between the cells of a window.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for invalid arguments or input shapes.
+
+    Notes
+    -----
     Sizes, sums and divisors are those of PyTorch's avg_pool2d, which has no dilation.
-    Raises TypeError or ValueError in build for invalid arguments or input shapes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minidl import Sequential
+    >>> from minidl.layers import AvgPool2D
+    >>> x = np.arange(16).reshape(1, 1, 4, 4)
+    >>> print(Sequential([AvgPool2D(2)], input_shape=(1, 4, 4)).predict(x)[0, 0])  # (0 + 1 + 4 + 5) / 4 = 2.5
+    [[ 2.5  4.5]
+     [10.5 12.5]]
+
+    At a corner, three of the four cells are padding, which counts or does not:
+
+    >>> for count in True, False:
+    ...     pool = AvgPool2D(2, padding=1, count_include_pad=count)
+    ...     print(Sequential([pool], input_shape=(1, 2, 2)).predict(np.ones((1, 1, 2, 2)))[0, 0, 0])
+    [0.25 0.25]
+    [1. 1.]
     """
 
     def __init__(
@@ -58,15 +97,31 @@ class AvgPool2D(Layer):
 
 
 class AdaptiveAvgPool2D(Layer):
-    """Average pooling to a fixed size: (c, h, w) -> (c, *size), with as many windows as `size` says.
+    """Average pooling to a fixed size, with as many windows as `size` says.
 
-    Window i of n outputs begins at floor(i * h / n) and ends before ceil((i + 1) * h / n), as in PyTorch. The windows
-    are those of AvgPool2D(h // n) if n divides h; otherwise their sizes differ by at most one, and neighbours may share
-    a row or column.
+    Maps (c, h, w) to `(c, *size)`. Window i of n outputs begins at `floor(i * h / n)` and ends before
+    `ceil((i + 1) * h / n)`, as in PyTorch. The windows are those of `AvgPool2D(h // n)` if n divides h. Otherwise their
+    sizes differ by at most one, and neighbours may share a row or column.
 
-    size: an int, or a (vertical, horizontal) pair; None in a pair keeps the size of the input.
+    Parameters
+    ----------
+    size : int or (int or None, int or None)
+        Size of the output; a pair is (vertical, horizontal), and None in it keeps the size of the input.
 
-    Raises TypeError or ValueError in build for invalid sizes or an input that is not an image.
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for invalid sizes, or an input that is not an image.
+
+    Examples
+    --------
+    Three windows on five pixels; neighbours share one:
+
+    >>> from minidl import Sequential
+    >>> from minidl.layers import AdaptiveAvgPool2D
+    >>> model = Sequential([AdaptiveAvgPool2D((None, 3))], input_shape=(1, 1, 5))
+    >>> print(model.predict([[[[1, 2, 3, 4, 5]]]])[0, 0])  # of 1 and 2; 2, 3 and 4; 4 and 5
+    [[1.5 3.  4.5]]
     """
 
     def __init__(self, size: int | tuple[int | None, int | None]) -> None:
@@ -80,11 +135,26 @@ class AdaptiveAvgPool2D(Layer):
 
 
 class GlobalAvgPool2D(Layer):
-    """Global average pooling: (c, h, w) -> (c,). Same as AvgPool2D over the whole image followed by Flatten.
+    """Global average pooling: the mean of each channel of an image.
 
-    Raises ValueError in build unless the input is an image.
+    Maps (c, h, w) to (c,), as an AvgPool2D over the whole image followed by a Flatten.
 
-    Lin, Chen, Yan: "Network In Network", ICLR 2014.
+    Raises
+    ------
+    ValueError
+        In `build`, unless the input is an image.
+
+    References
+    ----------
+    Lin, Chen, Yan, "Network In Network", ICLR 2014.
+
+    Examples
+    --------
+    >>> from minidl import Sequential
+    >>> from minidl.layers import GlobalAvgPool2D
+    >>> model = Sequential([GlobalAvgPool2D()], input_shape=(2, 2, 2))
+    >>> print(model.predict([[[[1, 3], [5, 7]], [[0, 0], [0, 2]]]]))
+    [[4.  0.5]]
     """
 
     def build(self, in_shape: Shape) -> Shape:
@@ -94,14 +164,41 @@ class GlobalAvgPool2D(Layer):
 
 
 class AvgPool1D(Layer):
-    """1-D average pooling: (c, length) -> (c, out), AvgPool2D on an image of height 1.
+    """1-D average pooling: AvgPool2D on an image of height 1.
 
-    pool_size, stride (None: pool_size), dilation (the step between the elements of a window): ints.
-    padding: on each side, an int or a (left, right) pair; at most half of pool_size.
-    ceil_mode: include windows that reach beyond the end, as in AvgPool2D.
-    count_include_pad: count the zeros of the padding, as in AvgPool2D.
+    Maps (c, length) to (c, out), with `out = (length + pad - dilation * (pool_size - 1) - 1) // stride + 1`, where
+    `pad` is the padding of both sides together.
 
-    Raises TypeError or ValueError in build for invalid arguments or input shapes.
+    Parameters
+    ----------
+    pool_size : int
+        Size of the windows.
+    stride : int or None, default None
+        Step from window to window; None: `pool_size`.
+    padding : int or (int, int), default 0
+        Zeros on each side; a pair is (left, right). At most half of `pool_size`.
+    ceil_mode : bool, default False
+        Whether windows may reach beyond the end, as in AvgPool2D.
+    count_include_pad : bool, default True
+        Whether the divisor counts the zeros of the padding, as in AvgPool2D.
+    dilation : int, default 1
+        Step between the elements of a window.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for invalid arguments or input shapes.
+
+    Examples
+    --------
+    With `ceil_mode`, the last window holds the one element that is left over:
+
+    >>> from minidl import Sequential
+    >>> from minidl.layers import AvgPool1D
+    >>> print(Sequential([AvgPool1D(2)], input_shape=(1, 5)).predict([[[1, 3, 5, 7, 9]]]))
+    [[[2. 6.]]]
+    >>> print(Sequential([AvgPool1D(2, ceil_mode=True)], input_shape=(1, 5)).predict([[[1, 3, 5, 7, 9]]]))
+    [[[2. 6. 9.]]]
     """
 
     def __init__(
@@ -132,9 +229,21 @@ class AvgPool1D(Layer):
 
 
 class GlobalAvgPool1D(Layer):
-    """Global average pooling of a signal: (c, length) -> (c,).
+    """Global average pooling of a signal: the mean of each channel.
 
-    Raises ValueError in build unless the input is a signal.
+    Maps (c, length) to (c,).
+
+    Raises
+    ------
+    ValueError
+        In `build`, unless the input is a signal.
+
+    Examples
+    --------
+    >>> from minidl import Sequential
+    >>> from minidl.layers import GlobalAvgPool1D
+    >>> print(Sequential([GlobalAvgPool1D()], input_shape=(2, 3)).predict([[[1, 2, 6], [0, 0, 3]]]))
+    [[3. 1.]]
     """
 
     def build(self, in_shape: Shape) -> Shape:

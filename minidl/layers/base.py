@@ -22,14 +22,61 @@ from minidl_c.op import Op
 class Layer:
     """Base class of all layers. A subclass sets an op (`self.op`), or implements `forward` and `backward` in NumPy.
 
+    The constructor only stores its arguments, in attributes of the same names. `build` receives the shape of the input,
+    creates parameters, and returns the shape of the output; shapes are without the batch axis. A batch may have any
+    number of examples, including none: `predict` of an empty array passes an empty batch.
+
     A layer made of several ops sets `op` to a tuple of them, in order. They read the parameters in the order in which
     `build` created them; the buffers belong to the last op.
 
-    The constructor only stores its arguments, in attributes of the same names. The model sets `dtype` (in build and
-    later), `in_shape` and `out_shape` (without the batch axis), `params` (name to Param), `buffers` (name to array),
-    `rng` (in a training forward), and `needs_dx`: False if the result of `backward` is discarded.
+    The rules for layers are in docs/how-to/custom-layers.md, those for ops in docs/how-to/custom-kernels.md.
 
-    A batch may have any number of examples, including none: `predict` of an empty array passes an empty batch.
+    Attributes
+    ----------
+    op : Op, tuple of Op, or None, default None
+        The kernel, which `build` creates; None for a layer in NumPy.
+    min_batch_size : int, default 1
+        Smallest number of examples in a batch of training.
+    macs : int, default 0
+        Multiply-adds of one example's forward, for `summary`; `build` sets it where it is known.
+    needs_dx : bool
+        False if the result of `backward` is discarded. Set by the model.
+    in_shape, out_shape : tuple of int
+        Shapes of input and output, without the batch axis. Set by the model.
+    dtype : "float32" or "float64"
+        Dtype of the computation. Set by the model, before `build`.
+    params : dict of str to Param
+        The parameters, by name. Set by the model.
+    buffers : dict of str to array
+        State that is not trained, by name. Set by the model.
+
+    Examples
+    --------
+    A layer in NumPy with a learned factor for each feature. `check_layer` compares its gradients with finite
+    differences:
+
+    >>> import numpy as np
+    >>> from minidl import Layer, Sequential
+    >>> from minidl.initializers import ones
+    >>> from minidl.testing import check_layer
+    >>> class Gain(Layer):
+    ...     def build(self, in_shape):
+    ...         self.gain = self.param("gain", in_shape, ones)
+    ...         return in_shape
+    ...
+    ...     def forward(self, x, training):
+    ...         if training:
+    ...             self.x = x
+    ...         return x * self.gain.value
+    ...
+    ...     def backward(self, dy):
+    ...         self.gain.grad[...] = (dy * self.x).sum(axis=0)  # over the batch
+    ...         return dy * self.gain.value
+    >>> check_layer(Gain(), in_shape=(3,))
+    >>> model = Sequential([Gain()], input_shape=(3,))
+    >>> model.params["0.gain"].value[...] = [1, 10, 100]
+    >>> print(model.predict([[1, 2, 3]]))
+    [[  1.  20. 300.]]
     """
 
     op: Any = None  # an Op, or a tuple of them
@@ -57,21 +104,61 @@ class Layer:
     # ---- for a layer to override
 
     def build(self, in_shape: Shape) -> Shape:
-        """Returns the output shape for this input shape, both without the batch axis; creates parameters and the op.
+        """Returns the shape of the output for the shape of the input; creates parameters and the op.
 
-        Raises ValueError if the layer does not accept this input shape. The default returns the input shape.
+        The default returns `in_shape`. A layer overrides it; only the model calls it, through `setup`.
+
+        Parameters
+        ----------
+        in_shape : tuple of int
+            Shape of one example, without the batch axis.
+
+        Returns
+        -------
+        tuple of int
+            Shape of the output, without the batch axis.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the layer does not accept this input shape, or its arguments.
         """
         return in_shape
 
     def forward(self, x: Array, training: bool) -> Array:
-        """Returns y for x (n, *in_shape), in x's dtype; y may be a view.
+        """Returns the output for a batch. A layer without an op overrides it.
 
-        Must not write to x. Must not change the layer unless `training` is True.
+        It must not write to `x`, and must not change the layer unless `training` is True.
+
+        Parameters
+        ----------
+        x : array of shape `(n, *in_shape)`
+            The batch, in the layer's dtype.
+        training : bool
+            True in a training step: the layer then keeps what `backward` needs.
+
+        Returns
+        -------
+        array of shape `(n, *out_shape)`
+            The output, in the dtype of `x`; may be a view.
         """
         raise NotImplementedError(f"{type(self).__name__} defines neither an op nor forward")
 
     def backward(self, dy: Array) -> Array:
-        """Returns dx, in dy's dtype, for the gradient dy of the last training forward's y. Overwrites every grad."""
+        """Returns the gradient of the input of the last training forward. A layer without an op overrides it.
+
+        It overwrites the `grad` of every parameter with the sum over the batch, and must not write to `dy`.
+
+        Parameters
+        ----------
+        dy : array of shape `(n, *out_shape)`
+            Gradient of the output of the last training forward.
+
+        Returns
+        -------
+        array of shape `(n, *in_shape)`
+            The gradient of its input, in the dtype of `dy`; may be a view.
+        """
         raise NotImplementedError(f"{type(self).__name__} defines neither an op nor backward")
 
     @property
@@ -85,7 +172,13 @@ class Layer:
         return self.op is not None
 
     def leaves(self) -> list[Layer]:
-        """Returns the layers without children: the layer itself, unless it is a container."""
+        """Returns the layers without children: the layer itself, unless it is a container.
+
+        Returns
+        -------
+        list of Layer
+            The layers, in order.
+        """
         return [self]
 
     # ---- what a user may change between steps
@@ -117,7 +210,13 @@ class Layer:
 
     @staticmethod
     def settings_version() -> int:
-        """Returns a number that changes whenever `trainable` or `lr_mult` of any layer is set."""
+        """Returns a number that changes whenever `trainable` or `lr_mult` of any layer is set.
+
+        Returns
+        -------
+        int
+            The number of changes so far, in this process.
+        """
         return Layer._settings_version
 
     @property
@@ -127,7 +226,18 @@ class Layer:
         return changed if self._lr_mult == 1 else {**changed, "lr_mult": self._lr_mult}
 
     def take_settings(self, settings: Mapping[str, Any]) -> None:
-        """Replaces the settings by those of another layer; raises TypeError or ValueError for invalid ones."""
+        """Replaces the settings by those of another layer.
+
+        Parameters
+        ----------
+        settings : dict
+            What `settings` of the other layer returned. A missing one gets its default.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For unknown names, or invalid values.
+        """
         if unknown := sorted(set(settings) - {"trainable", "lr_mult"}):
             raise ValueError(f"{type(self).__name__}: expected trainable or lr_mult, got {', '.join(unknown)[:100]}")
         self.trainable, self.lr_mult = settings.get("trainable", True), settings.get("lr_mult", 1.0)
@@ -135,10 +245,44 @@ class Layer:
     # ---- for a layer to call
 
     def param(self, name: str, shape: Shape, init: Init, order: tuple[int, ...] | None = None) -> Param:
-        """Creates a parameter; call it in `build`. init(rng, shape) returns the initial value.
+        """Creates a parameter; call it in `build`.
 
-        order: the axes in the order of memory, the outermost first, as the op reads them; None: as in the shape.
-        Raises ValueError for a duplicate name, an initial value of another shape or an order that is no permutation.
+        Parameters
+        ----------
+        name : str
+            Name of the parameter in the layer; in a model it is "0.weight" for the "weight" of layer 0.
+        shape : tuple of int
+            Shape of the parameter.
+        init : callable
+            Function f(rng, shape) that returns the initial value.
+        order : tuple of int or None, default None
+            Axes in the order of memory, the outermost first, as the op reads them; None: as in the shape.
+
+        Returns
+        -------
+        Param
+            The parameter, with its initial value; also in `params`.
+
+        Raises
+        ------
+        TypeError
+            For a name that is not a string, or an `init` that is not an initializer.
+        ValueError
+            For a duplicate name, an initial value of another shape or that is not finite, or an order that is no
+            permutation.
+        RuntimeError
+            In the constructor, where shapes are not known.
+
+        Examples
+        --------
+        >>> from minidl import Layer, Sequential
+        >>> from minidl.initializers import zeros
+        >>> class Shift(Layer):
+        ...     def build(self, in_shape):
+        ...         self.shift = self.param("shift", in_shape[:1], zeros)  # one per channel
+        ...         return in_shape
+        >>> Sequential([Shift()], input_shape=(3, 8, 8)).params
+        {'0.shift': Param(shape=(3,), dtype=float32)}
         """
         first = self._first_value("param", name, tuple(shape), init)
         order = tuple(range(len(shape))) if order is None else tuple(order)
@@ -153,9 +297,27 @@ class Layer:
     def buffer(self, name: str, shape: Shape, init: Init) -> Array:
         """Creates an array of state that is not trained, such as a running mean; call it in `build`.
 
-        A training forward writes into it in place (`self.mean[...] = `); a new array would not belong to the model.
-        Buffers are part of `state_dict`, copies and files. Raises ValueError as `param` does, with which it shares its
-        names.
+        A training forward writes into it in place (`self.mean[...] = value`); a new array would not belong to the
+        model. Buffers are part of `state_dict`, copies and files.
+
+        Parameters
+        ----------
+        name : str
+            Name of the buffer in the layer; it differs from those of all buffers and parameters.
+        shape : tuple of int
+            Shape of the buffer.
+        init : callable
+            Function f(rng, shape) that returns the initial value.
+
+        Returns
+        -------
+        array
+            The buffer, in the layer's dtype; also in `buffers`.
+
+        Raises
+        ------
+        TypeError, ValueError, RuntimeError
+            As `param`.
         """
         first = self._first_value("buffer", name, tuple(shape), init)
         self.buffers[name] = np.array(first, dtype=self.dtype, order="C")
@@ -173,8 +335,29 @@ class Layer:
     def setup(self, in_shape: Shape, dtype: str, seed: int, path: str, given: dict[str, Array] | None = None) -> Shape:
         """Builds the layer once for its path in a model. Not to be overridden.
 
-        given: initial values of all parameters and buffers, which replace those of the initializers, and are taken out
-        of `given`. Then nothing is allocated beyond what it holds.
+        Parameters
+        ----------
+        in_shape : tuple of int
+            Shape of one example.
+        dtype : "float32" or "float64"
+            Dtype of the layer.
+        seed : int
+            Seed of initial values and of `rng`.
+        path : str
+            Place of the layer in the model, such as "0", or "2.body.1" in a container.
+        given : dict of str to array, or None, default None
+            Initial values of all parameters and buffers, which replace those of the initializers, and are taken out of
+            `given`. Then nothing is allocated beyond what it holds.
+
+        Returns
+        -------
+        tuple of int
+            Shape of the output.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `build`; or if its shape, its op or `given` do not fit the layer.
         """
         self.params, self.buffers = {}, {}
         self._given = given
@@ -196,7 +379,7 @@ class Layer:
         return out_shape
 
     def unbuild(self) -> None:
-        """Reverts `setup`."""
+        """Reverts `setup`: the layer belongs to no model any more, and can be built again."""
         for attribute in ("params", "buffers", "_config"):
             self.__dict__.pop(attribute, None)
 
@@ -206,13 +389,39 @@ class Layer:
         return "params" in self.__dict__
 
     def begin_step(self, step: int, seed: int, part: int = 0) -> None:
-        """Sets the training step and the micro-batch (`part`) on which `rng` depends."""
+        """Sets the training step on which `rng` depends.
+
+        Parameters
+        ----------
+        step : int
+            Number of the step.
+        seed : int
+            Seed of the run.
+        part : int, default 0
+            Number of the micro-batch, if several make one step.
+        """
         self._step, self._part, self._seed, self._rng = step, part, seed, None
 
     def config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments, from attributes of the same names; raises TypeError if one is missing.
+        """Returns the constructor's arguments, from attributes of the same names.
 
         For a layer with an op, these are the arguments at the time of `build`: the op does not see later changes.
+
+        Returns
+        -------
+        dict
+            The arguments by name.
+
+        Raises
+        ------
+        TypeError
+            If an attribute is missing.
+
+        Examples
+        --------
+        >>> from minidl.layers import Dropout
+        >>> Dropout(0.25).config()
+        {'rate': 0.25}
         """
         return constructor_arguments(self) if self._config is None else copy.deepcopy(self._config)
 

@@ -12,22 +12,50 @@ from minidl_c.kernels.batchnorm_statistics import BatchStatisticsOp
 
 
 class BatchNorm2D(Layer):
-    """Batch normalization: y = weight * (x - mean) / sqrt(variance + eps) + bias, for each channel of (c, h, w).
+    """Batch normalization of each channel of an image, with statistics of the batch.
 
-    In training, mean and variance are those of all pixels of the whole batch. In inference they are running averages:
-    after each training step, new = (1 - momentum) * old + momentum * batch (with the unbiased variance).
+    Maps (c, h, w) to (c, h, w), by `y = weight * (x - mean) / sqrt(variance + eps) + bias` for each channel. In
+    training, mean and variance are those of all pixels of the whole batch. In inference they are running averages:
+    after each training step, `new = (1 - momentum) * old + momentum * batch`, with the unbiased variance.
 
-    eps: added to the variance, to keep the root above 0.
-    momentum: the weight of the new batch in the running statistics, as in PyTorch; other libraries write 1 - momentum.
-    affine: whether to learn a weight and a bias.
+    Parameters
+    ----------
+    eps : float, default 1e-5
+        Is added to the variance, to keep the root above 0.
+    momentum : float, default 0.1
+        Weight of the new batch in the running statistics, as in PyTorch; other libraries write 1 - momentum.
+    affine : bool, default True
+        Whether to learn a weight and a bias.
 
-    Parameters: weight, ones, and bias, zeros; both (c,). Buffers: running_mean, zeros, and running_var, ones, both
-    (c,); num_batches_tracked, the number of batches in them.
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for an `eps` of 0 or less, a `momentum` outside [0, 1], or an input of another shape.
+    ValueError
+        In training, for a batch with only one value per channel.
 
-    Raises TypeError or ValueError in build for eps of 0 or less, or a momentum outside [0, 1]. Training rejects a batch
-    with only one value per channel.
+    Notes
+    -----
+    Learned parameters: `weight` (c,), ones; `bias` (c,), zeros. Buffers: `running_mean` (c,), zeros; `running_var`
+    (c,), ones; `num_batches_tracked`, the number of batches in them. Results equal those of torch.nn.BatchNorm2d.
 
-    Ioffe and Szegedy: "Batch Normalization", ICML 2015. Results equal those of torch.nn.BatchNorm2d.
+    References
+    ----------
+    Ioffe and Szegedy, "Batch Normalization: Accelerating Deep Network Training by Reducing Internal Covariate Shift",
+    ICML 2015.
+
+    Examples
+    --------
+    One example of two channels, with means of 2 and 10:
+
+    >>> from minidl import Sequential
+    >>> from minidl.layers import BatchNorm2D
+    >>> model = Sequential([BatchNorm2D()], input_shape=(2, 1, 2))
+    >>> print(model.forward([[[[0, 4]], [[5, 15]]]], training=True).round(3)[0, :, 0])
+    [[-1.  1.]
+     [-1.  1.]]
+    >>> print(model.state_dict()["0.running_mean"].round(3))  # 0.9 * 0 + 0.1 * mean
+    [0.2 1. ]
     """
 
     def __init__(self, *, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True) -> None:
@@ -57,10 +85,42 @@ class BatchNorm2D(Layer):
 
 
 class BatchNorm1D(BatchNorm2D):
-    """Batch normalization of each feature of a vector (features,), or each channel of a signal (c, length).
+    """Batch normalization of each feature of a vector, or of each channel of a signal.
 
-    Otherwise as BatchNorm2D: the statistics of a signal's channel are over all its steps. Results equal those of
+    Maps (features,) to (features,), or (c, length) to (c, length), as BatchNorm2D. The statistics of a signal's channel
+    are over all its steps.
+
+    Parameters
+    ----------
+    eps : float, default 1e-5
+        Is added to the variance, to keep the root above 0.
+    momentum : float, default 0.1
+        Weight of the new batch in the running statistics, as in PyTorch; other libraries write 1 - momentum.
+    affine : bool, default True
+        Whether to learn a weight and a bias.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for an `eps` of 0 or less, a `momentum` outside [0, 1], or an input of another shape.
+    ValueError
+        In training, for a batch with only one value per feature or channel.
+
+    Notes
+    -----
+    Learned parameters and buffers are those of BatchNorm2D, of shape (features,) or (c,). Results equal those of
     torch.nn.BatchNorm1d.
+
+    Examples
+    --------
+    >>> from minidl import Sequential
+    >>> from minidl.layers import BatchNorm1D
+    >>> model = Sequential([BatchNorm1D()], input_shape=(2,))
+    >>> print(model.forward([[1, 10], [3, 30]], training=True).round(3))
+    [[-1. -1.]
+     [ 1.  1.]]
+    >>> print(model.state_dict()["0.running_var"].round(3))  # 0.9 * 1 + 0.1 * variance, 2 and 200
+    [ 1.1 20.9]
     """
 
     def build(self, in_shape: Shape) -> Shape:

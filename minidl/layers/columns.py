@@ -8,14 +8,35 @@ from minidl_c.kernels.columns import ColumnsOp
 
 
 class Columns(Layer):
-    """Passes on the columns `start` to `stop`, without `stop`, as x[:, start:stop]; of images, the channels.
+    """Passes on a range of the columns of a table, or of the channels of an image.
 
-    As the first layer of each branch of a Parallel, it gives the branch its part of the input:
-    Parallel([Columns(0, 1), Embedding(7, 3), Flatten()], [Columns(1, 9), Dense(16)]).
+    Maps (n, ...) to (stop - start, ...), as `x[:, start:stop]`. As the first layer of each branch of a Parallel, it
+    gives the branch its part of the input.
 
-    start, stop: negative numbers count from the end, as in a slice; stop=None: to the end.
+    Parameters
+    ----------
+    start : int
+        First column; a negative number counts from the end, as in a slice.
+    stop : int or None, default None
+        Column after the last; a negative number counts from the end. None: to the end.
 
-    Raises TypeError or ValueError in build unless they are a range of at least one column.
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, unless they are a range of at least one column.
+
+    Examples
+    --------
+    >>> from minidl import Sequential
+    >>> from minidl.layers import Columns, Dense, Embedding, Flatten, Parallel
+    >>> print(Sequential([Columns(1, 3)], input_shape=(4,)).predict([[10, 11, 12, 13]]))
+    [[11. 12.]]
+
+    A table with a category in its first column, and eight numbers in the others:
+
+    >>> mixed = Parallel([Columns(0, 1), Embedding(7, 3), Flatten()], [Columns(1, 9), Dense(16)])
+    >>> Sequential([mixed], input_shape=(9,)).output_shape
+    (19,)
     """
 
     def __init__(self, start: int, stop: int | None = None) -> None:

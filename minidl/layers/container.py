@@ -23,11 +23,28 @@ class Container(Layer):
     join: str = ADD  # one of `minidl.layers.join.JOINS`
 
     def named_branches(self) -> dict[str, Branch]:
-        """Returns the layers of each branch, by the prefix of their parameters' names."""
+        """Returns the layers of each branch.
+
+        Returns
+        -------
+        dict of str to tuple of Layer
+            The layers in order, by the prefix of their parameters' names.
+        """
         raise NotImplementedError
 
     def child_names(self, branch: str) -> list[str]:
-        """Returns the names of a branch's layers in error messages: "body.0, Conv2D"."""
+        """Returns the names of a branch's layers in error messages.
+
+        Parameters
+        ----------
+        branch : str
+            A key of `named_branches`.
+
+        Returns
+        -------
+        list of str
+            Path and class of each layer: "body.0, Conv2D".
+        """
         return [
             f"{child_path(branch, i)}, {type(layer).__name__}" for i, layer in enumerate(self.named_branches()[branch])
         ]
@@ -40,7 +57,13 @@ class Container(Layer):
         return all(layer.native for _, layer in self.named_children())
 
     def leaves(self) -> list[Layer]:
-        """Returns all layers in it that are not containers, in order."""
+        """Returns all layers in it that are not containers.
+
+        Returns
+        -------
+        list of Layer
+            The layers, in order.
+        """
         return [leaf for _, layer in self.named_children() for leaf in layer.leaves()]
 
     @property
@@ -82,7 +105,32 @@ class Container(Layer):
             layer.trainable = trainable
 
     def setup(self, in_shape: Shape, dtype: str, seed: int, path: str, given: dict[str, Array] | None = None) -> Shape:
-        """Builds every layer in it; arguments as in Layer.setup."""
+        """Builds every layer in it, as Layer.setup builds one.
+
+        Parameters
+        ----------
+        in_shape : tuple of int
+            Shape of one example.
+        dtype : "float32" or "float64"
+            Dtype of the layers.
+        seed : int
+            Seed of initial values and of `rng`.
+        path : str
+            Place of the container in the model.
+        given : dict of str to array, or None, default None
+            Initial values of all parameters and buffers, by the container's names; they are taken out of it.
+
+        Returns
+        -------
+        tuple of int
+            Shape of the joined output.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a layer cannot be built, naming it; if the outputs of the branches do not fit together; for values of no
+            layer.
+        """
         self.dtype, self.in_shape = dtype, in_shape
         shapes = {}
         for name, layers in self.named_branches().items():
@@ -107,7 +155,18 @@ class Container(Layer):
         return {**super().settings, "layers": inner} if inner else super().settings
 
     def take_settings(self, settings: Mapping[str, Any]) -> None:
-        """As Layer.take_settings, for all layers in it too."""
+        """Replaces the settings by those of another container, and those of all layers in it.
+
+        Parameters
+        ----------
+        settings : dict
+            What `settings` of the other container returned.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For unknown names or layers, or invalid values.
+        """
         rest = dict(settings)
         inner, children = rest.pop("layers", {}), dict(self.named_children())
         if unknown := sorted(set(inner) - set(children)):
@@ -141,7 +200,13 @@ class Container(Layer):
         return {k: v for k, v in super()._non_default_arguments().items() if not _is_made_of_layers(v)}
 
     def named_children(self) -> Iterator[tuple[str, Layer]]:
-        """Yields the direct children with the prefix of their parameters' names: "body.0"."""
+        """Yields the direct children.
+
+        Yields
+        ------
+        (str, Layer)
+            The prefix of its parameters' names, such as "body.0", and the layer.
+        """
         for name, layers in self.named_branches().items():
             for i, layer in enumerate(layers):
                 yield child_path(name, i), layer

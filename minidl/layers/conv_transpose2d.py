@@ -28,21 +28,64 @@ from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
 class ConvTranspose2D(Layer):
     """Transposed convolution, for upsampling: the gradient of a convolution with respect to its input.
 
-    (c, h, w) -> (filters, oh, ow) with
-    oh = (h - 1) * stride - padding of both sides + dilation * (kernel - 1) + output_padding + 1, as in PyTorch.
+    Maps (c, h, w) to (filters, oh, ow), with
+    `oh = (h - 1) * stride - pad + dilation * (kernel - 1) + output_padding + 1`, where `pad` is the padding of both
+    sides together, as in PyTorch.
 
-    filters: number of output channels.
-    kernel_size, stride, dilation: those of the convolution; an int, or a (vertical, horizontal) pair.
-    padding: rows and columns cropped from each side of the output, an int, a pair, or (top, bottom, left, right).
-    output_padding: additional rows at the bottom and columns at the right of the output, which select one of the sizes
-        that the convolution maps to (h, w). Must be less than the stride or the dilation.
-    groups: the number of groups of input and output channels; each group is convolved independently.
-    use_bias: False omits the bias.
-    kernel_initializer, bias_initializer: functions f(rng, shape), such as those of minidl.initializers.
+    Parameters
+    ----------
+    filters : int
+        Number of output channels.
+    kernel_size : int or (int, int)
+        Kernel size of the convolution; a pair is (vertical, horizontal).
+    stride : int or (int, int), default 1
+        Stride of the convolution; a pair is (vertical, horizontal).
+    padding : int, (int, int) or (int, int, int, int), default 0
+        Rows and columns cropped from each side of the output: a number, a (vertical, horizontal) pair, or (top, bottom,
+        left, right).
+    output_padding : int or (int, int), default 0
+        Additional rows at the bottom and columns at the right of the output, which select one of the sizes that the
+        convolution maps to (h, w). Less than the stride or the dilation.
+    dilation : int or (int, int), default 1
+        Dilation of the convolution; a pair is (vertical, horizontal).
+    groups : int, default 1
+        Number of groups of input and output channels; each group is convolved independently.
+    use_bias : bool, default True
+        False omits the bias.
+    kernel_initializer : callable, default damped_he_uniform
+        Function f(rng, shape) that returns the initial weight, such as those of `minidl.initializers`.
+    bias_initializer : callable, default zeros
+        Likewise for the bias.
 
-    Parameters: weight (c, filters / groups, kernel height, kernel width), damped He-uniform with the average fan-in of
-    an output; bias (filters,), zero.
-    Raises TypeError or ValueError in build for invalid arguments or input shapes.
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for invalid arguments or input shapes.
+
+    Notes
+    -----
+    Learned parameters: `weight` (c, filters / groups, kernel height, kernel width), damped He-uniform with the average
+    fan-in of an output; `bias` (filters,), zero.
+
+    Examples
+    --------
+    A kernel of ones writes each pixel to a square of its own:
+
+    >>> from minidl import Sequential
+    >>> from minidl.initializers import ones
+    >>> from minidl.layers import ConvTranspose2D
+    >>> model = Sequential([ConvTranspose2D(1, 2, stride=2, kernel_initializer=ones)], input_shape=(1, 2, 2))
+    >>> print(model.predict([[[[1, 2], [3, 4]]]])[0, 0])
+    [[1. 1. 2. 2.]
+     [1. 1. 2. 2.]
+     [3. 3. 4. 4.]
+     [3. 3. 4. 4.]]
+
+    A Conv2D of the same arguments maps 27 and 28 rows to 14; `output_padding` selects 28:
+
+    >>> layer = ConvTranspose2D(8, 3, stride=2, padding=1, output_padding=1)
+    >>> Sequential([layer], input_shape=(16, 14, 14)).output_shape
+    (8, 28, 28)
     """
 
     def __init__(
@@ -89,17 +132,55 @@ class ConvTranspose2D(Layer):
 class ConvTranspose1D(Layer):
     """Transposed 1-D convolution: ConvTranspose2D on an image of height 1.
 
-    (c, length) -> (filters, out) with
-    out = (length - 1) * stride - padding of both sides + dilation * (kernel - 1) + output_padding + 1.
+    Maps (c, length) to (filters, out), with
+    `out = (length - 1) * stride - pad + dilation * (kernel - 1) + output_padding + 1`, where `pad` is the padding of
+    both sides together.
 
-    filters: number of output channels.
-    kernel_size, stride, dilation, output_padding: ints, as in ConvTranspose2D.
-    padding: what is cropped from each side of the output, an int or a (left, right) pair.
-    groups, use_bias, kernel_initializer, bias_initializer: as in ConvTranspose2D.
+    Parameters
+    ----------
+    filters : int
+        Number of output channels.
+    kernel_size : int
+        Kernel size of the convolution.
+    stride : int, default 1
+        Stride of the convolution.
+    padding : int or (int, int), default 0
+        Elements cropped from each side of the output; a pair is (left, right).
+    output_padding : int, default 0
+        Additional elements on the right of the output, as in ConvTranspose2D. Less than the stride or the dilation.
+    dilation : int, default 1
+        Dilation of the convolution.
+    groups : int, default 1
+        Number of groups of input and output channels; each group is convolved independently.
+    use_bias : bool, default True
+        False omits the bias.
+    kernel_initializer : callable, default damped_he_uniform
+        Function f(rng, shape) that returns the initial weight, such as those of `minidl.initializers`.
+    bias_initializer : callable, default zeros
+        Likewise for the bias.
 
-    Parameters: weight (c, filters / groups, kernel_size), damped He-uniform with the average fan-in of an output;
-    bias (filters,), zero.
-    Raises TypeError or ValueError in build for invalid arguments or input shapes.
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for invalid arguments or input shapes.
+
+    Notes
+    -----
+    Learned parameters: `weight` (c, filters / groups, kernel_size), damped He-uniform with the average fan-in of an
+    output; `bias` (filters,), zero.
+
+    Examples
+    --------
+    Each input adds a multiple of the kernel to the output; with a stride of 1 they overlap:
+
+    >>> from minidl import Sequential
+    >>> from minidl.layers import ConvTranspose1D
+    >>> for stride in 2, 1:
+    ...     model = Sequential([ConvTranspose1D(1, 2, stride)], input_shape=(1, 3))
+    ...     model.params["0.weight"].value[...] = [[[1, 10]]]
+    ...     print(model.predict([[[1, 2, 3]]])[0])
+    [[ 1. 10.  2. 20.  3. 30.]]
+    [[ 1. 12. 23. 30.]]
     """
 
     def __init__(

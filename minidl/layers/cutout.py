@@ -10,18 +10,47 @@ MAX_SIZE = 2**24  # pixels, as CutoutOp
 
 
 class Cutout(Layer):
-    """Sets a random box of each image to `value` in training, with probability `rate`; y = x in inference.
+    """Sets a random box of each image to a value in training, with probability `rate`; the identity in inference.
 
-    size: an int or a (vertical, horizontal) pair, in pixels. All pixels of the image are equally likely as the box's
-        centre, its pixel (size[0] // 2, size[1] // 2). Of a box that exceeds the image, the part inside remains.
-    value: of all channels in the box. After a Normalize, 0 is the mean colour.
+    Maps (c, h, w) to (c, h, w). All pixels of the image are equally likely as the box's centre, its pixel
+    `(size[0] // 2, size[1] // 2)`. Of a box that exceeds the image, the part inside remains.
 
+    Parameters
+    ----------
+    size : int or (int, int)
+        Size of the box in pixels; a pair is (vertical, horizontal).
+    value : float, default 0.0
+        Value of all channels in the box. After a Normalize, 0 is the mean colour.
+    rate : float, default 1.0
+        Probability that an image gets a box.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for a size below 1, a non-finite value, a rate outside [0, 1], or an input that is not an image.
+
+    Notes
+    -----
     The box depends only on the run's seed, the layer's path in the model, the step and the example's row in the data.
 
-    Raises TypeError or ValueError in build for a size below 1, a non-finite value, a rate outside [0, 1], or an input
-    that is not an image.
+    References
+    ----------
+    DeVries, Taylor, "Improved Regularization of Convolutional Neural Networks with Cutout", arXiv:1708.04552 (2017).
 
-    DeVries, Taylor: "Improved Regularization of Convolutional Neural Networks with Cutout", arXiv:1708.04552 (2017).
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minidl import Sequential
+    >>> from minidl.layers import Cutout
+    >>> model = Sequential([Cutout(2)], input_shape=(1, 4, 4))
+    >>> y = model.forward(np.ones((2, 1, 4, 4)), training=True)
+    >>> print(y[0, 0])
+    [[0. 0. 1. 1.]
+     [0. 0. 1. 1.]
+     [1. 1. 1. 1.]
+     [1. 1. 1. 1.]]
+    >>> print((y == 0).sum(axis=(1, 2, 3)))  # half of the second box is outside
+    [4 2]
     """
 
     def __init__(self, size: int | Pair, value: float = 0.0, rate: float = 1.0) -> None:

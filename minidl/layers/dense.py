@@ -9,13 +9,39 @@ from minidl_c.kernels.dense import DenseOp
 
 
 class Dense(Layer):
-    """y = weight x + bias: (inputs,) -> (units,).
+    """Fully connected layer: each output is a weighted sum of all inputs.
 
-    use_bias: False omits the bias.
-    kernel_initializer, bias_initializer: functions f(rng, shape), such as those of minidl.initializers.
+    Maps (inputs,) to (units,), by `y = weight x + bias`.
 
-    Parameters: weight (units, inputs), damped He-uniform; bias (units,), zero.
-    Raises TypeError or ValueError in build for units below 1 or an input that is no vector (put a Flatten before it).
+    Parameters
+    ----------
+    units : int
+        Number of outputs.
+    use_bias : bool, default True
+        False omits the bias.
+    kernel_initializer : callable, default damped_he_uniform
+        Function f(rng, shape) that returns the initial weight, such as those of `minidl.initializers`.
+    bias_initializer : callable, default zeros
+        Likewise for the bias.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for `units` below 1, or an input that is no vector (put a Flatten before it).
+
+    Notes
+    -----
+    Learned parameters: `weight` (units, inputs), damped He-uniform; `bias` (units,), zero.
+
+    Examples
+    --------
+    >>> from minidl import Sequential
+    >>> from minidl.layers import Dense
+    >>> model = Sequential([Dense(2)], input_shape=(3,))
+    >>> model.params["0.weight"].value[...] = [[1, 1, 1], [0, 0, 2]]
+    >>> model.params["0.bias"].value[...] = [10, 20]
+    >>> print(model.predict([[1, 2, 3]]))  # 1 + 2 + 3 + 10 and 2 * 3 + 20
+    [[16. 26.]]
     """
 
     def __init__(

@@ -24,16 +24,51 @@ from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
 class DepthwiseConv2D(Layer):
     """Convolution of each channel with `depth_multiplier` learned kernels of its own, as in MobileNets.
 
-    (c, h, w) -> (c * depth_multiplier, oh, ow), with oh and ow as in Conv2D. Output channel c * depth_multiplier + m is
-    the m-th of channel c. Followed by a Conv2D of kernel_size 1 it is a separable convolution. The weights are those of
-    a Conv2D with groups=c, also in PyTorch; with 3x3 kernels this layer trains about twice as fast.
+    Maps (c, h, w) to (c * depth_multiplier, oh, ow), with oh and ow as in Conv2D. Output channel
+    `i * depth_multiplier + m` is the m-th of channel i. Followed by a Conv2D of kernel_size 1, it is a separable
+    convolution. The weights are those of a Conv2D with `groups=c`, also in PyTorch; this layer is faster.
 
-    kernel_size, stride, padding, dilation, use_bias, kernel_initializer, bias_initializer: as in Conv2D.
-    depth_multiplier: number of output channels per input channel.
+    Parameters
+    ----------
+    kernel_size : int or (int, int)
+        Size of the kernels; a pair is (vertical, horizontal).
+    stride : int or (int, int), default 1
+        Step from output to output; a pair is (vertical, horizontal).
+    padding : int, (int, int), "valid" or "same", default "valid"
+        Zeros on each side, as in Conv2D.
+    dilation : int or (int, int), default 1
+        Step between the pixels that a kernel reads; a pair is (vertical, horizontal).
+    depth_multiplier : int, default 1
+        Number of output channels per input channel.
+    use_bias : bool, default True
+        False omits the bias, as is usual before a batch norm, which would cancel it.
+    kernel_initializer : callable, default damped_he_uniform
+        Function f(rng, shape) that returns the initial weight, such as those of `minidl.initializers`.
+    bias_initializer : callable, default zeros
+        Likewise for the bias.
 
-    Parameters: weight (c * depth_multiplier, 1, kernel height, kernel width), damped He-uniform;
-    bias (c * depth_multiplier,), zero.
-    Raises TypeError or ValueError in build for invalid arguments or input shapes.
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for invalid arguments or input shapes.
+
+    Notes
+    -----
+    Learned parameters: `weight` (c * depth_multiplier, 1, kernel height, kernel width), damped He-uniform; `bias`
+    (c * depth_multiplier,), zero.
+
+    Examples
+    --------
+    A separable convolution has 32 * 9 + 32 * 64 weights, where a Conv2D with kernels of 3x3 has 32 * 64 * 9:
+
+    >>> from minidl import Sequential
+    >>> from minidl.layers import Conv2D, DepthwiseConv2D
+    >>> separable = [DepthwiseConv2D(3, padding=1, use_bias=False), Conv2D(64, 1, use_bias=False)]
+    >>> for layers in separable, [Conv2D(64, 3, padding=1, use_bias=False)]:
+    ...     model = Sequential(layers, input_shape=(32, 28, 28))
+    ...     print(model.output_shape, sum(param.value.size for param in model.params.values()))
+    (64, 28, 28) 2336
+    (64, 28, 28) 18432
     """
 
     def __init__(
@@ -75,13 +110,48 @@ class DepthwiseConv2D(Layer):
 class DepthwiseConv1D(Layer):
     """1-D convolution of each channel with `depth_multiplier` learned kernels: DepthwiseConv2D on an image of height 1.
 
-    (c, length) -> (c * depth_multiplier, out), with out as in Conv1D.
+    Maps (c, length) to (c * depth_multiplier, out), with out as in Conv1D.
 
-    kernel_size, stride, padding, also "causal", dilation, use_bias, kernel_initializer, bias_initializer: as in Conv1D.
-    depth_multiplier: number of output channels per input channel.
+    Parameters
+    ----------
+    kernel_size : int
+        Size of the kernels.
+    stride : int, default 1
+        Step from output to output.
+    padding : int, (int, int), "valid", "same" or "causal", default "valid"
+        Zeros on each side, as in Conv1D.
+    dilation : int, default 1
+        Step between the elements that a kernel reads.
+    depth_multiplier : int, default 1
+        Number of output channels per input channel.
+    use_bias : bool, default True
+        False omits the bias, as is usual before a batch norm, which would cancel it.
+    kernel_initializer : callable, default damped_he_uniform
+        Function f(rng, shape) that returns the initial weight, such as those of `minidl.initializers`.
+    bias_initializer : callable, default zeros
+        Likewise for the bias.
 
-    Parameters: weight (c * depth_multiplier, 1, kernel_size), damped He-uniform; bias (c * depth_multiplier,), zero.
-    Raises TypeError or ValueError in build for invalid arguments or input shapes.
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for invalid arguments or input shapes.
+
+    Notes
+    -----
+    Learned parameters: `weight` (c * depth_multiplier, 1, kernel_size), damped He-uniform; `bias` (c *
+    depth_multiplier,), zero.
+
+    Examples
+    --------
+    The difference from the element before, of each channel by itself:
+
+    >>> from minidl import Sequential
+    >>> from minidl.layers import DepthwiseConv1D
+    >>> model = Sequential([DepthwiseConv1D(2, padding="causal")], input_shape=(2, 4))
+    >>> model.params["0.weight"].value[...] = [-1, 1]
+    >>> print(model.predict([[[1, 2, 4, 7], [10, 10, 30, 30]]])[0])
+    [[ 1.  1.  2.  3.]
+     [10.  0. 20.  0.]]
     """
 
     def __init__(

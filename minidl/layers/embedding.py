@@ -9,26 +9,53 @@ from minidl_c.kernels.embedding import EmbeddingOp
 
 
 class Embedding(Layer):
-    """y[d][i] = weight[x[i]][d]: integers (length,) to vectors (dim, length), with their numbers as channels.
+    """Learned vector for each category of integer columns.
 
-    x holds whole numbers from 0 to categories - 1 in any dtype, such as a column of scikit-learn's OrdinalEncoder. All
+    Maps integers (length,) to vectors (dim, length), with their numbers as channels: `y[d][i] = weight[x[i]][d]`. `x`
+    holds whole numbers from 0 to categories - 1 in any dtype, such as a column of scikit-learn's OrdinalEncoder. All
     columns share the vectors. For columns with categories of their own, use a layer for each:
-    Parallel([Columns(0, 1), Embedding(7, 3), Flatten()], [Columns(1, 9), Dense(16)]).
+    `Parallel([Columns(0, 1), Embedding(7, 3), Flatten()], [Columns(1, 9), Dense(16)])`.
 
+    Parameters
+    ----------
+    categories : int
+        Number of categories.
+    dim : int
+        Size of a vector.
+    initializer : callable, default small_uniform
+        Function f(rng, shape) that returns the initial vectors, such as those of `minidl.initializers`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for sizes below 1, an input that is no vector, or more categories than the dtype has whole numbers
+        in sequence (2**24 in float32).
+
+    Notes
+    -----
     Any other number (NaN, -1, 0.5) gives a vector of NaN, so that training stops before its first update. Reserve a
-    category for those that only occur in later data: OrdinalEncoder(handle_unknown="use_encoded_value",
-    unknown_value=7) and Embedding(8, 3). Its vector keeps the initial values unless training has examples of it.
+    category for those that only occur in later data: `OrdinalEncoder(handle_unknown="use_encoded_value",
+    unknown_value=7)` and `Embedding(8, 3)`. Its vector keeps the initial values unless training has examples of it.
 
-    The gradient with respect to x is zero. The gradient of a vector is the sum over all places of the batch with its
+    The gradient with respect to `x` is zero. The gradient of a vector is the sum over all places of the batch with its
     category, with the bits of a Dense layer on one-hot columns. Other vectors get zero, and like all parameters are
     still moved by momentum and weight decay.
 
-    initializer: a function f(rng, shape), such as those of minidl.initializers.
+    Learned parameters: `weight` (categories, dim), as in torch.nn.Embedding. The initial values are those of Keras,
+    uniform from -0.05 to 0.05: in a table, they train better than standard normal ones (see docs/reference/layers.md).
 
-    Parameters: weight (categories, dim), as in torch.nn.Embedding. The initial values are those of Keras, uniform from
-    -0.05 to 0.05: in a table, they train better than standard normal ones (see docs/layers.md).
-    Raises TypeError or ValueError in build for sizes below 1, an input that is no vector, or more categories than the
-    dtype has whole numbers in sequence (2**24 in float32).
+    Examples
+    --------
+    >>> from minidl import Sequential
+    >>> from minidl.layers import Embedding
+    >>> model = Sequential([Embedding(3, 2)], input_shape=(4,))
+    >>> model.params["0.weight"].value[...] = [[0, 1], [10, 11], [20, 21]]
+    >>> print(model.predict([[0, 2, 2, 1]])[0])  # a column is a vector
+    [[ 0. 20. 20. 10.]
+     [ 1. 21. 21. 11.]]
+    >>> print(model.predict([[0, -1, 0.5, 3]])[0])
+    [[ 0. nan nan nan]
+     [ 1. nan nan nan]]
     """
 
     def __init__(self, categories: int, dim: int, *, initializer: Init = small_uniform) -> None:

@@ -10,7 +10,19 @@ from minidl_c.kernels.flatten import FlattenOp
 
 
 class Flatten(Layer):
-    """Flattens any shape to a vector, in row-major order: (c, h, w) -> (c * h * w,)."""
+    """Flattens any shape to a vector, in row-major order.
+
+    Maps (c, h, w) to (c * h * w,), and any other shape likewise: the last axis varies fastest.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minidl import Sequential
+    >>> from minidl.layers import Flatten
+    >>> images = np.array([[[[1, 2], [3, 4]], [[5, 6], [7, 8]]]])  # one example of two channels
+    >>> Sequential([Flatten()], input_shape=(2, 2, 2)).predict(images).tolist()
+    [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]]
+    """
 
     def build(self, in_shape: Shape) -> Shape:
         self.op = FlattenOp(in_shape, self.dtype)
@@ -18,11 +30,28 @@ class Flatten(Layer):
 
 
 class Reshape(Layer):
-    """Changes any shape to `shape`, in row-major order: Reshape((16, 7, 7)) turns a vector of 784 into an image.
+    """Changes any shape to another one of as many elements, in row-major order.
 
-    shape: sizes without the batch axis. One of them may be -1 and is then inferred.
+    Maps any shape to `shape`: `Reshape((16, 7, 7))` turns a vector of 784 elements into an image.
 
-    Raises TypeError or ValueError in build for an invalid shape, or one with another number of elements.
+    Parameters
+    ----------
+    shape : tuple of int
+        Sizes without the batch axis. One of them may be -1 and is then inferred.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for an invalid shape, or one with another number of elements.
+
+    Examples
+    --------
+    A generator begins with a vector and continues with images:
+
+    >>> from minidl import Sequential
+    >>> from minidl.layers import Dense, Reshape
+    >>> Sequential([Dense(784), Reshape((16, 7, -1))], input_shape=(100,)).output_shape
+    (16, 7, 7)
     """
 
     def __init__(self, shape: Shape) -> None:

@@ -9,21 +9,48 @@ from minidl_c.kernels.groupnorm import GroupNormOp
 
 
 class GroupNorm(Layer):
-    """y = weight * (x - mean) / sqrt(variance + eps) + bias, mean and variance over a group of channels of one example.
+    """Group normalization: each group of channels of an example gets mean 0 and variance 1.
 
-    The shape (channels, ...), an image or a vector, is unchanged. Training and inference are the same, and examples are
-    independent. The variance is divided by n, as in PyTorch; a group of equal values becomes the bias.
+    Computes `y = weight * (x - mean) / sqrt(variance + eps) + bias`, with mean and variance over a group of channels of
+    one example. The shape (channels, ...), that of an image, a signal or a vector, is unchanged.
 
-    groups: the number of groups of channels. GroupNorm(groups=channels) is instance norm, which has no class of its
-        own.
-    eps: above 0.
-    affine: whether to learn a weight and a bias.
+    Parameters
+    ----------
+    groups : int
+        Number of groups of channels, a divisor of the number of channels. With one group per channel, this is instance
+        normalization, which has no class of its own.
+    eps : float, default 1e-5
+        Added to the variance, above 0.
+    affine : bool, default True
+        Whether to learn a weight and a bias.
 
-    Parameters: weight (channels,), one; bias (channels,), zero.
-    Raises TypeError or ValueError in build for groups that do not divide the channels, or an eps that is not above 0.
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for groups that do not divide the channels, or an `eps` that is not above 0.
 
-    Wu, He: "Group Normalization", arXiv:1803.08494; Ulyanov, Vedaldi, Lempitsky: "Instance Normalization",
-    arXiv:1607.08022.
+    Notes
+    -----
+    Learned parameters: `weight` (channels,), one; `bias` (channels,), zero.
+
+    Training and inference are the same, and examples are independent. The variance is divided by n, as in PyTorch; a
+    group of equal values becomes the bias.
+
+    References
+    ----------
+    Wu and He, "Group Normalization" (2018), arXiv:1803.08494.
+
+    Ulyanov, Vedaldi and Lempitsky, "Instance Normalization" (2016), arXiv:1607.08022.
+
+    Examples
+    --------
+    Two groups of two channels, which differ in mean and scale:
+
+    >>> from minidl import Sequential
+    >>> from minidl.layers import GroupNorm
+    >>> model = Sequential([GroupNorm(2)], input_shape=(4,))
+    >>> model.predict([[1, 3, 10, 30]]).round(3).tolist()
+    [[-1.0, 1.0, -1.0, 1.0]]
     """
 
     def __init__(self, groups: int, *, eps: float = 1e-5, affine: bool = True) -> None:

@@ -19,17 +19,54 @@ from minidl_c.kernels.maxpool2d import AdaptiveMaxPool2DOp, MaxPool2DOp
 
 
 class MaxPool2D(Layer):
-    """Max pooling: (c, h, w) -> (c, oh, ow). Each output is the maximum of a window.
+    """2-D max pooling: each output is the maximum of a window.
 
+    Maps (c, h, w) to (c, oh, ow), with `oh = (h + padding - dilation * (pool - 1) - 1) // stride + 1`, where `padding`
+    is the sum of both sides, and `ow` likewise. With `ceil_mode`, the quotient is rounded up.
+
+    Parameters
+    ----------
+    pool_size : int or (int, int)
+        Size of a window, an int or a (vertical, horizontal) pair.
+    stride : int, (int, int) or None, default None
+        Step between windows, an int or a pair; None: `pool_size`.
+    padding : int, (int, int) or (int, int, int, int), default 0
+        Cells added on each side: an int, a (vertical, horizontal) pair, or (top, bottom, left, right). At most half of
+        `pool_size`.
+    ceil_mode : bool, default False
+        Whether to include windows that reach beyond the end, if they do not start in the padding after it (PyTorch's
+        rule).
+    dilation : int or (int, int), default 1
+        Step between the cells of a window, an int or a pair.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for invalid arguments or input shapes.
+
+    See Also
+    --------
+    AdaptiveMaxPool2D : The size of the output is given.
+    GlobalMaxPool2D : One window, the whole image.
+
+    Notes
+    -----
     In each example, the first maximum of a window (in row-major order) gets that window's whole gradient. Gradients of
     overlapping windows are summed. A NaN is the maximum of its window; padding never is.
 
-    pool_size, stride (None: pool_size), dilation (the step between the cells of a window): an int or a (vertical,
-        horizontal) pair.
-    padding: on each side, an int, a pair, or (top, bottom, left, right); at most half of pool_size.
-    ceil_mode: include windows that reach beyond the end, if they start inside the image (PyTorch's rule).
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minidl import Sequential
+    >>> from minidl.layers import MaxPool2D
+    >>> image = np.arange(16).reshape(1, 1, 4, 4)
+    >>> Sequential([MaxPool2D(2)], input_shape=(1, 4, 4)).predict(image).tolist()
+    [[[[5.0, 7.0], [13.0, 15.0]]]]
 
-    Raises TypeError or ValueError in build for invalid arguments or input shapes.
+    The last row and column of an odd image are dropped, unless `ceil_mode` is set:
+
+    >>> [Sequential([MaxPool2D(2, ceil_mode=mode)], input_shape=(8, 7, 7)).output_shape for mode in (False, True)]
+    [(8, 3, 3), (8, 4, 4)]
     """
 
     def __init__(
@@ -56,15 +93,36 @@ class MaxPool2D(Layer):
 
 
 class AdaptiveMaxPool2D(Layer):
-    """Max pooling to a fixed size: (c, h, w) -> (c, *size), with as many windows as `size` says.
+    """2-D max pooling to a given size, whatever the size of the image.
 
+    Maps (c, h, w) to `(c, *size)`, with as many windows as `size` says.
+
+    Parameters
+    ----------
+    size : int or (int or None, int or None)
+        Size of the output, an int or a (vertical, horizontal) pair; None in a pair keeps the size of the input.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for invalid sizes or an input that is not an image.
+
+    Notes
+    -----
     Window i of n outputs begins at floor(i * h / n) and ends before ceil((i + 1) * h / n), as in PyTorch. The windows
-    are those of MaxPool2D(h // n) if n divides h; otherwise their sizes differ by at most one, and neighbours may share
-    a row or column. Ties and NaN are as in MaxPool2D.
+    are those of `MaxPool2D(h // n)` if n divides h; otherwise their sizes differ by at most one, and neighbours may
+    share a row or column. Ties and NaN are as in `MaxPool2D`.
 
-    size: an int, or a (vertical, horizontal) pair; None in a pair keeps the size of the input.
+    Examples
+    --------
+    Two windows of five columns share the middle one:
 
-    Raises TypeError or ValueError in build for invalid sizes or an input that is not an image.
+    >>> import numpy as np
+    >>> from minidl import Sequential
+    >>> from minidl.layers import AdaptiveMaxPool2D
+    >>> row = np.array([[[[1, 2, 9, 4, 5]]]])
+    >>> Sequential([AdaptiveMaxPool2D((None, 2))], input_shape=(1, 1, 5)).predict(row).tolist()
+    [[[[9.0, 9.0]]]]
     """
 
     def __init__(self, size: int | tuple[int | None, int | None]) -> None:
@@ -78,9 +136,23 @@ class AdaptiveMaxPool2D(Layer):
 
 
 class GlobalMaxPool2D(Layer):
-    """Global max pooling: (c, h, w) -> (c,). Same as MaxPool2D over the whole image followed by Flatten.
+    """Global max pooling: the maximum of each channel of an image.
 
-    Raises ValueError in build unless the input is an image.
+    Maps (c, h, w) to (c,). The same as `MaxPool2D` over the whole image followed by `Flatten`.
+
+    Raises
+    ------
+    ValueError
+        In `build`, unless the input is an image.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minidl import Sequential
+    >>> from minidl.layers import GlobalMaxPool2D
+    >>> image = np.array([[[[1, 2], [4, 3]], [[-1, -2], [-3, -4]]]])
+    >>> Sequential([GlobalMaxPool2D()], input_shape=(2, 2, 2)).predict(image).tolist()
+    [[4.0, -1.0]]
     """
 
     def build(self, in_shape: Shape) -> Shape:
@@ -90,13 +162,38 @@ class GlobalMaxPool2D(Layer):
 
 
 class MaxPool1D(Layer):
-    """1-D max pooling: (c, length) -> (c, out), MaxPool2D on an image of height 1.
+    """1-D max pooling: each output is the maximum of a window of a signal.
 
-    pool_size, stride (None: pool_size), dilation (the step between the elements of a window): ints.
-    padding: on each side, an int or a (left, right) pair; at most half of pool_size.
-    ceil_mode: include windows that reach beyond the end, as in MaxPool2D.
+    Maps (c, length) to (c, out), as `MaxPool2D` an image of height 1.
 
-    Raises TypeError or ValueError in build for invalid arguments or input shapes.
+    Parameters
+    ----------
+    pool_size : int
+        Size of a window.
+    stride : int or None, default None
+        Step between windows; None: `pool_size`.
+    padding : int or (int, int), default 0
+        Elements added on each side: an int or a (left, right) pair. At most half of `pool_size`.
+    ceil_mode : bool, default False
+        Whether to include windows that reach beyond the end, as in `MaxPool2D`.
+    dilation : int, default 1
+        Step between the elements of a window.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for invalid arguments or input shapes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minidl import Sequential
+    >>> from minidl.layers import MaxPool1D
+    >>> signal = np.array([[[1, 5, 2, 4, 3, 0]]])
+    >>> Sequential([MaxPool1D(2)], input_shape=(1, 6)).predict(signal).tolist()
+    [[[5.0, 4.0, 3.0]]]
+    >>> Sequential([MaxPool1D(3, stride=1)], input_shape=(1, 6)).predict(signal).tolist()
+    [[[5.0, 5.0, 4.0, 4.0]]]
     """
 
     def __init__(
@@ -125,9 +222,24 @@ class MaxPool1D(Layer):
 
 
 class GlobalMaxPool1D(Layer):
-    """Global max pooling of a signal: (c, length) -> (c,).
+    """Global max pooling: the maximum of each channel of a signal.
 
-    Raises ValueError in build unless the input is a signal.
+    Maps (c, length) to (c,).
+
+    Raises
+    ------
+    ValueError
+        In `build`, unless the input is a signal.
+
+    Examples
+    --------
+    It follows convolutions whose output length is unknown or irrelevant:
+
+    >>> from minidl import Sequential
+    >>> from minidl.layers import Conv1D, Dense, GlobalMaxPool1D
+    >>> model = Sequential([Conv1D(16, 5), GlobalMaxPool1D(), Dense(3)], input_shape=(2, 100))
+    >>> [layer.out_shape for layer in model.layers]
+    [(16, 96), (16,), (3,)]
     """
 
     def build(self, in_shape: Shape) -> Shape:

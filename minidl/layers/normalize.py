@@ -21,12 +21,34 @@ Doubles = NDArray[np.float64]
 
 
 class Normalize(Layer):
-    """y = (x - mean) / std for each channel, for any shape, channels first. Like Rescale, for a model's first layer.
+    """Standardization: subtracts a mean from each channel, and divides it by a standard deviation.
 
-    mean, std: a number, or a list of one number per channel (per feature, for vectors). A std of 0, that of a constant
-        channel, counts as 1, as in scikit-learn's StandardScaler. `Normalize.from_data(X)` computes both.
+    Computes `y = (x - mean) / std` for each channel, which comes first. Any shape, which is unchanged. Like `Rescale`,
+    it is meant as the first layer of a model, which then takes raw data. `Normalize.from_data(X)` computes both
+    statistics.
 
-    Raises TypeError or ValueError in build for non-finite values, a negative std, or lists of another length.
+    Parameters
+    ----------
+    mean : float or list of float
+        A number, or a list of one number per channel (per feature, for vectors).
+    std : float or list of float
+        Likewise, at least 0. A std of 0, that of a constant channel, counts as 1, as in scikit-learn's StandardScaler.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for non-finite values, a negative std, or lists of another length.
+
+    Examples
+    --------
+    >>> from minidl import Sequential
+    >>> from minidl.layers import Normalize
+    >>> X = [[0, 5], [2, 5]]  # the second feature is constant
+    >>> layer = Normalize.from_data(X)
+    >>> layer
+    Normalize(mean=[1.0, 5.0], std=[1.0, 0.0])
+    >>> Sequential([layer], input_shape=(2,)).predict(X).tolist()
+    [[-1.0, 0.0], [1.0, 0.0]]
     """
 
     def __init__(self, mean: float | Sequence[float], std: float | Sequence[float]) -> None:
@@ -35,14 +57,32 @@ class Normalize(Layer):
 
     @classmethod
     def from_data(cls, X: Any) -> Normalize:
-        """Returns a layer with the statistics of X (n, channels, ...), an array or memory map.
+        """Returns a layer with the statistics of data.
 
-        X is read once and never copied as a whole. Means and standard deviations are over all elements of a channel, in
-        float64. The std of a channel that is constant, up to rounding, is 0. Raises TypeError or ValueError unless X
-        contains finite real numbers only.
+        Means and standard deviations are over all elements of a channel, in float64. The std of a channel that is
+        constant, up to rounding, is 0.
 
-        >>> Normalize.from_data([[0, 5], [2, 5]])
-        Normalize(mean=[1.0, 5.0], std=[1.0, 0.0])
+        Parameters
+        ----------
+        X : array of shape (n, channels, ...)
+            An array or a memory map, which is read once and never copied as a whole.
+
+        Returns
+        -------
+        Normalize
+            A layer with one mean and std per channel.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Unless `X` contains finite real numbers only, whose squares float64 can hold, and at least one example.
+
+        Examples
+        --------
+        >>> from minidl.layers import Normalize
+        >>> images = [[[[1, 3]], [[5, 5]]], [[[3, 1]], [[5, 5]]]]  # (2, 2, 1, 2): two images of two channels
+        >>> Normalize.from_data(images)
+        Normalize(mean=[2.0, 5.0], std=[1.0, 0.0])
         """
         array = as_array(X, "X")
         if array.ndim < 2 or not array.size:

@@ -8,11 +8,30 @@ from minidl_c.kernels.pad2d import Pad2DOp
 
 
 class Pad2D(Layer):
-    """Padding of an image with a constant `value`: (c, h, w) -> (c, top + h + bottom, left + w + right).
+    """Padding of an image with a constant.
 
-    padding: pixels on each side, an int, a (vertical, horizontal) pair, or (top, bottom, left, right).
+    Maps (c, h, w) to (c, top + h + bottom, left + w + right).
 
-    Raises TypeError or ValueError in build for negative padding, a non-finite value, or an input that is not an image.
+    Parameters
+    ----------
+    padding : int, (int, int) or (int, int, int, int)
+        Pixels on each side: an int, a (vertical, horizontal) pair, or (top, bottom, left, right).
+    value : float, default 0.0
+        Value of the added pixels.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for negative padding, a non-finite value, or an input that is not an image.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minidl import Sequential
+    >>> from minidl.layers import Pad2D
+    >>> row = np.array([[[[1, 2]]]])
+    >>> Sequential([Pad2D((0, 1, 0, 2), value=-1)], input_shape=(1, 1, 2)).predict(row).tolist()
+    [[[[1.0, 2.0, -1.0, -1.0], [-1.0, -1.0, -1.0, -1.0]]]]
     """
 
     def __init__(self, padding: int | Pair | Padding4, value: float = 0.0) -> None:

@@ -18,12 +18,42 @@ MAX_BRANCHES = 256
 class Parallel(Container):
     """Parallel branches: their outputs are concatenated along the channels, added, or multiplied.
 
-    branches: each a layer, or a list of layers in order; an empty list is the identity.
-    join: "concat", as in Inception and DenseNet, "add", or "multiply". In a product a branch may return (c, 1, 1) for
+    Parameters
+    ----------
+    *branches : layers, or lists of layers
+        A layer, or a list of layers in order, for each branch; an empty list is the identity. At most 256 branches.
+    join : "concat", "add" or "multiply", default "concat"
+        How outputs are joined: "concat" as in Inception and DenseNet. In a product a branch may return (c, 1, 1) for
         images of (c, h, w): a gate, one factor per channel.
 
-    Parameters: those of the layers, named by branch and index: "branches.0.0.weight".
-    Raises TypeError unless all are layers, ValueError for any other join or, in build, outputs whose shapes mismatch.
+    Raises
+    ------
+    TypeError
+        Unless all branches are made of layers.
+    ValueError
+        For any other join or number of branches, and in `build` for outputs whose shapes do not match.
+
+    See Also
+    --------
+    Residual : A sum of layers and their own input.
+    SqueezeExcite : A gate computed from the means of all channels.
+
+    Notes
+    -----
+    Learned parameters: those of the layers, named by branch and index: "branches.0.0.weight".
+
+    Examples
+    --------
+    >>> from minidl import Sequential
+    >>> from minidl.layers import Conv2D, Parallel, ReLU
+    >>> inception = Parallel(Conv2D(16, 1), [Conv2D(8, 1), ReLU(), Conv2D(24, 3, padding="same")])
+    >>> Sequential([inception], input_shape=(3, 32, 32)).output_shape
+    (40, 32, 32)
+
+    With an empty list, the input keeps its channels, as in DenseNet:
+
+    >>> Sequential([Parallel([], Conv2D(12, 3, padding="same"))], input_shape=(3, 32, 32)).output_shape
+    (15, 32, 32)
     """
 
     def __init__(self, *branches: Layer | list[Layer] | tuple[Layer, ...], join: str = CONCAT) -> None:
@@ -42,9 +72,37 @@ class Parallel(Container):
 
 
 class Block(Container):
-    """A sequence of layers as one layer: a Sequential inside another model becomes a Block.
+    """A sequence of layers as one layer.
 
-    Parameters: those of the layers, named "0.weight". Raises TypeError unless all are layers, ValueError without any.
+    A Sequential inside another model becomes a Block, with copies of its weights if it is built.
+
+    Parameters
+    ----------
+    *layers : layers
+        The layers in order, at least one.
+
+    Raises
+    ------
+    TypeError
+        Unless all are layers.
+    ValueError
+        Without any layer.
+
+    Notes
+    -----
+    Learned parameters: those of the layers, named by index: "0.weight".
+
+    Examples
+    --------
+    A Block is frozen, or given another learning rate, as a whole:
+
+    >>> from minidl import Sequential
+    >>> from minidl.layers import Block, Dense, ReLU
+    >>> encoder = Block(Dense(8), ReLU())
+    >>> encoder.trainable = False
+    >>> model = Sequential([encoder, Dense(2)], input_shape=(4,))
+    >>> list(model.params), [layer.trainable for layer in model.layers]
+    (['0.0.weight', '0.0.bias', '1.weight', '1.bias'], [False, True])
     """
 
     _weights: Mapping[str, Array] | None = None  # initial values that replace those of the initializers
@@ -58,7 +116,20 @@ class Block(Container):
 
     @classmethod
     def of(cls, layers: Sequence[Layer], weights: Mapping[str, Array] | None) -> Block:
-        """Returns a Block with these initial parameters and buffers, by name; None: those of the initializers."""
+        """Returns a Block with given initial parameters and buffers.
+
+        Parameters
+        ----------
+        layers : sequence of layers
+            The layers in order.
+        weights : mapping from str to array, or None
+            Initial parameters and buffers, by name; None: those of the initializers.
+
+        Returns
+        -------
+        Block
+            A Block of these layers, not built.
+        """
         block = cls(*layers)
         block._weights = weights
         return block

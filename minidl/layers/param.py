@@ -21,6 +21,38 @@ class Param:
     `value` and `grad` may be written in place; assigning to them copies. The memory layout may differ from the shape: a
     weight is stored as its kernel reads it (a dense one (in, out), one of a convolution with its filters last), and
     `value` is a view of it in PyTorch's shape. `value.reshape(-1)` is therefore a copy; write into `value[...]`.
+
+    Parameters
+    ----------
+    value : writable array of float32 or float64
+        The parameters; the array is used, and not copied.
+
+    Raises
+    ------
+    TypeError
+        For any other value.
+
+    Examples
+    --------
+    Layers create their parameters with `Layer.param`; a model has them by name:
+
+    >>> from minidl import Sequential
+    >>> from minidl.layers import Dense
+    >>> model = Sequential([Dense(2)], input_shape=(3,))
+    >>> weight = model.params["0.weight"]
+    >>> weight
+    Param(shape=(2, 3), dtype=float32)
+    >>> weight.value[...] = 1
+    >>> print(model.forward([[1, 2, 3], [4, 5, 6]], training=True))
+    [[ 6.  6.]
+     [15. 15.]]
+
+    The gradient of `weight` after a backward pass is a sum over the two examples:
+
+    >>> dx = model.backward([[1, 0], [1, 100]])
+    >>> print(weight.grad)
+    [[  5.   7.   9.]
+     [400. 500. 600.]]
     """
 
     def __init__(self, value: Array) -> None:
@@ -33,7 +65,11 @@ class Param:
 
     @property
     def value(self) -> Array:
-        """The parameters. Writes into this array take effect in the next step."""
+        """The parameters. Writes into this array take effect in the next step.
+
+        Assigning an array copies it; raises TypeError or ValueError for another shape, or numbers that the dtype cannot
+        hold.
+        """
         return self._value
 
     @value.setter
@@ -42,7 +78,10 @@ class Param:
 
     @property
     def grad(self) -> Array:
-        """The gradient, of the shape of `value`: a plain sum after `backward`, divided after a training step."""
+        """The gradient, of the shape of `value`: a plain sum after `backward`, divided after a training step.
+
+        Assigning an array copies it, as for `value`.
+        """
         if self._grad is None:
             if self._grads is None:
                 self._grad = np.zeros_like(self._value)
@@ -55,7 +94,15 @@ class Param:
         self.grad[...] = _as_same_shape("grad", grad, self._value)
 
     def move(self, value: Array, grads: Callable[[], Array]) -> None:
-        """Moves the parameters into `value` (of the same shape) and the gradient into the array of `grads()`."""
+        """Moves the parameters and the gradient into other arrays, as a model does with those of its layers.
+
+        Parameters
+        ----------
+        value : array of the shape and dtype of the parameters
+            Receives the parameters.
+        grads : callable
+            Function without arguments that returns the array of the gradient; it is called when `grad` is first used.
+        """
         value[...] = self._value
         self._value, self._grad, self._grads = value, None, grads
 

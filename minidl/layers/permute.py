@@ -10,11 +10,29 @@ from minidl_c.kernels.permute import ChannelShuffleOp, PermuteOp
 
 
 class Permute(Layer):
-    """Permutes the axes of an example: Permute((2, 0, 1)) turns an image (h, w, c) into (c, h, w).
+    """Permutes the axes of an example, as `np.transpose`.
 
-    axes: for each axis of the output its index in the input, without the batch axis, from 0.
+    Maps (h, w, c) to (c, h, w) if `axes` is (2, 0, 1), for instance.
 
-    Raises TypeError or ValueError in build unless these are all axes of the input, each once, at most 8.
+    Parameters
+    ----------
+    axes : sequence of int
+        For each axis of the output its index in the input, without the batch axis, from 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, unless these are all axes of the input, each once, at most 8.
+
+    Examples
+    --------
+    A model that takes images with channels last, as Pillow and OpenCV return them:
+
+    >>> from minidl import Sequential
+    >>> from minidl.layers import Conv2D, Permute
+    >>> model = Sequential([Permute((2, 0, 1)), Conv2D(8, 3)], input_shape=(28, 32, 3))
+    >>> [layer.out_shape for layer in model.layers]
+    [(3, 28, 32), (8, 26, 30)]
     """
 
     def __init__(self, axes: Sequence[int]) -> None:
@@ -31,12 +49,32 @@ class Permute(Layer):
 
 
 class ChannelShuffle(Layer):
-    """Interleaves groups of channels, for any shape: channel i of group g becomes channel i * groups + g.
+    """Interleaves groups of channels.
 
-    Raises TypeError or ValueError in build unless groups divides the channels.
+    Channel i of group g becomes channel `i * groups + g`. Any shape, which is unchanged. Between grouped convolutions,
+    it passes channels of each group to the others.
 
-    Zhang, Zhou, Lin, Sun: "ShuffleNet: An Extremely Efficient Convolutional Neural Network for Mobile Devices",
-    arXiv:1707.01083.
+    Parameters
+    ----------
+    groups : int
+        Number of groups, a divisor of the number of channels.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, unless `groups` divides the channels.
+
+    References
+    ----------
+    Zhang, Zhou, Lin and Sun, "ShuffleNet: An Extremely Efficient Convolutional Neural Network for Mobile Devices"
+    (2017), arXiv:1707.01083.
+
+    Examples
+    --------
+    >>> from minidl import Sequential
+    >>> from minidl.layers import ChannelShuffle
+    >>> Sequential([ChannelShuffle(2)], input_shape=(6,)).predict([[0, 1, 2, 10, 11, 12]]).tolist()
+    [[0.0, 10.0, 1.0, 11.0, 2.0, 12.0]]
     """
 
     def __init__(self, groups: int) -> None:

@@ -10,17 +10,41 @@ from minidl_c.kernels.prelu import PReLUOp
 
 
 class PReLU(Layer):
-    """y = x if x > 0 else weight[c] * x, for vectors (c,), images (c, h, w) and any other shape (c, ...).
+    """Parametric ReLU: a ReLU with a learned slope below zero.
 
-    The derivative at 0 is weight[c], as in PyTorch. NaN stays NaN.
+    Computes `y = x if x > 0 else weight[c] * x`, for vectors (c,), images (c, h, w) and any other shape (c, ...), which
+    is unchanged.
 
-    init: the initial value of every weight.
-    shared: whether all channels share one weight.
+    Parameters
+    ----------
+    init : float, default 0.25
+        Initial value of every weight.
+    shared : bool, default False
+        Whether all channels share one weight.
 
-    Parameters: weight (c,), or (1,) if shared. Exclude it from weight decay, which would turn the layer into a ReLU.
-    Raises TypeError or ValueError in build unless init is a finite number and shared a bool.
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, unless `init` is a finite number and `shared` a bool.
 
-    He, Zhang, Ren, Sun: "Delving Deep into Rectifiers", arXiv:1502.01852.
+    Notes
+    -----
+    Learned parameters: `weight` (c,), or (1,) if shared. Exclude it from weight decay, which would turn the layer into
+    a ReLU.
+
+    The derivative at 0 is `weight[c]`, as in PyTorch. NaN stays NaN.
+
+    References
+    ----------
+    He, Zhang, Ren and Sun, "Delving Deep into Rectifiers" (2015), arXiv:1502.01852.
+
+    Examples
+    --------
+    >>> from minidl import Sequential
+    >>> from minidl.layers import PReLU
+    >>> model = Sequential([PReLU()], input_shape=(3,))
+    >>> model.predict([[-4, 0, 4]]).tolist(), model.params["0.weight"].value.tolist()
+    ([[-1.0, 0.0, 4.0]], [0.25, 0.25, 0.25])
     """
 
     def __init__(self, *, init: float = 0.25, shared: bool = False) -> None:

@@ -11,17 +11,41 @@ from minidl_c.kernels.scale import ScaleOp
 
 
 class Scale(Layer):
-    """y = weight[c] * x, plus bias[c] with `use_bias`, for vectors (c,), images (c, h, w) and any other shape (c, ...).
+    """Multiplies each channel by a learned factor.
 
-    At the end of a residual branch and with a small init, this is LayerScale: 1e-6 in ConvNeXt.
+    Computes `y = weight[c] * x`, plus `bias[c]` with `use_bias`, for vectors (c,), images (c, h, w) and any other shape
+    (c, ...), which is unchanged. At the end of a residual branch and with a small `init`, this is LayerScale: 1e-6 in
+    ConvNeXt.
 
-    init: the initial value of every weight.
-    use_bias: whether to learn a bias.
+    Parameters
+    ----------
+    init : float, default 1.0
+        Initial value of every weight.
+    use_bias : bool, default False
+        Whether to learn a bias.
 
-    Parameters: weight (c,), init; bias (c,), zero.
-    Raises TypeError or ValueError in build unless init is a finite number and use_bias a bool.
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, unless `init` is a finite number and `use_bias` a bool.
 
-    Touvron et al.: "Going deeper with Image Transformers", arXiv:2103.17239.
+    Notes
+    -----
+    Learned parameters: `weight` (c,), `init`; `bias` (c,), zero.
+
+    References
+    ----------
+    Touvron et al., "Going deeper with Image Transformers" (2021), arXiv:2103.17239.
+
+    Examples
+    --------
+    With LayerScale, a residual block is almost the identity at first:
+
+    >>> from minidl import Sequential
+    >>> from minidl.layers import Dense, Residual, Scale
+    >>> model = Sequential([Residual(Dense(3), Scale(1e-6))], input_shape=(3,))
+    >>> model.predict([[1, 2, 3]]).round(3).tolist()
+    [[1.0, 2.0, 3.0]]
     """
 
     def __init__(self, init: float = 1.0, *, use_bias: bool = False) -> None:

@@ -18,17 +18,43 @@ from minidl.utils.validation import Shape
 class SqueezeExcite(Container):
     """Squeeze-and-excitation: multiplies each channel of an image by a gate, computed from the means of all channels.
 
-    y = x * gate(conv2(activation(conv1(mean of each channel of x)))), with convolutions of 1x1 to squeeze_channels, and
-    back.
+    Computes `y = x * gate(conv2(activation(conv1(mean of each channel of x))))`, with convolutions of 1x1 to
+    `squeeze_channels`, and back. The shape (c, h, w) is unchanged.
 
-    squeeze_channels: of the first convolution; Hu et al. take a sixteenth of the channels.
-    activation, gate: layers; None: ReLU and Sigmoid. MobileNetV3 has a HardSigmoid, EfficientNet a SiLU as activation.
+    Parameters
+    ----------
+    squeeze_channels : int
+        Number of output channels of the first convolution; Hu et al. take a sixteenth of the channels.
+    activation : layer or None, default None
+        None: ReLU. EfficientNet has a SiLU.
+    gate : layer or None, default None
+        None: Sigmoid. MobileNetV3 has a HardSigmoid.
 
-    Parameters: those of the convolutions, "gate.2.weight" (squeeze_channels, c, 1, 1), "gate.2.bias", "gate.4.weight",
-    "gate.4.bias". Raises TypeError unless activation and gate are layers; TypeError or ValueError in build for other
-    wrong arguments, or an input that is not an image.
+    Raises
+    ------
+    TypeError
+        Unless `activation` and `gate` are layers.
+    TypeError, ValueError
+        In `build`, for other invalid arguments, or an input that is not an image.
 
-    Hu, Shen, Albanie, Sun, Wu: "Squeeze-and-Excitation Networks", arXiv:1709.01507.
+    Notes
+    -----
+    Learned parameters: those of the convolutions, "gate.2.weight" (squeeze_channels, c, 1, 1), "gate.2.bias",
+    "gate.4.weight" (c, squeeze_channels, 1, 1), "gate.4.bias".
+
+    References
+    ----------
+    Hu, Shen, Albanie, Sun and Wu, "Squeeze-and-Excitation Networks" (2017), arXiv:1709.01507.
+
+    Examples
+    --------
+    >>> from minidl import Sequential
+    >>> from minidl.layers import HardSigmoid, SqueezeExcite
+    >>> model = Sequential([SqueezeExcite(4, gate=HardSigmoid())], input_shape=(64, 8, 8))
+    >>> model.output_shape
+    (64, 8, 8)
+    >>> [param.value.shape for param in model.params.values()]
+    [(4, 64, 1, 1), (4,), (64, 4, 1, 1), (64,)]
     """
 
     join = MULTIPLY

@@ -19,17 +19,43 @@ from minidl_c.kernels.upsample2d import BilinearUpsample2DOp, Upsample2DOp
 
 
 class Upsample2D(Layer):
-    """Upsampling: (c, h, w) -> (c, h * scale, w * scale), rounded down.
+    """Upsampling of an image, to the nearest pixel or with bilinear interpolation.
 
-    scale: a number, or a (vertical, horizontal) pair. size: the size of the output instead, an int or a pair.
-    mode: "nearest" repeats each pixel in a block of equal ones; the scale is a whole number. "bilinear" interpolates
-        between the four nearest pixels; any positive scale or size, below that of the input without a filter.
-    align_corners: for "bilinear". False: output i is at (i + 1/2) / scale - 1/2 of the input, clipped to the image;
-        with a size, scale is the quotient of the sizes. True: the centres of the outer pixels keep their places.
+    Maps (c, h, w) to (c, h * scale, w * scale), rounded down, or to `(c, *size)`. Computes what PyTorch's Upsample
+    does, with weights in float64 that are rounded once.
 
-    Computes what PyTorch's Upsample does, with weights in float64 that are rounded once.
-    Raises TypeError or ValueError in build for invalid arguments, both or neither of scale and size, or an input that
-    is not an image.
+    Parameters
+    ----------
+    scale : float, (float, float) or None, default None
+        Factor of the size, a number or a (vertical, horizontal) pair.
+    mode : "nearest" or "bilinear", default "nearest"
+        "nearest" repeats each pixel in a block of equal ones; the scale is a whole number. "bilinear" interpolates
+        between the four nearest pixels; any positive scale or size. No filter is applied where the image gets smaller.
+    align_corners : bool, default False
+        For "bilinear". False: output i is at (i + 1/2) / scale - 1/2 of the input, clipped to the image; with a size,
+        scale is the quotient of the sizes. True: the centres of the outer pixels keep their places.
+    size : int, (int, int) or None, default None
+        Size of the output instead of a scale, an int or a (vertical, horizontal) pair. A multiple of that of the input
+        for "nearest".
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for invalid arguments, both or neither of `scale` and `size`, or an input that is not an image.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minidl import Sequential
+    >>> from minidl.layers import Upsample2D
+    >>> def upsampled(**arguments):
+    ...     return Sequential([Upsample2D(**arguments)], input_shape=(1, 1, 2)).predict([[[[0, 3]]]])[0, 0].tolist()
+    >>> upsampled(scale=2)
+    [[0.0, 0.0, 3.0, 3.0], [0.0, 0.0, 3.0, 3.0]]
+    >>> upsampled(size=(1, 4), mode="bilinear")
+    [[0.0, 0.75, 2.25, 3.0]]
+    >>> upsampled(size=(1, 4), mode="bilinear", align_corners=True)
+    [[0.0, 1.0, 2.0, 3.0]]
     """
 
     def __init__(

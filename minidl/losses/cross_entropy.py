@@ -15,26 +15,58 @@ from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
 
 
 class SoftmaxCrossEntropy(NativeLoss):
-    """-log(p[y]) with p = softmax(x), for logits x and labels y from 0 to classes - 1, or -sum y[k] log(p[k]).
+    """Cross-entropy of classes, which includes a softmax: the loss of classifiers.
 
-    Outputs: (classes,), with a label for each example, or (classes, length), (classes, h, w) and so on, with a label
-        for each position. The loss of an example is the mean over its positions.
-    y: integer labels (n,), (n, length), (n, h, w); uint8 labels of positions are read without a copy. Or numbers of the
-        shape of the outputs, (n, classes), (n, classes, h, w): probabilities of the classes, which need not add up to
-        1. They are finite and at least 0.
-    label_smoothing: the fraction of every target that is spread over all classes (Szegedy et al., 2016).
-    ignore_index: a label whose positions count nothing. The loss and the gradient of an example without any other label
-        are 0; it still counts as an example.
+    Computes `-log(p[y])` with `p = softmax(x)`, for logits x and labels y from 0 to classes - 1, or
+    `-sum y[k] log(p[k])` for probabilities y of the classes. It stays finite for large logits.
 
+    Outputs have the shape (classes,), with a label for each example, or (classes, length), (classes, h, w) and so on,
+    with a label for each position. The loss of an example is the mean over its positions.
+
+    Targets are integer labels (n,), (n, length), (n, h, w); uint8 labels of positions are read without a copy. Or they
+    are numbers of the shape of the outputs, (n, classes), (n, classes, h, w): probabilities of the classes, which need
+    not add up to 1. They are finite and at least 0.
+
+    Parameters
+    ----------
+    label_smoothing : float, default 0.0
+        Fraction of every target, from 0 to 1, that is spread over all classes.
+    ignore_index : int or None, default None
+        Label of positions that are left out. The loss and the gradient of an example without any other label are 0; it
+        still counts as an example.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a `label_smoothing` outside [0, 1], or an `ignore_index` that is not an int64.
+
+    Notes
+    -----
     As gradients are those of single examples, the mean over a batch is one of means: an example with few positions that
-    count has as much weight as any other. torch.nn.CrossEntropyLoss divides by the number of such positions in the
-    batch; the two are equal if it is the same in all examples. A sample_weight of that number for each gives PyTorch's.
+    count has as much weight as any other. `torch.nn.CrossEntropyLoss` divides by the number of such positions in the
+    batch; the two are equal if it is the same in all examples. A `sample_weight` of that number for each gives
+    PyTorch's.
 
-    Raises TypeError or ValueError for a label_smoothing outside [0, 1], or an ignore_index that is not an int64.
+    References
+    ----------
+    Szegedy et al., "Rethinking the Inception Architecture for Computer Vision" (2016), arXiv:1512.00567: label
+    smoothing.
 
+    Examples
+    --------
+    Two equal scores make a loss of log(2); the gradient is the softmax minus 1 for the label's class:
+
+    >>> import numpy as np
+    >>> from minidl.losses import SoftmaxCrossEntropy
     >>> losses, dscores = SoftmaxCrossEntropy()(np.zeros((1, 2)), np.array([0]))
-    >>> round(losses[0], 4), dscores.tolist()
-    (np.float64(0.6931), [[-0.5, 0.5]])
+    >>> losses.round(4).tolist(), dscores.tolist()
+    ([0.6931], [[-0.5, 0.5]])
+
+    Three pixels, of which the last one is not labelled:
+
+    >>> loss = SoftmaxCrossEntropy(ignore_index=255)
+    >>> loss(np.zeros((1, 2, 3)), np.array([[0, 1, 255]]))[1].tolist()
+    [[[-0.25, 0.25, 0.0], [0.25, -0.25, 0.0]]]
     """
 
     classes = True
@@ -53,9 +85,26 @@ class SoftmaxCrossEntropy(NativeLoss):
         return SoftmaxCrossEntropyOp(shape, self.label_smoothing, dtype, self.ignore_index)
 
     def targets(self, y: Any, shape: Shape, dtype: str) -> NDArray[Any]:
-        """Returns y for scores of this shape: int64 or uint8 labels, or probabilities of the dtype.
+        """Returns targets as the op takes them: int64 or uint8 labels, or probabilities of the dtype.
 
-        Raises TypeError or ValueError for anything else.
+        Parameters
+        ----------
+        y : array of shape (n, ...)
+            Integer labels, one for each example or position, or numbers of the shape of the outputs.
+        shape : tuple of int
+            Shape of the model's output, without the batch axis.
+        dtype : "float32" or "float64"
+            The model's dtype.
+
+        Returns
+        -------
+        array
+            C-contiguous labels `(n, *shape[1:])` or probabilities `(n, *shape)`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For anything else; the message names `y`.
         """
         array = check_array(y, "y")
         if array.ndim and array.shape[1:] == shape and array.dtype.kind in "biuf":
@@ -74,11 +123,37 @@ class SoftmaxCrossEntropy(NativeLoss):
         return np.require(array, kind, ["C_CONTIGUOUS", "ALIGNED"])
 
     def labels(self, targets: Array, shape: Shape) -> Array:
-        """Returns the labels themselves, or the classes of the highest probability."""
+        """Returns labels themselves; for probabilities, the classes of the highest one.
+
+        Parameters
+        ----------
+        targets : array of shape (n, ...)
+            What `targets` returned for outputs of this shape.
+        shape : tuple of int
+            Shape of the model's output, without the batch axis.
+
+        Returns
+        -------
+        array of int
+            One label for each example or position.
+        """
         return targets.argmax(axis=1) if targets.dtype.kind == "f" else targets
 
     def numbers(self, targets: Array, shape: Shape) -> Array:
-        """Returns probabilities themselves; for a label, 1 for its class and 0 for others; for one ignored, zeros."""
+        """Returns probabilities themselves; for a label, 1 for its class and 0 for others; for one ignored, zeros.
+
+        Parameters
+        ----------
+        targets : array of shape (n, ...)
+            What `targets` returned for outputs of this shape.
+        shape : tuple of int
+            Shape of the model's output, without the batch axis.
+
+        Returns
+        -------
+        array of shape (n, classes, ...)
+            Numbers of the shape of the outputs.
+        """
         if targets.dtype.kind == "f":
             return targets
         classes = np.arange(shape[0]).reshape(-1, *[1] * (len(shape) - 1))

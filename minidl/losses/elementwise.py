@@ -22,9 +22,15 @@ Weights = float | Sequence[float] | None
 
 
 class MeanSquaredError(NativeLoss):
-    """(x - y)^2, averaged over an example's outputs x.
+    """Mean squared error: `(x - y)^2`, averaged over an example's outputs x.
 
+    Outputs have any shape; targets are finite numbers of that shape, and for outputs (1,) also of shape (n,). The mean
+    over a batch is that of `torch.nn.MSELoss`.
+
+    Examples
+    --------
     >>> import numpy as np
+    >>> from minidl.losses import MeanSquaredError
     >>> losses, dscores = MeanSquaredError()(np.array([[1.0, 2.0]]), np.array([[0, 0]]))
     >>> losses.tolist(), dscores.tolist()
     ([2.5], [[1.0, 2.0]])
@@ -35,18 +41,56 @@ class MeanSquaredError(NativeLoss):
 
 
 class MeanAbsoluteError(NativeLoss):
-    """|x - y|, averaged over an example's outputs x. The derivative is 0 where x equals y."""
+    """Mean absolute error: `|x - y|`, averaged over an example's outputs x.
+
+    The derivative is 0 where x equals y. Outputs have any shape; targets are finite numbers of that shape, and for
+    outputs (1,) also of shape (n,). The mean over a batch is that of `torch.nn.L1Loss`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minidl.losses import MeanAbsoluteError
+    >>> losses, dscores = MeanAbsoluteError()(np.array([[1.0, 2.0]]), np.array([[4, 2]]))
+    >>> losses.tolist(), dscores.tolist()
+    ([1.5], [[-0.5, 0.0]])
+    """
 
     def op(self, shape: Shape, dtype: str) -> ElementwiseLossOp:
         return ElementwiseLossOp(shape, "mean_absolute_error", dtype=dtype)
 
 
 class Huber(NativeLoss):
-    """d^2 / 2 for errors |d| = |x - y| up to delta, and delta (|d| - delta / 2) beyond (Huber, 1964).
+    """Huber loss: squared for small errors, linear for outliers.
 
-    Averaged over an example's outputs x. The gradient of an outlier is no larger than that of an error of delta.
+    Computes `d^2 / 2` for errors `|d| = |x - y|` up to `delta`, and `delta (|d| - delta / 2)` beyond, averaged over an
+    example's outputs x. The gradient of an outlier is no larger than that of an error of `delta`.
 
-    Raises TypeError or ValueError unless delta is a number above 0, large enough for float32: at least 1.2e-38.
+    Outputs have any shape; targets are finite numbers of that shape, and for outputs (1,) also of shape (n,). The mean
+    over a batch is that of `torch.nn.HuberLoss`.
+
+    Parameters
+    ----------
+    delta : float, default 1.0
+        Error at which the loss becomes linear.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Unless `delta` is a number above 0, large enough for float32: at least 1.2e-38.
+
+    References
+    ----------
+    Huber, "Robust Estimation of a Location Parameter", Annals of Mathematical Statistics 35 (1964).
+
+    Examples
+    --------
+    Errors of 0.5 and 100, and their gradients:
+
+    >>> import numpy as np
+    >>> from minidl.losses import Huber
+    >>> losses, dscores = Huber(delta=1.0)(np.array([[0.5], [100.0]]), np.array([0, 0]))
+    >>> losses.tolist(), dscores.tolist()
+    ([0.125, 99.5], [[0.5], [1.0]])
     """
 
     def __init__(self, delta: float = 1.0) -> None:
@@ -59,15 +103,37 @@ class Huber(NativeLoss):
 
 
 class BinaryCrossEntropy(NativeLoss):
-    """-y log(p) - (1 - y) log(1 - p) with p = sigmoid(x), averaged over an example's logits x; finite for all of them.
+    """Cross-entropy of independent labels 0 and 1, which includes a sigmoid.
 
-    y: labels 0 and 1 (or False and True), or probabilities. For outputs (k,), k independent labels: (n, k).
-    pos_weight: multiplies the first term, for rare labels 1; above 1 it raises recall (torch.nn.BCEWithLogitsLoss).
-    output_weight: multiplies the losses of an output; the divisor of the mean remains the number of outputs.
-    Both: one number for all outputs, or a sequence with one for each: for outputs (c, h, w), one for each channel.
+    Computes `-y log(p) - (1 - y) log(1 - p)` with `p = sigmoid(x)`, averaged over an example's logits x; finite for all
+    of them. The mean over a batch is that of `torch.nn.BCEWithLogitsLoss`.
 
-    Raises TypeError or ValueError for weights that are not finite numbers of at least 0 (float32), and with a model
-    whose outputs have another number of channels.
+    Outputs have any shape. Targets of that shape are labels 0 and 1 (or False and True), or probabilities; for outputs
+    (1,) also of shape (n,). For outputs (k,), they are k independent labels: (n, k).
+
+    Parameters
+    ----------
+    pos_weight : float, sequence of float or None, default None
+        Multiplies the first term, for rare labels 1; above 1 it raises recall. One number for all outputs, or one for
+        each: for outputs (c, h, w), one for each channel. None: 1.
+    output_weight : float, sequence of float or None, default None
+        Likewise multiplies the losses of an output; the divisor of the mean remains the number of outputs.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For weights that are not finite numbers of at least 0 (float32), and with a model whose outputs have another
+        number of channels.
+
+    Examples
+    --------
+    A score of 0 is a probability of 1/2. With a `pos_weight` of 3, a label 1 counts three times:
+
+    >>> import numpy as np
+    >>> from minidl.losses import BinaryCrossEntropy
+    >>> losses, dscores = BinaryCrossEntropy(pos_weight=3)(np.zeros((2, 1)), np.array([0, 1]))
+    >>> losses.round(4).tolist(), dscores.tolist()
+    ([0.6931, 2.0794], [[0.5], [-1.5]])
     """
 
     classes = True
@@ -85,9 +151,24 @@ class BinaryCrossEntropy(NativeLoss):
         return ElementwiseLossOp(shape, "binary_cross_entropy", dtype=dtype, pos_weight=positive, weight=weight)
 
     def by_channel(self, name: str, shape: Shape) -> tuple[float, ...] | None:
-        """Returns pos_weight or output_weight with a number for each channel of outputs of this shape; None: ones.
+        """Returns `pos_weight` or `output_weight` with a number for each channel of the outputs.
 
-        Raises ValueError if their number is another.
+        Parameters
+        ----------
+        name : "pos_weight" or "output_weight"
+            The argument.
+        shape : tuple of int
+            Shape of the model's output, without the batch axis.
+
+        Returns
+        -------
+        tuple of float, or None
+            A number for each channel; None: ones.
+
+        Raises
+        ------
+        ValueError
+            For another number of weights than of channels.
         """
         weights = getattr(self, name)
         if isinstance(weights, float):
@@ -109,9 +190,21 @@ class BinaryCrossEntropy(NativeLoss):
 
 
 class Poisson(NativeLoss):
-    """exp(x) - y x, for counts y, averaged over an example's outputs x, which are logarithms of rates.
+    """Negative log-likelihood of counts, which are Poisson-distributed.
 
-    This is the negative log-likelihood without log(y!), which does not depend on x. y: values of at least 0.
+    Computes `exp(x) - y x`, averaged over an example's outputs x, which are logarithms of rates. The term log(y!),
+    which does not depend on x, is left out. Outputs have any shape; targets are finite numbers of that shape, and for
+    outputs (1,) also of shape (n,). They are at least 0. The mean over a batch is that of `torch.nn.PoissonNLLLoss`.
+
+    Examples
+    --------
+    A score of 0 is a rate of 1; the gradient is the rate minus the count:
+
+    >>> import numpy as np
+    >>> from minidl.losses import Poisson
+    >>> losses, dscores = Poisson()(np.zeros((2, 1)), np.array([1, 4]))
+    >>> losses.tolist(), dscores.tolist()
+    ([1.0, 1.0], [[0.0], [-3.0]])
     """
 
     def op(self, shape: Shape, dtype: str) -> ElementwiseLossOp:

@@ -17,10 +17,37 @@ from minidl_c.runtime.single_op import loss_batch
 class NativeLoss:
     """Base class of losses with an op: the built-in ones, and your own with a kernel in your .pyx.
 
-    A subclass implements `op`, and also `targets` unless there is one number as target for each output. An op with
-    `n_target` 0 (minidl_c/op.h) takes labels, any other op `n_target` numbers per example, or `n_labels` labels. The
-    plan trains with these two. Calling the loss returns the same bits: the loss of each example and its gradient,
-    unweighted.
+    A subclass implements `op`, and also `targets` unless there is one number as target for each output. The plan trains
+    with these two. Calling a loss, `loss(scores, y)`, returns the same bits: the loss of each example (n,) and its
+    gradient `(n, *shape)`, unweighted.
+
+    Attributes
+    ----------
+    applies : str
+        Name of the layer that the loss includes, such as "Softmax"; "" if there is none. A model must not end in it as
+        well.
+    classes : bool
+        Whether integers in y are class labels, by which a validation split is stratified.
+
+    Notes
+    -----
+    An op with `n_target` 0 (minidl_c/op.h) takes labels, any other op `n_target` numbers per example, or `n_labels`
+    labels.
+
+    Examples
+    --------
+    A loss with the op of another one, and targets that are limited to the interval from 0 to 1:
+
+    >>> import numpy as np
+    >>> from minidl.losses import MeanSquaredError, NativeLoss
+    >>> class ClippedError(NativeLoss):
+    ...     def op(self, shape, dtype):
+    ...         return MeanSquaredError().op(shape, dtype)
+    ...     def targets(self, y, shape, dtype):
+    ...         return np.clip(super().targets(y, shape, dtype), 0, 1)
+    >>> losses, dscores = ClippedError()(np.zeros((2, 1)), np.array([0.5, 100.0]))
+    >>> losses.tolist(), dscores.tolist()
+    ([0.25, 1.0], [[-1.0], [-2.0]])
     """
 
     applies = ""  # the layer that the loss includes: a model must not end in it as well
@@ -30,27 +57,104 @@ class NativeLoss:
         return constructor_repr(self)
 
     def op(self, shape: Shape, dtype: str) -> Op:
-        """Returns the loss of outputs of this shape, as the last op of a plan."""
+        """Returns the loss of outputs of one shape, as the last op of a plan.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            Shape of the model's output, without the batch axis.
+        dtype : "float32" or "float64"
+            The model's dtype.
+
+        Returns
+        -------
+        minidl_c.op.Op
+            A new op.
+        """
         raise NotImplementedError(f"{type(self).__name__}: a native loss must define op(self, shape, dtype)")
 
     def targets(self, y: Any, shape: Shape, dtype: str) -> NDArray[Any]:
-        """Returns y for the op, C-contiguous: values (n, *shape) of the dtype, or int64 or uint8 labels (n, ...).
+        """Returns targets as the op takes them.
 
-        Raises TypeError or ValueError, naming y, for invalid targets. Valid results are returned unchanged when they
-        are passed again.
+        Valid results are returned unchanged when they are passed again.
+
+        Parameters
+        ----------
+        y : array of shape (n, ...)
+            Targets as the user passed them.
+        shape : tuple of int
+            Shape of the model's output, without the batch axis.
+        dtype : "float32" or "float64"
+            The model's dtype.
+
+        Returns
+        -------
+        array
+            C-contiguous values `(n, *shape)` of the dtype, or int64 or uint8 labels (n, ...).
+
+        Raises
+        ------
+        TypeError, ValueError
+            For invalid targets; the message names `y`.
         """
         return as_float_targets(y, shape, dtype)
 
     def labels(self, targets: Array, shape: Shape) -> Array:
-        """Returns targets, as `targets` returned them for outputs of this shape, as "accuracy" takes them."""
+        """Returns targets as the metric "accuracy" takes them.
+
+        Parameters
+        ----------
+        targets : array of shape (n, ...)
+            What `targets` returned for outputs of this shape.
+        shape : tuple of int
+            Shape of the model's output, without the batch axis.
+
+        Returns
+        -------
+        array of shape (n, ...)
+            Labels, if the targets are those of classes; otherwise the targets themselves.
+        """
         return targets
 
     def numbers(self, targets: Array, shape: Shape) -> Array:
-        """Returns targets, as `targets` returned them, as numbers (n, *shape), of which a mean has a meaning."""
+        """Returns targets as numbers of which a mean has a meaning.
+
+        Parameters
+        ----------
+        targets : array of shape (n, ...)
+            What `targets` returned for outputs of this shape.
+        shape : tuple of int
+            Shape of the model's output, without the batch axis.
+
+        Returns
+        -------
+        array of shape (n, ...)
+            Numbers `(n, *shape)`: the targets themselves, unless they are labels.
+        """
         return targets
 
     def __call__(self, scores: Array, y: Array) -> tuple[Array, Array]:
-        """Returns the loss of each example (n,), and its gradient (n, *shape). Raises as `targets`."""
+        """Returns the loss of each example and its gradient.
+
+        Parameters
+        ----------
+        scores : array of shape (n, ...)
+            Outputs of a model, float32 or float64.
+        y : array of shape (n, ...)
+            Targets.
+
+        Returns
+        -------
+        losses : array of shape (n,)
+            The loss of each example, unweighted.
+        dscores : array of the shape of scores
+            Row i is the gradient of `losses[i]`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For invalid scores, and as `targets`.
+        """
         scores, targets = as_floats(scores, "scores"), check_array(y, "y")
         if scores.ndim < 2:
             raise ValueError(f"scores: expected rows of outputs, shape (n, ...), got {scores.shape}")

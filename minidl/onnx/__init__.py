@@ -35,26 +35,62 @@ def export(
     input_dtype: str | None = None,
     class_names: Sequence[str] | None = None,
 ) -> None:
-    """Writes the model as an ONNX file (opset 21): input (N, *input_shape), scores (N, *output_shape).
+    """Writes the model as an ONNX file (opset 21): input `(N, *input_shape)`, scores `(N, *output_shape)`.
 
-    The graph computes inference: dropout and augmentation are identities, except that RandomCrop takes the centre,
-    and batch norm uses its running statistics. Parameters keep their names, "0.weight"; nodes are named after the path
-    of their layer, "3.body.0.Conv". The file is written atomically: the path always holds the complete old or new file.
-    A layer that is not minidl's writes its nodes in its method `onnx(self, writer, x)`: see NodeWriter.
+    The graph computes inference: dropout and augmentation are identities, except that RandomCrop takes the centre, and
+    batch norm uses its running statistics. Parameters keep their names, "0.weight"; nodes are named after the path of
+    their layer, "3.body.0.Conv". The file is written atomically: the path always holds the complete old or new file. A
+    layer that is not minidl's writes its nodes in its method `onnx(self, writer, x)`: see NodeWriter.
 
-    model: a Sequential, or a Trainer, SequentialClassifier or SequentialRegressor, of which the model is written.
-    dtype: "float32" or "float64"; None: the model's. onnxruntime supports convolutions, average pooling and other
-        layers in float32 only. ONNX stores attributes such as eps and slopes as float32 for either dtype.
-    softmax: whether to write probabilities instead of scores, as predict_proba returns them: a Softmax is appended. A
+    Parameters
+    ----------
+    model : Sequential, Trainer, SequentialClassifier or SequentialRegressor
+        The model, or the trainer or fitted estimator of which the model is written.
+    path : str or os.PathLike
+        The file.
+    dtype : "float32", "float64" or None, default None
+        Dtype of the graph; None: the model's. onnxruntime supports convolutions, average pooling and other layers in
+        float32 only. ONNX stores attributes such as eps and slopes as float32 for either dtype.
+    softmax : bool, default False
+        Whether to write probabilities instead of scores, as `predict_proba` returns them: a Softmax is appended. A
         single score becomes two columns.
-    input_dtype: "uint8": the graph's input is bytes, which it casts to the model's dtype; None: the model's dtype.
-    class_names: for each output (two for a single score), as a JSON list in the metadata entry "class_names"; None: the
+    input_dtype : "uint8" or None, default None
+        "uint8": the graph's input is bytes, which it casts to the model's dtype; None: the model's dtype.
+    class_names : list of str or None, default None
+        A name for each output (two for a single score), as a JSON list in the metadata entry "class_names"; None: the
         labels of a SequentialClassifier as strings; other models have none.
 
-    Raises TypeError for another `model`; ValueError, naming the layer and its path, for a layer without ONNX nodes or
-    with invalid ones or ones that compute something else, for a model that is not built or larger than 2 GB, for
-    another dtype or weights out of its range, for softmax=True if the outputs are not scores of classes, and for
-    another number of names; OSError naming the path; ImportError without onnx.
+    Raises
+    ------
+    TypeError
+        For another `model`, and for names that are not strings.
+    ValueError
+        For a layer without ONNX nodes, or with invalid ones or ones that compute something else, naming the layer and
+        its path; for a model that is not built or larger than 2 GB, for another dtype or weights out of its range, for
+        `softmax=True` if the outputs are not scores of classes, and for another number of names.
+    RuntimeError
+        If another thread trains the model.
+    OSError
+        If the file cannot be written.
+    ImportError
+        Without onnx: pip install "minidl[onnx]".
+
+    See Also
+    --------
+    import_model : Reads the file.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import minidl
+    >>> from minidl.layers import Dense
+    >>> model = minidl.Sequential([Dense(2)], input_shape=(3,))
+    >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP
+    ...     path = os.path.join(folder, "model.onnx")
+    ...     minidl.onnx.export(model, path)
+    ...     same = minidl.onnx.import_model(path)
+    >>> bool((same.predict([[1, 2, 3]]) == model.predict([[1, 2, 3]])).all())  # doctest: +SKIP
+    True
     """
     net, name = model_of(model), atomic.text(path)
     model_file.import_onnx()
@@ -75,18 +111,58 @@ def import_model(path: Path, input_shape: Shape | None = None, external_data: bo
 
     In graphs from other programs, opset 11 to 28, each node becomes the layers that compute the same: Conv, Gemm or
     MatMul, pooling, norms, activations, and branches joined by Add, Sub, Sum, Mul or Concat. Transposes of models with
-    channels last disappear where nodes can be moved before them. The batch may have any size. Weights shared by several
-    nodes become one copy per layer; a UserWarning names the nodes, since training updates the copies separately. An
-    input of integers with a Cast after it becomes an input of the dtype that it is cast to.
+    channels last disappear where nodes can be moved before them. The batch may have any size. An input of integers with
+    a Cast after it becomes an input of the dtype that it is cast to.
 
-    input_shape: of one example, if the file has dynamic sizes.
-    external_data: whether to read tensors that are in other files, in the folder of this one.
+    Weights shared by several nodes become one copy per layer; a UserWarning names the nodes, since training updates the
+    copies separately.
 
-    Raises ValueError for a graph that layers cannot express exactly: the message lists every kind of unsupported node
-    with one example and the reason; and for tensors in other files without external_data=True. Raises
-    `minidl.FileError`, a ValueError, for a damaged file or another format, and for external data outside the folder or
-    of another length; OSError if the file cannot be read; ImportError without onnx. ONNX files have no checksums, so
-    modified weights go unnoticed.
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file.
+    input_shape : tuple of int or None, default None
+        Shape of one example, if the file has dynamic sizes.
+    external_data : bool, default False
+        Whether to read tensors that are in other files, in the folder of this one.
+
+    Returns
+    -------
+    Sequential
+        A new model, which is built.
+
+    Raises
+    ------
+    minidl.FileError
+        For a damaged file or another format, and for external data outside the folder or of another length. It is a
+        ValueError. ONNX files have no checksums, so modified weights go unnoticed.
+    ValueError
+        For a graph that layers cannot express exactly: the message lists every kind of unsupported node with one
+        example and the reason. For tensors in other files without `external_data=True`.
+    OSError
+        If the file cannot be read.
+    ImportError
+        Without onnx: pip install "minidl[onnx]".
+
+    See Also
+    --------
+    export : Writes such a file.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import minidl
+    >>> from minidl.layers import Conv2D, Flatten, ReLU
+    >>> model = minidl.Sequential([Conv2D(4, 3), ReLU(), Flatten()], input_shape=(1, 8, 8))
+    >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP
+    ...     path = os.path.join(folder, "model.onnx")
+    ...     minidl.onnx.export(model, path)
+    ...     print(minidl.onnx.import_model(path))
+    Sequential(
+      (0): Conv2D(filters=4, kernel_size=3)
+      (1): ReLU()
+      (2): Flatten()
+    )
     """
     name = atomic.text(path)
     model_file.import_onnx()

@@ -28,14 +28,48 @@ class NodeWriter:
     """Adds the nodes of one layer to a graph, named after its path: "3.body.0.Conv".
 
     A layer that is not minidl's is exported by its method `onnx(self, writer, x)`. It adds the nodes that compute its
-    inference from the value of name x, and returns the name of its output:
+    inference from the value of name x, and returns the name of its output::
 
         def onnx(self, writer, x):  # y = x * sigmoid(beta * x)
             scaled = writer.add_node("Mul", x, writer.param_name("beta"))
             return writer.add_node("Mul", x, writer.add_node("Sigmoid", scaled))
 
-    in_shape, out_shape: of one example, without the batch axis, which comes first in the graph. dtype: of the graph.
-    arguments: of the layer's constructor, also as writer["name"]. path: of the layer.
+    `writer["name"]` is an argument of the layer's constructor, as of when the layer was built.
+
+    Parameters
+    ----------
+    nodes : list of Node
+        The nodes of the graph so far, to which those of the layer are appended. `export` makes it and the writer.
+    path : str
+        Path of the layer, such as "3.body.0".
+    layer : Layer
+        The layer, which is built.
+
+    Attributes
+    ----------
+    in_shape, out_shape : tuple of int
+        Shapes of one example, without the batch axis, which comes first in the graph.
+    dtype : str
+        Dtype of the graph.
+    arguments : dict
+        Arguments of the layer's constructor.
+    path : str
+        Path of the layer.
+
+    Examples
+    --------
+    The nodes of y = (x + 1)²:
+
+    >>> from minidl import Sequential
+    >>> from minidl.layers import ReLU
+    >>> from minidl.onnx import NodeWriter
+    >>> nodes, model = [], Sequential([ReLU()], input_shape=(3,))
+    >>> writer = NodeWriter(nodes, "0", model.layers[0])
+    >>> total = writer.add_node("Add", "x", writer.add_constant("one", 1))
+    >>> writer.add_node("Mul", total, total)
+    '0.Mul'
+    >>> [(node.op, node.inputs) for node in nodes]
+    [('Constant', []), ('Add', ['x', '0.one']), ('Mul', ['0.Add', '0.Add'])]
     """
 
     def __init__(self, nodes: list[Node], path: str, layer: Layer) -> None:
@@ -55,11 +89,30 @@ class NodeWriter:
         return self.arguments[name]
 
     def add_node(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """Adds a node of ONNX's operator `op` with one output; returns the name of its output.
+        """Adds a node of ONNX's operator `op` with one output.
 
-        inputs: names of values; "" omits an optional one. attributes: numbers, strings, lists of these, or an array.
-        Raises TypeError for inputs that are not strings and attributes that are None, ValueError for a float that ONNX
-        cannot hold. A second node of one operator is named "0.Mul_2".
+        A second node of one operator is named "0.Mul_2".
+
+        Parameters
+        ----------
+        op : str
+            Name of the operator.
+        *inputs : str
+            Names of values; "" omits an optional one.
+        **attributes : number, str, list of these, or array
+            Attributes of the operator.
+
+        Returns
+        -------
+        str
+            The name of the output.
+
+        Raises
+        ------
+        TypeError
+            For inputs that are not strings and attributes that are None.
+        ValueError
+            For a float that ONNX cannot hold.
         """
         for value in inputs:
             if not isinstance(value, str):
@@ -78,21 +131,61 @@ class NodeWriter:
         return name
 
     def param_name(self, name: str) -> str:
-        """Returns the name of a parameter or buffer in the graph; "" if the layer does not have it."""
+        """Returns the name of a parameter or buffer in the graph.
+
+        Parameters
+        ----------
+        name : str
+            Its name in the layer.
+
+        Returns
+        -------
+        str
+            Such as "0.weight"; "" if the layer does not have it.
+        """
         return f"{self.path}.{name}" if name in self._layer.params or name in self._layer.buffers else ""
 
     def column(self, name: str) -> str:
-        """Returns the name of a parameter (channels,) as (channels, 1, ...), which broadcasts along x's channels."""
+        """Returns a parameter (channels,) as (channels, 1, ...), which broadcasts along x's channels.
+
+        Parameters
+        ----------
+        name : str
+            Its name in the layer.
+
+        Returns
+        -------
+        str
+            The name of the value.
+        """
         param, axes = self.param_name(name), len(self.in_shape) - 1
         if not axes:
             return param
         return self.add_node("Unsqueeze", param, self.add_int_constant(f"{name}_axes", range(1, axes + 1)))
 
     def add_constant(self, name: str, value: Any, dtype: str | None = None) -> str:
-        """Adds a constant; returns its name.
+        """Adds a constant.
 
-        name: unique in the layer. dtype: "float32", "float64", "int32", "int64", "uint8" or "bool"; None: the model's.
-        Raises TypeError unless the value is a number or an array of numbers, ValueError if the dtype cannot hold it.
+        Parameters
+        ----------
+        name : str
+            A name that is unique in the layer.
+        value : number or array-like of numbers
+            The numbers.
+        dtype : str or None, default None
+            "float32", "float64", "int32", "int64", "uint8" or "bool"; None: the model's.
+
+        Returns
+        -------
+        str
+            The name of the value.
+
+        Raises
+        ------
+        TypeError
+            Unless the value is a number or an array of numbers.
+        ValueError
+            If the dtype is none of these, or cannot hold the value.
         """
         dtype = check_choice("dtype", dtype or self.dtype, *CONSTANT_DTYPES)
         given = np.asarray(value)
@@ -108,7 +201,20 @@ class NodeWriter:
         return path
 
     def add_int_constant(self, name: str, values: Any) -> str:
-        """Adds a constant of int64, such as a shape or axes; returns its name."""
+        """Adds a constant of int64, such as a shape or axes.
+
+        Parameters
+        ----------
+        name : str
+            A name that is unique in the layer.
+        values : int or array-like of int
+            The numbers.
+
+        Returns
+        -------
+        str
+            The name of the value.
+        """
         return self.add_constant(name, values, "int64")
 
 

@@ -25,9 +25,35 @@ Rate = float | Callable[[int], float]
 
 @answers(OPTIMIZER)
 class Optimizer:
-    """Base class of minidl's optimizers: a learning rate, and steps outside a Trainer. Subclasses define `update`.
+    """Base class of minidl's optimizers: a learning rate, and steps outside a Trainer.
 
-    lr: the learning rate, a number or `callable(step)` with steps counted from 0. May be changed at any time.
+    A subclass defines `update`, and runs inside the training plan. A Trainer also takes any other object with `lr` and
+    `step(params, lr)`.
+
+    Parameters
+    ----------
+    lr : float or callable
+        Learning rate: a number, or a function of the step, counted from 0, such as those of `minidl.schedules`. May be
+        changed at any time.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For an `lr` that is neither a finite number of at least 0 nor a function of the step.
+
+    Examples
+    --------
+    Steps without a Trainer, for the loss w^2, whose gradient is 2 w:
+
+    >>> import numpy as np
+    >>> from minidl import Param
+    >>> from minidl.optimizers import SGD
+    >>> w, optimizer = Param(np.ones(1)), SGD(lr=lambda step: 0.4 / (step + 1))
+    >>> for step in range(2):
+    ...     w.grad = 2 * w.value
+    ...     optimizer.step({"w": w}, optimizer.lr(step))
+    >>> w.value.round(3).tolist()
+    [0.12]
     """
 
     def __init__(self, lr: Rate) -> None:
@@ -36,7 +62,7 @@ class Optimizer:
 
     @property
     def lr(self) -> Rate:
-        """The learning rate; raises TypeError or ValueError when set to neither a rate nor a function of the step."""
+        """Learning rate, a number or a function of the step; others raise TypeError or ValueError."""
         return self._lr
 
     @lr.setter
@@ -52,11 +78,54 @@ class Optimizer:
         return constructor_repr(self)
 
     def update(self, size: int, dtype: str) -> Update:
-        """Returns the native form, which updates `size` flat parameters inside a plan and holds their state."""
+        """Returns the native form of the optimizer, which updates flat parameters inside a plan and holds their state.
+
+        Parameters
+        ----------
+        size : int
+            Number of parameters.
+        dtype : "float32" or "float64"
+            Their dtype.
+
+        Returns
+        -------
+        minidl_c.optimizers.update.Update
+            A new object, whose state is that before the first step.
+        """
         raise NotImplementedError
 
     def step(self, params: Mapping[str, Param], lr: float) -> None:
-        """Updates every param's value with its grad, in one step outside a Trainer. The state is kept by name."""
+        """Updates every parameter's value with its gradient, in one step outside a Trainer.
+
+        The state, such as a velocity, is kept by name.
+
+        Parameters
+        ----------
+        params : mapping from str to Param
+            Parameters by name, such as `model.params`.
+        lr : float
+            Learning rate of this step; the attribute `lr` is not used.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Before any change, for other parameters, read-only ones, an invalid rate, or an array whose shape or dtype
+            differs from that of previous steps.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from minidl import Sequential
+        >>> from minidl.initializers import ones
+        >>> from minidl.layers import Dense
+        >>> from minidl.optimizers import SGD
+        >>> model = Sequential([Dense(1, kernel_initializer=ones)], input_shape=(2,))
+        >>> y = model.forward(np.array([[1.0, 3.0]]), training=True)
+        >>> _ = model.backward(np.ones_like(y))  # of y itself: its gradient is x
+        >>> SGD(0.5).step(model.params, lr=0.5)
+        >>> model.params["0.weight"].value.tolist()
+        [[0.5, -0.5]]
+        """
         lr = check_rate(lr)
         if not isinstance(params, Mapping):
             raise TypeError(f"params: expected a dict, such as model.params, got {type(params).__name__}")
@@ -85,10 +154,27 @@ class Optimizer:
             self._memory[name] = update.steps, shaped
 
     def state_dict(self) -> dict[str, dict[str, Any]]:
-        """Returns copies of the state that `step` keeps by parameter: {"0.weight": {"steps": 3, "velocity": ...}, ...}.
+        """Returns copies of the state that `step` keeps by parameter.
 
         The arguments, including lr, are not part of it. When a Trainer trains, the trainer holds the state instead, and
         a checkpoint saves it.
+
+        Returns
+        -------
+        dict
+            `{"0.weight": {"steps": 3, "velocity": ...}, ...}`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from minidl import Param
+        >>> from minidl.optimizers import SGD
+        >>> w = Param(np.ones(1))
+        >>> w.grad = [2.0]
+        >>> optimizer = SGD(0.1, momentum=0.9)
+        >>> optimizer.step({"w": w}, lr=0.1)
+        >>> optimizer.state_dict()
+        {'w': {'steps': 1, 'velocity': array([2.])}}
         """
         return {
             name: {"steps": steps, **{key: array.copy() for key, array in arrays.items()}}
@@ -98,7 +184,15 @@ class Optimizer:
     def load_state_dict(self, state: Mapping[str, Mapping[str, Any]]) -> None:
         """Restores a state from `state_dict` of an optimizer with the same arguments, except lr.
 
-        Raises TypeError or ValueError, without any change, for an invalid state.
+        Parameters
+        ----------
+        state : mapping from str to mapping
+            State by the name of the parameter.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Without any change, for an invalid state.
         """
         if not isinstance(state, Mapping):
             raise TypeError(f"state: expected a dict, such as state_dict() returns, got {type(state).__name__}")

@@ -10,11 +10,47 @@ from minidl_c.optimizers.update import Update
 
 
 class SGD(Optimizer):
-    """Stochastic gradient descent, as torch.optim.SGD: v = momentum * v + g, then w -= lr * v.
+    """Stochastic gradient descent, with momentum or Nesterov momentum, as `torch.optim.SGD`.
 
-    nesterov: w -= lr * (g + momentum * v) instead (Sutskever et al., 2013). weight_decay: adds weight_decay * w to g.
+    Computes, for each parameter w with gradient g::
 
-    Raises TypeError or ValueError for negative values, a momentum outside [0, 1), or Nesterov without momentum.
+        v = momentum * v + g
+        w = w - lr * v
+
+    Parameters
+    ----------
+    lr : float or callable
+        Learning rate, a number or a function of the step; see `Optimizer`.
+    momentum : float, default 0.0
+        Factor of the velocity v, in [0, 1).
+    nesterov : bool, default False
+        Whether to use Nesterov's form, `w = w - lr * (g + momentum * v)`.
+    weight_decay : float, default 0.0
+        Adds `weight_decay * w` to g, of every parameter, including biases.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For negative values, a momentum outside [0, 1), or Nesterov without momentum.
+
+    References
+    ----------
+    Sutskever et al., "On the importance of initialization and momentum in deep learning" (2013): Nesterov's form.
+
+    Examples
+    --------
+    With a constant gradient of 1, the steps grow by momentum: 0.1, 0.15, 0.175.
+
+    >>> import numpy as np
+    >>> from minidl import Param
+    >>> from minidl.optimizers import SGD
+    >>> w, optimizer, path = Param(np.ones(1)), SGD(lr=0.1, momentum=0.5), []
+    >>> w.grad = [1.0]
+    >>> for _ in range(3):
+    ...     optimizer.step({"w": w}, optimizer.lr)
+    ...     path.append(round(w.value.item(), 3))
+    >>> path
+    [0.9, 0.75, 0.575]
     """
 
     def __init__(self, lr: Rate, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0) -> None:

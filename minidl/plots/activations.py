@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from minidl.engine.layer_paths import layer_paths, resolve_path
 from minidl.plots.figures import count_label
 from minidl.plots.image_grid import (
+    DEFAULT_HEIGHT,
     GAP,
     LABEL_HEIGHT,
     LABEL_OFFSET,
@@ -38,19 +39,49 @@ def feature_maps(
     max_examples: int = 4,
     figure: Figure | SubFigure | None = None,
 ) -> Figure:
-    """Draws examples, and each channel of a layer's outputs for them, as images; returns the figure.
-
-    model: a Sequential, or a fitted estimator of one.
-    X: (n, *input_shape), or 2-D of the same width; the first `max_examples` examples are drawn.
-    layer: an index, such as 2, or a path, such as "3.body.0"; None: the first convolution. The layers up to it run in
-        inference mode.
-    figure: an empty Figure or SubFigure to draw into; None: a new one, not registered with pyplot.
+    """Draws examples, and each channel of a layer's outputs for them, as images.
 
     All maps share one colour scale. If there are negative values, 0 is white, negative blue and positive red; else 0 is
     dark. If there are too many channels, the first ones are drawn, and the title says so.
 
-    Raises TypeError or ValueError for a layer whose outputs are not images, an X of another shape, or a model that is
-    not built; RuntimeError while another thread trains it.
+    Parameters
+    ----------
+    model : Sequential, SequentialClassifier or SequentialRegressor
+        The model, or a fitted estimator of one.
+    X : array-like of shape `(n, *input_shape)`
+        Examples, or 2-D rows of the same size. The first `max_examples` are drawn.
+    layer : int, str or None, default None
+        An index, such as 2, or a path, such as "3.body.0"; None: the first convolution. The layers up to it run in
+        inference mode.
+    max_examples : int, default 4
+        Largest number of examples.
+    figure : Figure, SubFigure or None, default None
+        An empty one to draw into; None: a new one, not registered with pyplot.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a layer whose outputs are not images, an X of another shape, and a model that is not built.
+    RuntimeError
+        If another thread trains the model.
+    ImportError
+        Without Matplotlib: pip install "minidl[plot]".
+
+    Examples
+    --------
+    Two examples, each with its four channels:
+
+    >>> import numpy as np
+    >>> from minidl import Sequential, plots
+    >>> from minidl.layers import Conv2D
+    >>> figure = plots.feature_maps(Sequential([Conv2D(4, 3)], input_shape=(1, 8, 8)), np.ones((2, 1, 8, 8)))
+    >>> figure.axes[0].get_title(loc="left"), len(figure.axes[0].images)
+    ('0 Conv2D(filters=4, kernel_size=3): 4 channels', 10)
     """
     network = get_model(model)
     paths = layer_paths(network.layers)
@@ -79,7 +110,14 @@ def _draw(title: str, x: Array | None, maps: Array, figure: Figure | SubFigure |
     if height is not None:
         n = min(n, max(1, int(height / (MIN_TILE * ratio + LABEL_HEIGHT + GAP))))
     grid = fit_grid(
-        channels, width, height, ratio, leading_tiles=leading_tiles, n_blocks=n, max_height=max(MAX_HEIGHT, n)
+        channels,
+        width,
+        height,
+        ratio,
+        leading_tiles=leading_tiles,
+        n_blocks=n,
+        max_height=max(MAX_HEIGHT, n),
+        default_height=DEFAULT_HEIGHT * (n + 1) / 2,
     )
     step, row = grid.tile_width + GAP, grid.tile_width * ratio + GAP + LABEL_HEIGHT
     title = f"{title}: {count_label(channels, 'channel', grid.shown)}"

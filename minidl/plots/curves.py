@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minidl.callbacks.monitor import LOWER_IS_BETTER
-from minidl.plots.figures import BLUE, GREY, TEXT_POINTS, VERMILLION, figure_size, prepare_figure
+from minidl.plots.figures import BLUE, GREY, RED, TEXT_POINTS, figure_size, prepare_figure
 from minidl.utils.arrays import Array
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ Series = Mapping[str, Sequence[float]]
 PANEL_SIZE = (3.45, 2.3)  # inches: width of two panels or fewer, height
 PANEL_RATIO = 4 / 3  # preferred width / height of a panel
 MAX_DOTTED = 25  # epochs, up to which each value gets a dot
-SPLITS = (("", "training", BLUE, "-"), ("val_", "validation", VERMILLION, "--"))
+SPLITS = (("", "training", BLUE, "-"), ("val_", "validation", RED, "--"))
 BEST_LABEL = "best validation"
 
 
@@ -136,8 +136,9 @@ def _style_axes(axes: Any, name: str) -> None:
     """Labels the axes, and keeps frame and grid light."""
     axes.set_xlabel("epoch", fontsize=TEXT_POINTS)
     axes.set_ylabel(name, fontsize=TEXT_POINTS)
-    axes.tick_params(labelsize=TEXT_POINTS)
+    axes.tick_params(labelsize=TEXT_POINTS, length=2, which="both")
     axes.yaxis.get_offset_text().set_fontsize(TEXT_POINTS)
     axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set(color=GREY, linewidth=0.6)
     axes.grid(axis="y", color="0.9", linewidth=0.6)
     axes.set_axisbelow(True)

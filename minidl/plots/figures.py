@@ -12,7 +12,11 @@ if TYPE_CHECKING:
 PAGE_WIDTH = 6.9  # inches: two columns of a printed page, or 690 pixels in a notebook
 PAD = 0.06  # inches: padding of the layout engine
 TITLE_POINTS, TEXT_POINTS = 8.0, 7.0  # font sizes: titles, all other text
-BLUE, VERMILLION, GREY = "#0072B2", "#D55E00", "#707070"  # Okabe and Ito: safe for colour-blind readers
+# One palette, safe for colour-blind readers: blue and red of ColorBrewer's RdBu; tints and an orange for marks.
+BLUE, RED, GREY = "#2166AC", "#B2182B", "#707070"
+PALE_BLUE, PALE_PURPLE, ORANGE = "#92C5DE", "#C2A5CF", "#E69F00"
+# Colour maps: from 0 (white) upwards; around 0 (white); numbers of errors.
+SEQUENTIAL, DIVERGING, ERRORS = "Blues", "RdBu_r", "Reds"
 
 
 def figure_size(figure: Figure | SubFigure | None) -> tuple[float, float | None]:
@@ -82,10 +86,10 @@ def truncate(text: Any, width: float, size: float = TEXT_POINTS) -> str:
 def count_label(n: int, noun: str, shown: int | None = None) -> str:
     """Returns a phrase for a count, and for how many of them are shown.
 
-    >>> count_label(1, "filter"), count_label(64, "filter", 16)
-    ('1 filter', 'the first 16 of 64 filters')
+    >>> count_label(1, "filter"), count_label(1024, "filter", 16)
+    ('1 filter', 'the first 16 of 1,024 filters')
     """
-    return ("" if shown in (None, n) else f"the first {shown} of ") + f"{n} {noun}" + "s" * (n != 1)
+    return ("" if shown in (None, n) else f"the first {shown:,} of ") + f"{n:,} {noun}" + "s" * (n != 1)
 
 
 def wrap(text: str, width: float, size: float = TITLE_POINTS) -> str:

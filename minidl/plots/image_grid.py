@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minidl.plots.figures import GREY, PAD, TEXT_POINTS, TITLE_POINTS, figure_size, prepare_figure, wrap
+from minidl.plots.figures import (
+    DIVERGING,
+    GREY,
+    PAD,
+    SEQUENTIAL,
+    TEXT_POINTS,
+    TITLE_POINTS,
+    figure_size,
+    prepare_figure,
+    wrap,
+)
 from minidl.utils.arrays import Array
 
 if TYPE_CHECKING:
@@ -47,12 +57,14 @@ def fit_grid(
     min_tile: float = MIN_TILE,
     n_blocks: int = 1,
     max_height: float = MAX_HEIGHT,
+    default_height: float = DEFAULT_HEIGHT,
 ) -> Grid:
     """Returns the grid that shows as many of n units as possible, with large tiles and full rows.
 
-    Widths and heights are in inches. height: None: as much as needed, up to `max_height`. ratio: height / width of a
-    tile. tiles_per_unit: side by side. leading_tiles: before the first column. side_width, label_height: for text
-    beside and above a unit. min_column: width of a unit, for the text above it. n_blocks: grids below each other.
+    Widths and heights are in inches. height: None: `default_height`, or as much as needed, up to `max_height`. ratio:
+    height / width of a tile. tiles_per_unit: side by side. leading_tiles: before the first column. side_width,
+    label_height: for text beside and above a unit. min_column: width of a unit, for the text above it. n_blocks: grids
+    below each other.
     """
 
     def grid(columns: int, height: float) -> Grid | None:
@@ -65,7 +77,7 @@ def fit_grid(
         tile_width = min(tile_width, (height / rows - label_height - GAP) / ratio)
         return Grid(min(n, rows * columns), min(n, columns), -(-min(n, rows * columns) // columns), tile_width)
 
-    best, limit = Grid(1, 1, 1, min_tile), DEFAULT_HEIGHT if height is None else height
+    best, limit = Grid(1, 1, 1, min_tile), default_height if height is None else height
     while True:
         grids = filter(None, (grid(columns, limit / n_blocks) for columns in range(1, n + 1)))
         best = max(grids, default=best, key=lambda g: (g.shown, g.tile_width * (g.shown / g.columns / g.rows) ** 2))
@@ -136,21 +148,30 @@ class Tiles:
         if image is not None:
             height = min(1.0, 2.5 / self.height)
             left = (self.width - COLORBAR_WIDTH + 0.1) / self.width
-            inset = self.axes.inset_axes((left, 1 - height, 0.1 / self.width, height))
-            bar = self.figure.colorbar(image, cax=inset)
-            bar.set_label(label, fontsize=TEXT_POINTS)
-            bar.ax.tick_params(labelsize=TEXT_POINTS)
-            bar.ax.locator_params(nbins=5 if height * self.height > 1 else 3)
+            ticks = 5 if height * self.height > 1 else 3
+            draw_bar(self.axes, image, label, (left, 1 - height, 0.1 / self.width, height), ticks)
         return self.figure
 
 
+def draw_bar(
+    axes: Axes, image: AxesImage, label: str, bounds: tuple[float, float, float, float], max_ticks: int
+) -> None:
+    """Draws a colour bar for an image beside it. bounds: left, bottom, width and height, as fractions of the axes."""
+    inset = axes.inset_axes(bounds)
+    bar = axes.figure.colorbar(image, cax=inset)
+    bar.set_label(label, fontsize=TEXT_POINTS)
+    bar.outline.set(edgecolor=GREY, linewidth=0.4)
+    inset.tick_params(labelsize=TEXT_POINTS, length=2)
+    inset.locator_params(nbins=max_ticks)
+
+
 def color_scale(values: Array, signed: bool = False) -> dict[str, Any]:
-    """Returns colour map and limits: blue to red around white at 0 if signed or negative; else dark (0) to bright."""
+    """Returns colour map and limits: blue to red around white (0) if signed or negative; else white to blue."""
     finite = values[np.isfinite(values)].astype(np.float64)
     limit = float(np.abs(finite).max(initial=0)) or 1.0
     if signed or finite.min(initial=0) < 0:
-        return {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
-    return {"cmap": "viridis", "vmin": 0, "vmax": limit}
+        return {"cmap": DIVERGING, "vmin": -limit, "vmax": limit}
+    return {"cmap": SEQUENTIAL, "vmin": 0, "vmax": limit}
 
 
 def prepare_images(images: Array) -> tuple[Array, dict[str, Any]]:

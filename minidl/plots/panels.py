@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from minidl.plots.figures import ORANGE, PALE_BLUE, PALE_PURPLE
 from minidl.plots.image_grid import Tiles
 from minidl.plots.windows import Region, View
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
 
-ORANGE, SKY, PURPLE = "#E69F00", "#56B4E9", "#CC79A7"  # Okabe and Ito: winners, windows, neighbouring windows
 MIN_WINNER_FRAME = 0.045  # inches: size of the frame around a winner
 OUTLINE_INSETS = 0.1, 0.25  # cells: alternating insets of the outlines of overlapping windows
 CLIP_MARGIN = 0.015  # inches: half the width of a line on the edge
@@ -52,7 +52,7 @@ class Panel:
             v, h = (OUTLINE_INSETS[number % 2] * (windows.overlap[axis] > 1) for axis, number in enumerate(position))
             if windows.max_overlap <= 2 or position == (down // 2, across // 2):
                 boxes.append(_box(*self._position(top + v, left + h), *self._position(bottom - v, right - h)))
-                colors.append(PURPLE if windows.max_overlap == 2 and sum(position) % 2 else SKY)
+                colors.append(PALE_PURPLE if windows.max_overlap == 2 and sum(position) % 2 else PALE_BLUE)
         self._add_lines(boxes, colors, self._line_width(self.cell / 6, 0.8))
 
     def draw_grid(self) -> None:

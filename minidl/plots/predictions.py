@@ -12,6 +12,10 @@ from numpy.typing import ArrayLike
 
 from minidl.losses import probabilities
 from minidl.plots.figures import (
+    ERRORS,
+    GREY,
+    PAD,
+    SEQUENTIAL,
     TEXT_POINTS,
     TITLE_POINTS,
     count_label,
@@ -19,13 +23,16 @@ from minidl.plots.figures import (
     prepare_figure,
     text_width,
     truncate,
+    wrap,
 )
 from minidl.plots.image_grid import (
     GAP,
     LABEL_HEIGHT,
     LABEL_OFFSET,
+    MARGIN,
     MIN_TILE,
     Tiles,
+    draw_bar,
     fit_grid,
     prepare_images,
     tile_area,
@@ -43,6 +50,8 @@ if TYPE_CHECKING:
 
 CAPTION_HEIGHT = 2 * LABEL_HEIGHT  # inches
 TICK_SPACE = 0.45  # inches: ticks and axis label of a matrix, without class names
+BAR_SPACE = 0.8  # inches: colour bars of a matrix
+DARK = 0.55  # of the largest number of a matrix: text is white above it
 MAX_CAPTION_WIDTH = 1.4  # inches
 MIN_IMAGE_WIDTH = 0.6  # inches, in a new figure
 
@@ -80,19 +89,50 @@ def misclassified(
     image_shape: Shape | None = None,
     figure: Figure | SubFigure | None = None,
 ) -> Figure:
-    """Draws misclassified images, the most confident mistakes first; returns the figure.
-
-    model: a Sequential with one score per class, or one score; or a classifier with `predict_proba` and `classes_`.
-    X, y: as in `fit`, y with class labels. class_names: one for each class, in order; None: the labels.
-    max_examples: the largest number of images.
-    image_shape: (channels, height, width), if X has flat rows and the model has no image input.
-    figure: an empty Figure or SubFigure to draw into; None: a new one, not registered with pyplot.
+    """Draws misclassified images, the most confident mistakes first.
 
     The caption of each image is the predicted class with its probability, and the true class. If there are no mistakes,
     the title says so.
 
-    Raises TypeError or ValueError for an X without images, unknown labels, a wrong number of class names, or a model
-    that is not a classifier.
+    Parameters
+    ----------
+    model : Sequential or classifier
+        A Sequential with one score per class, or one score; or a classifier with `predict_proba` and `classes_`.
+    X : array-like of shape `(n, *input_shape)`
+        Images, or 2-D rows of the same size.
+    y : array-like of shape (n,)
+        Labels of the classes, as in `fit`.
+    class_names : list of str or None, default None
+        A name for each class, in order; None: the labels.
+    max_examples : int, default 16
+        Largest number of images.
+    image_shape : (int, int, int) or None, default None
+        (channels, height, width), if X has flat rows and the model has no image input.
+    figure : Figure, SubFigure or None, default None
+        An empty one to draw into; None: a new one, not registered with pyplot.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For an X without images, unknown labels, a wrong number of class names, and a model that is not a classifier.
+    ImportError
+        Without Matplotlib: pip install "minidl[plot]".
+
+    Examples
+    --------
+    The scores are the two pixels of an image, so the third example is misclassified:
+
+    >>> from minidl import Sequential, plots
+    >>> from minidl.layers import Flatten
+    >>> model = Sequential([Flatten()], input_shape=(1, 1, 2))
+    >>> figure = plots.misclassified(model, [[[[1, 0]]], [[[0, 1]]], [[[0, 1]]]], [0, 1, 0])
+    >>> figure.axes[0].get_title(loc="left")
+    '1 of 3 examples misclassified'
     """
     max_examples, shape = check_int("max_examples", max_examples), _infer_image_shape(model, X, image_shape)
     predictions = _predict(model, X, y, class_names)
@@ -125,8 +165,8 @@ def misclassified(
     )
     column_width, tile_height = max(grid.tile_width, caption_width), grid.tile_width * ratio
 
-    first = f"; the {grid.shown} most confident" if grid.shown < len(wrong) else ""
-    title = f"{len(wrong)} of {count_label(len(predictions.predicted), 'example')} misclassified{first}"
+    first = f"; the {grid.shown:,} most confident" if grid.shown < len(wrong) else ""
+    title = f"{len(wrong):,} of {count_label(len(predictions.predicted), 'example')} misclassified{first}"
     tiles = Tiles(figure, grid.columns * (column_width + GAP), grid.rows * (tile_height + CAPTION_HEIGHT + GAP), title)
     images, grey = prepare_images(as_numbers(X, "X")[worst[: grid.shown]].reshape(-1, *shape))
     for k, image in enumerate(images):
@@ -150,58 +190,111 @@ def confusion_matrix(
     normalize: str | None = None,
     figure: Figure | SubFigure | None = None,
 ) -> Figure:
-    """Draws the confusion matrix, true classes by predicted classes, with scikit-learn's ConfusionMatrixDisplay.
+    """Draws the confusion matrix of a classifier, true classes (rows) by predicted classes (columns).
 
-    model, X, y, class_names, figure: as for `misclassified`; X need not be images.
-    normalize: over rows ("true"), columns ("pred") or all examples ("all"); None: counts.
+    Correct predictions are blue and errors red, each on a colour scale of its own, so that a few errors stand out
+    beside many correct predictions. Cells with 0 are empty. Colour bars replace the numbers if they do not fit into the
+    cells.
 
-    A colour bar replaces the numbers if they do not fit into the cells. Returns the figure; raises as `misclassified`,
-    and ValueError for another normalize.
+    Parameters
+    ----------
+    model : Sequential or classifier
+        A Sequential with one score per class, or one score; or a classifier with `predict_proba` and `classes_`.
+    X : array-like of shape (n, ...)
+        Examples, as the model takes them.
+    y : array-like of shape (n,)
+        Labels of the classes, as in `fit`.
+    class_names : list of str or None, default None
+        A name for each class, in order; None: the labels.
+    normalize : "true", "pred", "all" or None, default None
+        Whether to normalize over rows ("true"), columns ("pred") or all examples ("all"); None: counts.
+    figure : Figure, SubFigure or None, default None
+        An empty one to draw into; None: a new one, not registered with pyplot.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For unknown labels, a wrong number of class names, a model that is not a classifier, and another `normalize`.
+    ImportError
+        Without Matplotlib: pip install "minidl[plot]".
+
+    Examples
+    --------
+    The scores are the two pixels of an image, so the third example is misclassified:
+
+    >>> from minidl import Sequential, plots
+    >>> from minidl.layers import Flatten
+    >>> model = Sequential([Flatten()], input_shape=(1, 1, 2))
+    >>> figure = plots.confusion_matrix(model, [[[[1, 0]]], [[[0, 1]]], [[[0, 1]]]], [0, 1, 0])
+    >>> [text.get_text() for text in figure.axes[0].texts]
+    ['1', '1', '1']
     """
     check_choice("normalize", normalize, "true", "pred", "all", None)
     predictions = _predict(model, X, y, class_names)
     names = [truncate(name, MAX_CAPTION_WIDTH) for name in predictions.class_names]
+    matrix = _count(predictions, normalize)
     number_width = text_width("0.00" if normalize else str(np.bincount(predictions.labels).max())) + GAP
     longest = max(map(text_width, names))
     width, height = figure_size(figure)
     if height is None:
         side = min(max(2.2, len(names) * max(number_width, 0.3)), width - longest - TICK_SPACE)
         width, height = side + longest + TICK_SPACE, side + TICK_SPACE + (longest if longest > side / len(names) else 0)
+        height += LABEL_HEIGHT + PAD
+    wrong = int((predictions.predicted != predictions.labels).sum())
+    title = f"{wrong:,} of {count_label(len(predictions.labels), 'example')} misclassified" + " (red)" * (wrong > 0)
+    title = wrap(title, width - MARGIN)
+    title_height = LABEL_HEIGHT * (title.count("\n") + 1) + PAD
     cell = (width - longest - TICK_SPACE) / len(names)
     rotate = longest > cell
-    cell = min(cell, (height - TICK_SPACE - rotate * longest) / len(names))
+    cell = min(cell, (height - TICK_SPACE - title_height - rotate * longest) / len(names))
     bar = cell < number_width
-    cell = max(cell - bar * 0.5 / len(names), 0.01)
+    cell = max(cell - bar * BAR_SPACE / len(names), 0.01)
 
-    result: Figure = prepare_figure(figure, width, height)
-    axes = result.add_subplot()
-    _draw_matrix(axes, predictions, normalize, bar)
+    result: Figure = prepare_figure(figure, width, height - bar * BAR_SPACE)  # the bars make the matrix smaller
+    result.suptitle(title, x=PAD / width, ha="left", fontsize=TITLE_POINTS)
+    axes = result.add_subplot(anchor="N")
+    _draw_matrix(axes, matrix, None if bar else ".2f" if normalize else "d")
     every = slice(None, None, math.ceil(1.15 * TEXT_POINTS / 72 / cell))  # skips names that would overlap
     axes.set_yticks(range(len(names))[every], names[every], parse_math=False)
     axes.set_xticks(range(len(names))[every], names[every], parse_math=False, rotation=90 * rotate)
-    axes.set_xlabel("predicted class", fontsize=TITLE_POINTS)
-    axes.set_ylabel("true class", fontsize=TITLE_POINTS)
-    for each_axes in result.axes:
-        each_axes.tick_params(labelsize=TEXT_POINTS)
+    axes.set_xlabel("predicted class", fontsize=TEXT_POINTS)
+    axes.set_ylabel("true class", fontsize=TEXT_POINTS)
+    axes.tick_params(labelsize=TEXT_POINTS, length=2)
+    axes.spines[:].set(color=GREY, linewidth=0.4)
     return result
 
 
-def _draw_matrix(axes: Axes, predictions: Predictions, normalize: str | None, bar: bool) -> None:
-    """Draws the cells of all classes, with numbers or a colour bar."""
-    from sklearn.metrics import ConfusionMatrixDisplay
+def _count(predictions: Predictions, normalize: str | None) -> Array:
+    """Returns the confusion matrix."""
+    from sklearn.metrics import confusion_matrix as count
 
-    ConfusionMatrixDisplay.from_predictions(
-        predictions.labels,
-        predictions.predicted,
-        labels=np.arange(len(predictions.class_names)),
-        normalize=normalize,
-        include_values=not bar,
-        values_format=".2f" if normalize else "d",
-        cmap="Blues",
-        colorbar=bar,
-        ax=axes,
-        text_kw={"fontsize": TEXT_POINTS},
-    )
+    classes = np.arange(len(predictions.class_names))
+    return np.asarray(count(predictions.labels, predictions.predicted, labels=classes, normalize=normalize))
+
+
+def _draw_matrix(axes: Axes, matrix: Array, number_format: str | None) -> None:
+    """Draws the cells of a matrix that are not 0, with their numbers, or with colour bars (None)."""
+    correct, n = np.eye(len(matrix), dtype=bool), len(matrix)
+    for k, (name, cells, colors) in enumerate((("correct", correct, SEQUENTIAL), ("errors", ~correct, ERRORS))):
+        limit = matrix[cells].max(initial=0) or 1
+        shown = cells & (matrix > 0)
+        image = axes.imshow(np.ma.masked_where(~shown, matrix), cmap=colors, vmin=0, vmax=limit)
+        if number_format is None:
+            draw_bar(axes, image, name, (1.03, 0.54 * (1 - k), 0.04, 0.46), max_ticks=3)
+            continue
+        for row, column in zip(*np.nonzero(shown), strict=True):
+            text = format(matrix[row, column], number_format)
+            color = "white" if matrix[row, column] > DARK * limit else "black"
+            axes.text(column, row, text, color=color, fontsize=TEXT_POINTS, ha="center", va="center")
+    if number_format is not None:
+        edges = np.arange(n + 1) - 0.5
+        axes.hlines(edges, -0.5, n - 0.5, "0.9", linewidth=0.4)
+        axes.vlines(edges, -0.5, n - 0.5, "0.9", linewidth=0.4)
 
 
 def _predict(

@@ -12,7 +12,7 @@ from minidl.engine.layer_paths import LayerPath, layer_paths, resolve_path
 from minidl.layers.base import Layer
 from minidl.losses import Loss
 from minidl.losses import get as loss_named
-from minidl.plots.figures import TEXT_POINTS, count_label, wrap
+from minidl.plots.figures import DIVERGING, SEQUENTIAL, TEXT_POINTS, count_label, wrap
 from minidl.plots.image_grid import (
     GAP,
     LABEL_HEIGHT,
@@ -41,6 +41,7 @@ MIN_COLUMN, MAX_COLUMN = 0.66, 1.7  # inches: width of a column of maps
 MIN_CELL = 0.13, 0.16  # inches: of a cell; if windows overlap
 MIN_CELL_CROWDED = 0.05  # inches: of a cell in a small figure
 ROW_GAP = 0.12  # inches between rows, and before the column of all examples
+KEY_HEIGHT = 0.08  # inches: of a row of colours
 MIN_MAP_HEIGHT = 0.75  # inches: below it, the headings are shortened
 
 
@@ -55,40 +56,75 @@ def pool_routing(
     loss: str | Loss | None = None,
     figure: Figure | SubFigure | None = None,
 ) -> Figure:
-    """Draws the winner of each window of a max-pool and the route of the gradient; returns the figure.
-
-    model: a Sequential, or a fitted estimator of one.
-    X, y: as in `fit`; the first `max_examples` are drawn, as many as fit, and sums over all of them.
-    layer: the index of a MaxPool2D or GlobalMaxPool2D, such as 3, or its path, such as "3.body.1"; None: the first.
-    channel: the channel that is drawn; None: the one with the largest share of the gradient. The minima of a map do not
-        count, since most of them are zeros of a ReLU before the pool, which stops their gradient.
-    region: (top, left, height, width), in cells, of the pool's input; None: all of it, or the part of a large input
-        with the largest share of the gradient.
-    loss: as for Trainer; None: that of a fitted estimator, softmax_cross_entropy for a Sequential.
-    figure: an empty Figure or SubFigure to draw into; None: a new one, not registered with pyplot.
+    """Draws the winner of each window of a max-pool and the route of the gradient.
 
     Each column is an example.
 
-    - Top: the input, the windows without padding (blue; overlapping neighbours also purple) and the winner of each
-      (orange). = marks later pixels that tie with a winner; they receive no gradient. If windows overlap, a line
-      connects the centre of each with its winner.
-    - Middle: the gradient w.r.t. the output, one value per window.
-    - Bottom: the gradient w.r.t. the input: the value of a window at its winner, the sum at a pixel that wins several
-      windows, 0 elsewhere.
+    - Top: the input, the windows without padding (blue; overlapping neighbours also purple) and the winner of each, its
+      maximum (orange). = marks later pixels that tie with a winner; they receive no gradient. If windows overlap, a
+      line connects the centre of each with its winner.
+    - Middle: the gradient with respect to the output, one value per window.
+    - Bottom: the gradient with respect to the input: the value of a window at its winner, the sum at a pixel that wins
+      several windows, 0 elsewhere.
 
-    Negative is blue, positive red. Each example has its own scale, since gradients of examples may differ by a factor
-    of a thousand. "Reached" is the share of the channel's inputs with a nonzero gradient. The last column is over all
-    examples: how often each input was reached, and the sum of the gradients. It shows the whole input, with a box
-    around the region of the other columns.
+    Negative is blue, positive red. Colours are relative to the largest gradient of their column, which is given below
+    it, since gradients of examples may differ by a factor of a thousand; so is the share of the channel's inputs with
+    a nonzero gradient. The last column is over all examples: how often the gradient of each input was not 0, and the
+    sum of the gradients. It shows the whole input, with a box around the region of the other columns.
 
+    Parameters
+    ----------
+    model : Sequential, SequentialClassifier or SequentialRegressor
+        The model, or a fitted estimator of one. It is not changed.
+    X : array-like of shape `(n, *input_shape)`
+        Examples, as in `fit`. The first `max_examples` are drawn, as many as fit, and sums over all of them.
+    y : array-like of shape (n, ...)
+        Targets, as in `fit`.
+    layer : int, str or None, default None
+        The index of a MaxPool2D or GlobalMaxPool2D, such as 3, or its path, such as "3.body.1"; None: the first.
+    channel : int or None, default None
+        The channel that is drawn; None: the one with the largest share of the gradient. The minima of a map do not
+        count, since most of them are zeros of a ReLU before the pool, which stops their gradient.
+    max_examples : int, default 4
+        Largest number of examples.
+    region : (int, int, int, int) or None, default None
+        (top, left, height, width), in cells, of the pool's input; None: all of it, or the part of a large input with
+        the largest share of the gradient.
+    loss : str, loss or None, default None
+        As for Trainer; None: that of a fitted estimator, softmax_cross_entropy for a Sequential.
+    figure : Figure, SubFigure or None, default None
+        An empty one to draw into; None: a new one, not registered with pyplot.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a layer that is not a max-pool, an invalid channel or region, an X or y of another shape, a model that is
+        not built, and layers that cannot be copied.
+    RuntimeError
+        If another thread trains the model.
+    ImportError
+        Without Matplotlib: pip install "minidl[plot]".
+
+    Notes
+    -----
     Gradients are those of each example's own loss, without averaging. Forward and backward are the model's own, on
     copies of its layers in inference mode: batch norm uses its running statistics, dropout and augmentation do nothing.
-    NumPy layers after the pool, or in a container with it, run in training mode, one example at a time. The model is
-    not changed.
+    NumPy layers after the pool, or in a container with it, run in training mode, one example at a time.
 
-    Raises TypeError or ValueError for a layer that is not a max-pool, an invalid channel or region, an X or y of
-    another shape, a model that is not built, or layers that cannot be copied; RuntimeError while another thread trains
-    it.
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minidl import Sequential, plots
+    >>> from minidl.layers import Dense, Flatten, MaxPool2D
+    >>> model = Sequential([MaxPool2D(2), Flatten(), Dense(3)], input_shape=(1, 4, 4))
+    >>> figure = plots.pool_routing(model, np.arange(32).reshape(2, 1, 4, 4), [0, 1])
+    >>> figure.axes[0].get_title(loc="left")
+    '0 MaxPool2D(pool_size=2): channel 0 of 1, 2 examples'
     """
     network = get_model(model)
     name, path = _find_pool(network, layer)
@@ -150,14 +186,14 @@ class PageLayout:
         self.map_width = min(MAX_COLUMN, (width - ROW_GAP - GAP) / self.columns - GAP)
         outlines = ("windows (blue)", "windows (blue, purple)", "one of the windows (blue)")
         outlined = outlines[min(overlap, 3) - 1]
-        lines = "; lines connect the centre of each window with its winner" * (overlap > 1)
+        lines = "; lines connect the centre of each window with its maximum" * (overlap > 1)
         texts = (
-            f"x, the input: {outlined}, the winner of each window (orange), later pixels that tie with it (=){lines}",
+            f"x, the input: {outlined}, the maximum of each window (orange), later pixels that tie with it (=){lines}",
             "dy, the gradient w.r.t. the output: one value per window; blue is negative, red positive",
-            "dx, the gradient w.r.t. the input: dy at the winners"
-            + ", summed over the windows they win" * (overlap > 1),
+            "dx, the gradient w.r.t. the input: dy at the maxima"
+            + ", summed over the windows that share one" * (overlap > 1),
         )
-        short_texts = ("x: windows and winners", "dy: w.r.t. output", "dx: w.r.t. input")
+        short_texts = ("x: windows and maxima", "dy: w.r.t. output", "dx: w.r.t. input")
         self._set_texts(texts, width, height)
         if height is not None and self.row_height < MIN_MAP_HEIGHT:
             self._set_texts(short_texts, width, height)
@@ -239,23 +275,31 @@ def _draw(
 def _draw_sums(
     tiles: Tiles, page: PageLayout, view: View, trace: PoolTrace, channel: int, row_tops: list[float], map_height: float
 ) -> None:
-    """Draws the last column: how often each input was reached, and the sum of all gradients."""
-    counts, sums = trace.dx_nonzero[channel], trace.dx_sum[channel]
-    scale, count_scale = (
-        color_scale(sums, signed=True),
-        {"cmap": "Oranges", "vmin": 0, "vmax": max(int(counts.max()), 1)},
-    )
+    """Draws the last column: how often the gradient of each input was not 0, the sum of all, and the colours."""
+    counts, sums, left = trace.dx_nonzero[channel], trace.dx_sum[channel], page.column_left(page.n)
     whole_view = View(view.windows, (0, 0, *view.windows.shape))
-    top, bottom = (
-        Panel(tiles, whole_view, page.column_left(page.n), y, page.map_width, map_height)
-        for y in (row_tops[0], row_tops[2])
-    )
-    top.draw_image(counts, count_scale)
-    bottom.draw_image(sums, scale)
+    top, bottom = (Panel(tiles, whole_view, left, y, page.map_width, map_height) for y in (row_tops[0], row_tops[2]))
+    largest = max(int(counts.max()), 1)
+    top.draw_image(counts, {"cmap": SEQUENTIAL, "vmin": 0, "vmax": largest})
+    bottom.draw_image(sums, color_scale(sums, signed=True))
     for panel in (top, bottom) if not view.is_whole else ():
         panel.draw_region(view.region)
-    _annotate(top, f"all {trace.n_examples}", f"↑ reached:\nup to {counts.max()}×")
+    _annotate(top, f"all {trace.n_examples}", "↑ dx ≠ 0")
     _annotate(bottom, "↓ sum of dx", _format_gradients(sums, counts))
+    y = top.y + top.height + LABEL_OFFSET + LABEL_HEIGHT
+    _draw_key(tiles, left, y, page.map_width, SEQUENTIAL, "0", f"{largest}×")
+    height = KEY_HEIGHT + 2 * LABEL_HEIGHT
+    y = max(y + KEY_HEIGHT + LABEL_HEIGHT + LABEL_OFFSET, row_tops[1] + (map_height - height) / 2)
+    if y + height + LABEL_HEIGHT <= bottom.y:
+        tiles.draw_text("dy, dx", left + page.map_width / 2, y + LABEL_HEIGHT - LABEL_OFFSET)
+        _draw_key(tiles, left, y + LABEL_HEIGHT, page.map_width, DIVERGING, "−max", "+max")
+
+
+def _draw_key(tiles: Tiles, x: float, y: float, width: float, colors: str, low: str, high: str) -> None:
+    """Draws the colours of a map in a row, with text below its ends."""
+    tiles.draw_image(np.linspace(0, 1, 64)[np.newaxis], x, y, width, KEY_HEIGHT, cmap=colors)
+    for text, edge, align in ((low, x, "left"), (high, x + width, "right")):
+        tiles.draw_text(text, edge, y + KEY_HEIGHT + LABEL_OFFSET, ha=align, va="top")
 
 
 def _annotate(panel: Panel, above: str | None, below: str | None = None) -> None:
@@ -267,10 +311,10 @@ def _annotate(panel: Panel, above: str | None, below: str | None = None) -> None
         panel.tiles.draw_text(below, middle, panel.y + panel.height + LABEL_OFFSET, va="top")
 
 
-def _format_gradients(gradients: Array, reached: Array) -> str:
+def _format_gradients(gradients: Array, dx: Array) -> str:
     """Returns the largest absolute gradient, and the share of inputs with a nonzero one, as text."""
     limit = np.abs(gradients).max()
-    largest = f"±{limit:.2g}" if np.isfinite(limit) else "not finite"
-    share = float((reached != 0).mean())
+    largest = f"max {limit:.2g}" if np.isfinite(limit) else "not finite"
+    share = float((dx != 0).mean())
     percent = "<1%" if 0 < share < 0.01 else ">99%" if 0.99 < share < 1 else f"{share:.0%}"
-    return f"{largest}\n{percent} reached"
+    return f"{largest}\n{percent} nonzero"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from minidl.plots.attribution import (
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 MAX_CAPTION_WIDTH = 1.4  # inches
 PAIR_GAP = 3 * GAP  # inches between an example's two tiles and the next example
-OPACITY = 0.6  # of a map over its image
+SHADE = 0.3  # of a map where its image is black
 
 
 def saliency(
@@ -48,21 +49,55 @@ def saliency(
     image_shape: Shape | None = None,
     figure: Figure | SubFigure | None = None,
 ) -> Figure:
-    """Draws images, and how strongly the score of a class depends on each pixel; returns the figure.
+    """Draws images, and how strongly the score of a class depends on each pixel.
 
-    model: a Sequential with outputs (classes,), or a fitted estimator of one.
-    X: (n, *input_shape), or 2-D of the same width; the first `max_examples` examples are drawn, as many as fit.
-    y: the classes: labels as in `fit`, one for each example or one for all; None: the predicted ones. For a single
+    A map is the absolute gradient of the score with respect to the pixels, its maximum over the channels. Gradients are
+    those of `Sequential.input_gradient`, in inference mode. All maps share one colour scale, from 0 (dark).
+
+    Parameters
+    ----------
+    model : Sequential, SequentialClassifier or SequentialRegressor
+        A model with outputs (classes,), or a fitted estimator of one.
+    X : array-like of shape `(n, *input_shape)`
+        Examples, or 2-D rows of the same size. The first `max_examples` are drawn, as many as fit.
+    y : array-like, label or None, default None
+        The classes: labels as in `fit`, one for each example or one for all; None: the predicted ones. For a single
         score s, class 1 has the score s, and class 0 has -s.
-    image_shape: (channels, height, width), if the model takes rows.
-    figure: an empty Figure or SubFigure to draw into; None: a new one, not registered with pyplot.
+    max_examples : int, default 8
+        Largest number of examples.
+    image_shape : (int, int, int) or None, default None
+        (channels, height, width), if the model takes rows.
+    figure : Figure, SubFigure or None, default None
+        An empty one to draw into; None: a new one, not registered with pyplot.
 
-    A map is the absolute gradient of the score w.r.t. the pixels, its maximum over the channels (Simonyan, Vedaldi,
-    Zisserman: "Deep Inside Convolutional Networks", 2013, arXiv:1312.6034). Gradients are those of `input_gradient`, in
-    inference mode. All maps share one colour scale, from 0 (dark).
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
 
-    Raises TypeError or ValueError for an X without images, unknown labels, or a model that is not built or has other
-    outputs, and as `input_gradient` for its layers in NumPy; RuntimeError while another thread trains it.
+    Raises
+    ------
+    TypeError, ValueError
+        For an X without images, unknown labels, a model that is not built or has other outputs, and as
+        `Sequential.input_gradient` for its layers in NumPy.
+    RuntimeError
+        If another thread trains the model.
+    ImportError
+        Without Matplotlib: pip install "minidl[plot]".
+
+    References
+    ----------
+    Simonyan, Vedaldi, Zisserman, "Deep Inside Convolutional Networks" (2013), arXiv:1312.6034.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minidl import Sequential, plots
+    >>> from minidl.layers import Conv2D, Flatten, Dense, ReLU
+    >>> model = Sequential([Conv2D(4, 3), ReLU(), Flatten(), Dense(3)], input_shape=(1, 8, 8))
+    >>> figure = plots.saliency(model, np.ones((2, 1, 8, 8)), y=1)
+    >>> figure.axes[0].get_title(loc="left")
+    'Saliency of class 1: 2 examples'
     """
     network, x, n = _prepare_images(model, X, max_examples)
     shape = network.input_shape if image_shape is None else resolve_image_shape(image_shape, x[0].size)
@@ -82,17 +117,56 @@ def grad_cam(
     max_examples: int = 8,
     figure: Figure | SubFigure | None = None,
 ) -> Figure:
-    """Draws images, and over them the regions that raise the score of a class (Grad-CAM); returns the figure.
+    """Draws images, and over them the regions that raise the score of a class (Grad-CAM).
 
-    model, X, y, figure: as for `saliency`; the model takes images.
-    layer: an index, such as 5, or a path, such as "0.5", of a layer with image outputs that all data pass through;
-        None: the last convolution, or container of one, and the layers after it that keep the shape (norm, activation).
+    A map is `relu(sum over k of a_k A_k)`: `A_k` is channel k of the layer's outputs, and `a_k` the mean over the
+    pixels of the gradient of the score with respect to `A_k`. It is resized bilinearly to the image. All maps share one
+    colour scale, from 0 (dark).
 
-    A map is relu(sum over k of a_k A_k): A_k is channel k of the layer's outputs, and a_k the mean over the pixels of
-    the gradient of the score w.r.t. A_k (Selvaraju et al.: "Grad-CAM", 2017, arXiv:1610.02391). It is resized
-    bilinearly to the image. All maps share one colour scale, from 0 (dark).
+    Parameters
+    ----------
+    model : Sequential, SequentialClassifier or SequentialRegressor
+        A model of images with outputs (classes,), or a fitted estimator of one.
+    X : array-like of shape `(n, *input_shape)`
+        Examples, or 2-D rows of the same size. The first `max_examples` are drawn, as many as fit.
+    y : array-like, label or None, default None
+        The classes: labels as in `fit`, one for each example or one for all; None: the predicted ones. For a single
+        score s, class 1 has the score s, and class 0 has -s.
+    layer : int, str or None, default None
+        An index, such as 5, or a path, such as "0.5", of a layer with image outputs that all data pass through; None:
+        the last convolution, or container of one, and the layers after it that keep the shape (norm, activation).
+    max_examples : int, default 8
+        Largest number of examples.
+    figure : Figure, SubFigure or None, default None
+        An empty one to draw into; None: a new one, not registered with pyplot.
 
-    Raises as `saliency`, and TypeError or ValueError for a layer in a branch, or whose outputs are not images.
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `saliency`, and for a layer in a branch, or whose outputs are not images.
+    RuntimeError
+        If another thread trains the model.
+    ImportError
+        Without Matplotlib: pip install "minidl[plot]".
+
+    References
+    ----------
+    Selvaraju et al., "Grad-CAM" (2017), arXiv:1610.02391.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minidl import Sequential, plots
+    >>> from minidl.layers import Conv2D, Flatten, Dense, ReLU
+    >>> model = Sequential([Conv2D(4, 3), ReLU(), Flatten(), Dense(3)], input_shape=(1, 8, 8))
+    >>> figure = plots.grad_cam(model, np.ones((2, 1, 8, 8)), y=1)
+    >>> figure.axes[0].get_title(loc="left")
+    'Grad-CAM of class 1 at 1 ReLU(): 2 examples'
     """
     network, x, n = _prepare_images(model, X, max_examples)
     if len(network.input_shape) != 3:
@@ -123,7 +197,7 @@ def _draw(
     label: str,
     figure: Figure | SubFigure | None,
 ) -> Figure:
-    """Draws each image with its map beside it. overlay: over the image in grey."""
+    """Draws each image with its map beside it. overlay: shaded by the image in grey."""
     ratio, (width, height) = tile_ratio(*x.shape[2:]), tile_area(figure, bar=True)
     captions = [f"{i}: class {name}" for i, name in enumerate(classes.names)]
     caption_width = min(MAX_CAPTION_WIDTH, max(map(text_width, captions)))
@@ -136,7 +210,7 @@ def _draw(
     if x.shape[1] not in (1, 3):
         title += f"; input: mean of its {x.shape[1]} channels"
     tiles = Tiles(figure, grid.columns * unit - PAIR_GAP, grid.rows * row, title, bar=True)
-    (pixels, grey), (under, under_grey) = prepare_images(x[: grid.shown]), _prepare_grey(x[: grid.shown])
+    (pixels, grey), shade = prepare_images(x[: grid.shown]), _shade(x[: grid.shown])
     scale: dict[str, Any] = color_scale(maps[: grid.shown])
     for i in range(grid.shown):
         below, column = divmod(i, grid.columns)
@@ -144,14 +218,14 @@ def _draw(
         caption = truncate(captions[i], unit - PAIR_GAP)
         tiles.draw_text(caption, left, top - LABEL_OFFSET, ha="left")
         tiles.draw_image(pixels[i], left, top, tile, high, **grey)
+        image = tiles.draw_image(maps[i], left + tile + GAP, top, tile, high, **scale)
         if overlay:
-            tiles.draw_image(under[i], left + tile + GAP, top, tile, high, framed=False, **under_grey)
-        image = tiles.draw_image(
-            maps[i], left + tile + GAP, top, tile, high, alpha=OPACITY if overlay else None, **scale
-        )
+            black = np.zeros_like(shade[i])
+            tiles.draw_image(black, left + tile + GAP, top, tile, high, framed=False, cmap="gray", alpha=shade[i])
     return tiles.finish(image, label)
 
 
-def _prepare_grey(x: Array) -> tuple[Array, dict[str, Any]]:
-    """Returns images (n, c, h, w) in grey, the mean of their channels, and the colour map."""
-    return prepare_images(x.mean(axis=1, keepdims=True, dtype=float))
+def _shade(x: Array) -> Array:
+    """Returns the opacity (n, h, w) of black that draws images (n, c, h, w) in grey, the mean of their channels."""
+    grey, scale = prepare_images(x.mean(axis=1, keepdims=True, dtype=float))
+    return np.asarray(SHADE * (scale["vmax"] - grey) / (scale["vmax"] - scale["vmin"]))

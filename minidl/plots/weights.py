@@ -38,19 +38,45 @@ def filters(
     image_shape: Shape | None = None,
     figure: Figure | SubFigure | None = None,
 ) -> Figure:
-    """Draws the weights of a convolution, or of a dense layer on images, as images; returns the figure.
-
-    model: a Sequential, or a fitted estimator of one.
-    layer: an index, such as 1, or a path, such as "3.body.0"; None: the first convolution, or else the first dense
-        layer on images.
-    image_shape: (channels, height, width) of a dense layer's inputs, if there is no Flatten before it.
-    figure: an empty Figure or SubFigure to draw into; None: a new one, not registered with pyplot.
+    """Draws the weights of a convolution, or of a dense layer on images, as images.
 
     A filter with one input channel is a numbered tile, a filter with several is a row of tiles, one per channel. All
     share one colour scale: 0 is white, negative blue, positive red. If there are too many, the first ones are drawn,
     and the title says so.
 
-    Raises TypeError or ValueError for a layer without such weights, or a model that is not built.
+    Parameters
+    ----------
+    model : Sequential, SequentialClassifier or SequentialRegressor
+        The model, or a fitted estimator of one.
+    layer : int, str or None, default None
+        An index, such as 1, or a path, such as "3.body.0"; None: the first convolution, or else the first dense layer
+        on images.
+    image_shape : (int, int, int) or None, default None
+        (channels, height, width) of a dense layer's inputs, if there is no Flatten before it.
+    figure : Figure, SubFigure or None, default None
+        An empty one to draw into; None: a new one, not registered with pyplot.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a layer without such weights, and a model that is not built.
+    ImportError
+        Without Matplotlib: pip install "minidl[plot]".
+
+    Examples
+    --------
+    Each of the four filters is a tile:
+
+    >>> from minidl import Sequential, plots
+    >>> from minidl.layers import Conv2D
+    >>> figure = plots.filters(Sequential([Conv2D(4, 3)], input_shape=(1, 8, 8)))
+    >>> len(figure.axes[0].images)
+    4
     """
     paths = layer_paths(get_model(model).layers)
     name = _default_layer(paths, image_shape) if layer is None else resolve_path(paths, layer)

@@ -50,7 +50,24 @@ READER_HINTS = {  # by the expected and the actual kind of file
 
 
 class FileError(ValueError):
-    """The content of a file is invalid: damaged, of another kind, or not written by minidl."""
+    """The content of a file is invalid: damaged, of another kind, or not written by minidl.
+
+    It is a ValueError, whose message names the path.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from minidl import FileError, Sequential
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "model.safetensors")
+    ...     with open(path, "wb") as file:
+    ...         _ = file.write(b"something else")
+    ...     try:
+    ...         Sequential.load(path)
+    ...     except FileError as error:
+    ...         print(str(error).removeprefix(f"{path}: "))
+    expected a file of minidl, got 14 bytes that start with b'somethin'
+    """
 
 
 # ---- writing

@@ -25,6 +25,7 @@ from minidl.testing.layer_contract import (
     check_survival,
     freeze,
 )
+from minidl.testing.layout_contract import check_layouts
 from minidl.testing.samples import Samples
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape, check_count, check_shape
@@ -51,14 +52,46 @@ def check_layer(
     - Random numbers from `self.rng` repeat. Buffers are reset before each training forward to the values from `build`,
       so that layers with random numbers or state are checked like any other.
     - A kernel that kills the process (by writing dx where it is NULL) is reported: it is tried in a forked child first.
+    - A layer with a kernel gives the same bits in both layouts, tiles and the blocked one of few examples, which are
+      forced: predictions and training steps of 1 to 3 examples, on one thread and on three, in both dtypes. Besides the
+      given shape, a wider one is tried if the layer accepts it: more than 16 channels, the second block not full.
 
-    The input is normally distributed, unless the layer needs other values: then pass `x`, examples (n, *in_shape) whose
-    rows are used, in the model's dtype as always; for an embedding, integers. For integers (by the dtype of `x`) dx is
-    not compared with differences, because there are no values in between; parameters' gradients are. Raises TypeError
-    or ValueError for an invalid x.
+    Parameters
+    ----------
+    layer : Layer
+        The layer, which no model uses.
+    in_shape : tuple of int
+        Shape of one example.
+    couples_examples : bool, default False
+        Whether the outputs of an example depend on others, as with batch statistics.
+    seed : int, default 0
+        Determines inputs and initial weights.
+    x : array-like of shape `(n, *in_shape)` or None, default None
+        Examples whose rows are used, in the model's dtype as always; for an embedding, integers. None: normally
+        distributed numbers. For integers (by the dtype of `x`) dx is not compared with differences, because there are
+        no values in between; parameters' gradients are.
 
+    Raises
+    ------
+    AssertionError
+        If the layer breaks the contract.
+    TypeError, ValueError
+        If an argument is invalid.
+
+    Examples
+    --------
+    >>> from minidl import Layer
     >>> from minidl.layers import Dense
+    >>> from minidl.testing import check_layer
     >>> check_layer(Dense(2), (3,))
+    >>> class Double(Layer):
+    ...     def forward(self, x, training):
+    ...         return 2 * x
+    ...     def backward(self, dy):
+    ...         return dy
+    >>> check_layer(Double(), (3,))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    AssertionError: Double: dx[0, 0]: expected ... (finite differences), got ..., a relative error of 0.5, at ...
     """
     if not isinstance(layer, Layer):
         raise TypeError(f"layer: expected a Layer, got {layer!r}")
@@ -96,6 +129,7 @@ def _check(name: str, layer: Layer, net: Network, samples: Samples, x: Array, co
         check_sums(name, net, samples)
     check_float32(name, layer, x, dy)
     check_neighbours(name, layer, samples)
+    check_layouts(name, layer, samples)
 
 
 def _function_of_x(name: str, net: Network, x: Array, dy: Array, couples_examples: bool) -> Function:

@@ -78,13 +78,13 @@ def freeze(array: Array) -> Array:
     return array
 
 
-def _iter_leaves(name: str, layer: Layer) -> Iterator[tuple[str, Layer]]:
+def iter_leaves(name: str, layer: Layer) -> Iterator[tuple[str, Layer]]:
     """Yields the layer, or the layers in a container, each with its name in errors."""
     if not isinstance(layer, Container):
         yield name, layer
         return
     for path, child in layer.named_children():
-        yield from _iter_leaves(f"{name}: {path}, {type(child).__name__}", child)
+        yield from iter_leaves(f"{name}: {path}, {type(child).__name__}", child)
 
 
 def _get_state(layer: Layer) -> dict[str, bytes]:
@@ -120,7 +120,7 @@ def _translate_errors(failure: str, read_only: str) -> Iterator[None]:
 
 def check_survival(name: str, layer: Layer, in_shape: Shape) -> None:
     """Checks that a kernel does not access memory outside its arrays; if it does, only a forked child is killed."""
-    for leaf_name, leaf in _iter_leaves(name, build(layer, in_shape, "float64").layers[0]):
+    for leaf_name, leaf in iter_leaves(name, build(layer, in_shape, "float64").layers[0]):
         for dtype in ("float32", "float64") if leaf.native else ():
             net = build(leaf, leaf.in_shape, dtype)
             x, dy = np.zeros((TWO_TILES, *leaf.in_shape), dtype), np.zeros((TWO_TILES, *net.layers[0].out_shape), dtype)
@@ -161,7 +161,7 @@ def check_dtypes(name: str, layer: Layer, x: Array) -> None:
     """Checks that a layer in NumPy keeps the model's dtype; otherwise the model would convert results in every step."""
     for dtype in ("float32", "float64"):
         net = build(layer, x.shape[1:], dtype)
-        for leaf_name, leaf in _iter_leaves(name, net.layers[0]):
+        for leaf_name, leaf in iter_leaves(name, net.layers[0]):
             if not leaf.native:
                 _watch(leaf, dtype, leaf_name)
         y, tape = net.forward(freeze(x.astype(dtype)), THREADS)
@@ -237,7 +237,7 @@ def check_inference(name: str, net: Network, x: Array) -> None:
 def check_buffers(name: str, layer: Layer, in_shape: Shape, x: Array) -> None:
     """Checks that training writes into the buffers that build created: others are not part of the model's state."""
     net = build(layer, in_shape, "float64")
-    leaves = list(_iter_leaves(name, net.layers[0]))
+    leaves = list(iter_leaves(name, net.layers[0]))
     before = [(leaf.buffers.copy(), vars(leaf).copy()) for _, leaf in leaves]
     net.forward(x, THREADS)
     for (leaf_name, leaf), (buffers, attributes) in zip(leaves, before, strict=True):

@@ -49,6 +49,14 @@ class Samples:
         """Returns as many examples as x has, with other values."""
         return 1 - x if self.given is None else self._rows(len(x))
 
+    def resized(self, shape: Shape) -> Samples:
+        """Returns samples of another shape with as many axes, in which given values are repeated."""
+        given = self.given
+        if given is not None:
+            for axis, size in enumerate(shape, 1):
+                given = given.take(range(size), axis, mode="wrap")
+        return Samples(shape, self.rng, given)
+
     def _rows(self, n: int) -> Array:
         assert self.given is not None
         order = [self.rng.permutation(len(self.given)) for _ in range(n // len(self.given) + 1)]

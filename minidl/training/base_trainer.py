@@ -94,9 +94,45 @@ class BaseTrainer:
         self._count[0] = check_counter("step", step)
 
     def train_batch(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Makes a step on this batch; returns the loss before it. Every param.grad is then the divided gradient.
+        """Makes a step on this batch; returns the loss before it.
 
-        Raises as fit, and ValueError for an empty batch.
+        Every `param.grad` is then the divided gradient of the step.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape `(n, *input_shape)`
+            The examples of the step.
+        y : array-like of shape (n, ...)
+            Targets, as the loss takes them.
+        sample_weight : array-like of shape (n,) or None, default None
+            A weight for each example; those of weight 0 count as absent.
+
+        Returns
+        -------
+        float
+            Weighted mean loss of the batch before the step.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If arguments are invalid or inconsistent, or if the batch is empty.
+        FloatingPointError
+            If a loss or gradient is NaN or infinite: before the update, so the weights stay.
+        RuntimeError
+            If another thread uses the model.
+
+        Examples
+        --------
+        >>> from minidl import Sequential, Trainer
+        >>> from minidl.layers import Dense
+        >>> from minidl.optimizers import SGD
+        >>> model = Sequential([Dense(1)], input_shape=(1,), dtype="float64")
+        >>> model.load_state_dict({"0.weight": [[0]], "0.bias": [0]})
+        >>> trainer = Trainer(model, "mean_squared_error", SGD(0.25))
+        >>> trainer.train_batch([[1], [3]], [2, 2])
+        4.0
+        >>> model.params["0.weight"].grad, model.params["0.weight"].value
+        (array([[-8.]]), array([[2.]]))
         """
         with self.comm.raise_together():
             data = LabeledData.from_arrays(self.model, self.loss, X, y, sample_weight)
@@ -113,29 +149,111 @@ class BaseTrainer:
 
     @known_arguments
     def evaluate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> dict[str, float]:
-        """Returns the weighted mean loss and the metrics of the model as it is now: {"loss": ..., "accuracy": ...}."""
+        """Returns the weighted mean loss and the metrics of the model as it is now.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape `(n, *input_shape)`
+            Real numbers, or 2-D rows of the same size.
+        y : array-like of shape (n, ...)
+            Targets, as the loss takes them.
+        sample_weight : array-like of shape (n,) or None, default None
+            A weight for each example in the loss; those of weight 0 count as absent. Metrics have no weights.
+
+        Returns
+        -------
+        dict of str to float
+            "loss", and the metrics by name.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If arguments are invalid or inconsistent.
+        RuntimeError
+            If another thread trains the model.
+
+        Examples
+        --------
+        >>> from minidl import Sequential, Trainer
+        >>> from minidl.layers import Dense
+        >>> from minidl.optimizers import SGD
+        >>> model = Sequential([Dense(1)], input_shape=(1,))
+        >>> model.load_state_dict({"0.weight": [[1]], "0.bias": [0]})
+        >>> trainer = Trainer(model, "mean_squared_error", SGD(0.1), metrics=["mae"])
+        >>> trainer.evaluate([[1], [2]], [1, 4])
+        {'loss': 2.0, 'mae': 1.0}
+        """
         data = LabeledData.from_arrays(self.model, self.loss, X, y, sample_weight)
         with self.model.usage.reading("evaluate"):
             return self.evaluate_rows(data, data.active_rows)
 
     @known_arguments
     def predict(self, X: ArrayLike) -> Array:
-        """Returns the scores of the model as it is now, as Sequential.predict."""
+        """Returns the scores of the model as it is now, as `Sequential.predict`.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape `(n, *input_shape)`
+            Real numbers, or 2-D rows of the same size.
+
+        Returns
+        -------
+        array of shape `(n, *output_shape)`
+            Scores in the dtype of the model.
+
+        Raises
+        ------
+        TypeError, ValueError, RuntimeError
+            As `Sequential.predict`.
+        """
         return self.model.predict(X, self.num_threads)
 
     @known_arguments
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Returns the probabilities of the classes, as Sequential.predict_proba."""
+        """Returns the probabilities of the classes, as `Sequential.predict_proba`.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape `(n, *input_shape)`
+            Real numbers, or 2-D rows of the same size.
+
+        Returns
+        -------
+        array of shape (n, classes)
+            Probabilities in the dtype of the model. Each row sums to 1.
+
+        Raises
+        ------
+        TypeError, ValueError, RuntimeError
+            As `Sequential.predict_proba`.
+        """
         return self.model.predict_proba(X, self.num_threads)
 
     # ---- for fit: data that was checked before
 
     def check_batch(self, size: int) -> None:
-        """Raises ValueError, naming the layer, if a batch of this size is too small to train it."""
+        """Raises ValueError, naming the layer, if a batch of this size is too small to train it.
+
+        Parameters
+        ----------
+        size : int
+            Number of examples.
+
+        Raises
+        ------
+        ValueError
+            If the batch is too small.
+        """
         self._network().check_batch(size)
 
     def check_trainable(self) -> None:
-        """Raises ValueError if no step could change a parameter, or not with the rates of the layers."""
+        """Raises ValueError if no step could change a parameter, or not with the rates of the layers.
+
+        Raises
+        ------
+        ValueError
+            If there is nothing to train, or if layers couple examples that `per_example_clip_norm` clips.
+        """
         network = self._network()
         what = network.trained, self.optimizer, self.per_example_clip_norm
         if all(a is b for a, b in zip(what, self._checked, strict=True)):
@@ -146,7 +264,18 @@ class BaseTrainer:
         self._checked = what
 
     def check_metrics(self, data: LabeledData) -> None:
-        """Raises what minidl's metrics raise for these targets, and scikit-learn's for labels."""
+        """Raises what minidl's metrics raise for these targets, and scikit-learn's for labels.
+
+        Parameters
+        ----------
+        data : LabeledData
+            The checked data of a fit.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a metric refuses the targets.
+        """
         targets = data.targets[data.active_rows]
         scores = np.broadcast_to(
             np.zeros(self.model.output_shape, self.model.dtype), (len(targets), *self.model.output_shape)
@@ -162,7 +291,13 @@ class BaseTrainer:
 
     @contextmanager
     def stepping(self) -> Iterator[None]:
-        """Returns a context in which steps run: signal handlers and a user's code see an inconsistent state in it."""
+        """Returns a context in which steps run: signal handlers and a user's code see an inconsistent state in it.
+
+        Returns
+        -------
+        context manager
+            For a `with` statement.
+        """
         self._stepping = True
         try:
             yield
@@ -175,14 +310,33 @@ class BaseTrainer:
         return f"{self.model.dtype} {self.model.output_shape if self.metrics else 'loss'}"
 
     def check_between_steps(self, what: str) -> None:
-        """Raises RuntimeError in the middle of a step."""
+        """Raises RuntimeError in the middle of a step.
+
+        Parameters
+        ----------
+        what : str
+            Name of the caller, for the message.
+
+        Raises
+        ------
+        RuntimeError
+            If a step is being done.
+        """
         if self._stepping:
             raise RuntimeError(f"{what}: a step is being done; call it between two steps, in the on_save of a callback")
 
     def steps(self, in_parts: bool = False) -> Steps | ClippedSteps:
         """Returns the steps of this model, loss and optimizer.
 
-        in_parts: whether steps see their micro-batches one by one, if that makes a difference.
+        Parameters
+        ----------
+        in_parts : bool, default False
+            Whether steps see their micro-batches one by one, if that makes a difference.
+
+        Returns
+        -------
+        Steps or ClippedSteps
+            An object whose `run` does steps.
         """
         network = self._network()
         in_parts, most = in_parts and network.couples_examples, self.per_example_clip_norm
@@ -222,7 +376,26 @@ class BaseTrainer:
     def batches(
         self, data: LabeledData, rows: Index, size: int, micro: int | None = None, comm: Communicator = SINGLE_PROCESS
     ) -> StepBatches:
-        """Returns the batches of steps on these rows: `size` of them each, in micro-batches of `micro` (None: all)."""
+        """Returns the batches of steps on these rows.
+
+        Parameters
+        ----------
+        data : LabeledData
+            Checked examples, targets and weights.
+        rows : array of int64
+            Indices of the examples, in order.
+        size : int
+            Number of examples in a step.
+        micro : int or None, default None
+            Number of examples in a micro-batch; None: all of a step.
+        comm : Communicator, default SINGLE_PROCESS
+            The processes that do each step together.
+
+        Returns
+        -------
+        StepBatches
+            The arguments of `run`.
+        """
         dtype = self.model.dtype
         return StepBatches(
             data.examples,
@@ -241,7 +414,18 @@ class BaseTrainer:
         )
 
     def run(self, batch: StepBatches) -> None:
-        """Runs these steps; raises FloatingPointError at the first that is not finite."""
+        """Runs these steps.
+
+        Parameters
+        ----------
+        batch : StepBatches
+            What `batches` returned.
+
+        Raises
+        ------
+        FloatingPointError
+            At the first step that is not finite.
+        """
         with batch.comm.raise_together():
             self.check_trainable()
             steps = self.steps(in_parts=batch.micro_batch_size < batch.batch_size)
@@ -258,7 +442,24 @@ class BaseTrainer:
         between: Callable[[], None] = lambda: None,
         comm: Communicator = SINGLE_PROCESS,
     ) -> dict[str, float]:
-        """Returns loss and metrics of these rows; calls `between` repeatedly. comm: processes that share the rows."""
+        """Returns loss and metrics of these rows.
+
+        Parameters
+        ----------
+        data : LabeledData
+            Checked examples, targets and weights.
+        rows : array of int64
+            Indices of the examples.
+        between : callable, default does nothing
+            It is called repeatedly.
+        comm : Communicator, default SINGLE_PROCESS
+            The processes that share the rows.
+
+        Returns
+        -------
+        dict of str to float
+            As `evaluate`.
+        """
         step = data.examples.chunk_size
         scores = np.empty((len(rows), *self.model.output_shape), self.model.dtype)
         local_scores, local_rows = (array[comm.local_slice(len(rows))] for array in (scores, rows))
@@ -275,7 +476,20 @@ class BaseTrainer:
         return logs
 
     def compute_metrics(self, targets: Array, scores: Array) -> dict[str, float]:
-        """Returns the metrics of these scores."""
+        """Returns the metrics of these scores.
+
+        Parameters
+        ----------
+        targets : array of shape (n, ...)
+            Targets, as the loss takes them.
+        scores : array of shape `(n, *output_shape)`
+            Outputs of the model; they become read-only.
+
+        Returns
+        -------
+        dict of str to float
+            Values by name.
+        """
         scores.flags.writeable = False
         return self._measure(self.metrics, targets, scores)
 
@@ -285,7 +499,13 @@ class BaseTrainer:
         return measure(metrics, targets, scores, labels, getattr(self.loss, "ignore_index", None))
 
     def append_history(self, logs: dict[str, float]) -> None:
-        """Appends an epoch to the history; every list has an entry for every epoch, NaN where a name is missing."""
+        """Appends an epoch to the history; every list has an entry for every epoch, NaN where a name is missing.
+
+        Parameters
+        ----------
+        logs : dict of str to float
+            The values of the epoch by name.
+        """
         missing = [float("nan")] * len(self.history.get("epoch", []))
         for name in [*self.history, *(name for name in logs if name not in self.history)]:
             self.history.setdefault(name, list(missing)).append(logs.get(name, float("nan")))

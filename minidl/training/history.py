@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @answers(HISTORY)
 class History(dict[str, list[float]]):
-    """A dict of lists with an entry for each epoch: epoch, loss, metrics, val_*, lr, images_per_second.
+    """A dict of lists with an entry for each epoch: epoch, loss, metrics, `val_*`, lr, images_per_second.
 
     Epochs are numbers from 0 here, in files of loggers and in hooks; what is shown counts from 1: lines and plots.
     """
@@ -26,15 +26,35 @@ class History(dict[str, list[float]]):
     def plot(self, names: Sequence[str] | None = None, figure: Figure | SubFigure | None = None) -> Figure:
         """Draws curves over the epochs, counted from 1: a panel for the loss and for each metric; returns the figure.
 
-        names: of the panels, such as ["loss", "lr"]; None: the loss, all metrics, and the learning rate if it varies,
-            on a logarithmic scale if it does so tenfold. A panel has training and validation.
-        figure: an empty Figure or SubFigure to draw into; None: a new one, which pyplot does not know.
+        A panel has training and validation. A ring marks the epoch of the best validation, of the loss and minidl's
+        metrics: of others it is not known which values are better. Values that are not finite are gaps.
 
-        A ring marks the epoch of the best validation, of the loss and minidl's metrics: of others it is not known
-        which values are better. Values that are not finite are gaps.
+        Parameters
+        ----------
+        names : list of str or None, default None
+            The panels, such as `["loss", "lr"]`; None: the loss, all metrics, and the learning rate if it varies, on a
+            logarithmic scale if it does so tenfold.
+        figure : Figure, SubFigure or None, default None
+            An empty one to draw into; None: a new one, which pyplot does not know.
 
-        Raises ValueError before the first epoch, for a name that is not here and for lists of different lengths;
-        ImportError without matplotlib: pip install "minidl[plot]".
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Before the first epoch, for a name that is not here, and for lists of different lengths.
+        ImportError
+            Without Matplotlib: pip install "minidl[plot]".
+
+        Examples
+        --------
+        >>> from minidl.training.history import History
+        >>> figure = History(epoch=[0, 1], loss=[0.5, 0.2], val_loss=[0.6, 0.4]).plot()
+        >>> [axes.get_ylabel() for axes in figure.axes]
+        ['loss']
         """
         from minidl.plots.curves import curves  # not before it is needed
 

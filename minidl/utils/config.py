@@ -44,7 +44,24 @@ class Config:
 
 
 def show_config() -> Config:
-    """Returns versions, instruction set, OpenMP and threads of this installation; prints as a table."""
+    """Returns versions, instruction set, OpenMP and threads of this installation.
+
+    `python -m minidl` prints the same.
+
+    Returns
+    -------
+    Config
+        It prints as a table. `minidl`, `python`, `numpy` and `platform` are versions, `instruction_set` is the build in
+        use, such as "v3", `openmp` tells whether the threads are OpenMP's, `threads` is their default number, and
+        `compiler_flags` are those of the build.
+
+    Examples
+    --------
+    >>> import minidl
+    >>> config = minidl.show_config()
+    >>> config.minidl == minidl.__version__, config.threads == minidl.get_num_threads()
+    (True, True)
+    """
     info = build_info()
     free_threaded = ", free-threaded" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
     return Config(

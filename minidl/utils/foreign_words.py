@@ -137,7 +137,7 @@ SCHEDULES: Words = {
     "learningratescheduler": "use a schedule of minidl.schedules as the optimizer's lr",
 }
 
-_CUSTOM_LAYER = "derive a class of your own from minidl.Layer, with forward and backward (docs/custom-layers.md)"
+_CUSTOM_LAYER = "derive a class of your own from minidl.Layer, with forward and backward (docs/how-to/custom-layers.md)"
 
 LAYERS: Words = {
     "linear": "use Dense(units)",

@@ -7,7 +7,7 @@ winograd_product.h. The gradient of x is the same, with the weights turned by 18
 
 The sizes of a convolution alone, never the batch, decide whether it uses this algorithm. The same bits come from tiles and from the
 blocked layout. Errors are larger than those of the direct sum where channels are few, and an infinite or NaN pixel makes up to 25 outputs
-of each filter infinite or NaN: see docs/winograd.md.
+of each filter infinite or NaN: see docs/explanation/winograd.md.
 Lavin and Gray, "Fast algorithms for convolutional neural networks" (2015).
 """
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, winograd_dims

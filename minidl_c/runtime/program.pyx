@@ -83,7 +83,8 @@ cdef class Program:
     def blocked_limit(self):
         """Up to this many examples of a call run in the blocked layout, and more if threads would have to share a tile.
 
-        More examples also run in it as chunks, if the plan has them. It may be set; 0: none. Results have the same bits.
+        More examples also run in it as chunks, if the plan has them. It may be set; 0: none. A plan in which it was set counts the
+        layout as free, so that up to this many examples run in it on any number of threads. Results have the same bits.
         Raises ValueError for numbers outside 0..16, and any but 0 if the ops do not fit that layout.
         """
         return self.limit
@@ -93,7 +94,7 @@ cdef class Program:
         most = LANES if self.blocked_values != NULL else 0
         if not 0 <= index(value) <= most:
             raise ValueError(f"blocked_limit: expected a number from 0 to {most}, got {value}")
-        self.limit = value
+        self.limit, self.blocked_cost = value, 0
 
     cdef int add(self, int k, Op source, Py_ssize_t offset) except -1:
         """Adds op k; raises TypeError or ValueError unless it fits the ops before it."""

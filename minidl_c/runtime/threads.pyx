@@ -92,16 +92,48 @@ def check_num_threads(num_threads):
 
 
 def set_num_threads(num_threads):
-    """Sets the number of threads of every call without num_threads. None restores the default.
+    """Sets the number of threads of every call without `num_threads`.
 
-    Raises TypeError or ValueError for anything except None or a whole number from 1 to 1024.
+    Parameters
+    ----------
+    num_threads : int or None
+        From 1 to 1024; None restores the default, see `get_num_threads`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For anything else.
+
+    Examples
+    --------
+    >>> import minidl
+    >>> minidl.set_num_threads(2)
+    >>> minidl.get_num_threads()
+    2
+    >>> minidl.set_num_threads(None)
     """
     global _num_threads
     _num_threads = None if num_threads is None else check_num_threads(num_threads)
 
 
 def get_num_threads():
-    """Returns the number of threads of a call without num_threads."""
+    """Returns the number of threads of a call without `num_threads`.
+
+    It is that of `set_num_threads`, else that of OMP_NUM_THREADS. Without both, it is the number of processors on which
+    this process may run (affinity, cgroup quota), and a call with little work takes one thread. The limits that
+    threadpoolctl and joblib set are read at each call.
+
+    Returns
+    -------
+    int
+        For a call with enough work for several threads.
+
+    Examples
+    --------
+    >>> import minidl
+    >>> minidl.get_num_threads() >= 1
+    True
+    """
     return threads_for(None, MIN_CALL_WORK, 1)
 
 

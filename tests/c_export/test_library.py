@@ -1,6 +1,7 @@
 """Files get the functions that they use, and no others."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -51,3 +52,14 @@ def test_every_function_in_the_files_is_used_by_a_layer_or_another():
         for name in NAMES.findall(text):
             calls = sum(len(re.findall(rf"\b{name}\b", other)) for other in [writers, *sources.values()])
             assert calls > 1, name
+
+
+def test_the_guide_lists_every_function_of_a_number():
+    internal = {"reduced", "power_of_2", "log_ratio", "plus_ln2"}
+    files = [library.FOLDER / f"{name}.c" for name in ("fma", "elementary", "activations")]
+    found = set().union(
+        *(re.findall(r"^INLINE real (\w+)\(", file.read_text(encoding="utf-8"), re.M) for file in files)
+    )
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "export-c.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.*?) \| ", page.partition("| function | result |")[2].partition("\n\n")[0], re.M)
+    assert {name for row in rows for name in re.findall(r"`(\w+)\(", row)} == found - internal

@@ -1,7 +1,7 @@
 """Runs the conformance programs in turn, each with a budget, and prints a summary.
 
 python tests/conformance/run.py             # some minutes: required of every change
-python tests/conformance/run.py --whole     # hours: the figures in docs/promises.md
+python tests/conformance/run.py --whole     # hours: the figures in docs/explanation/promises.md
 python tests/conformance/run.py kills race  # selected programs
 """
 

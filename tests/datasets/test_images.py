@@ -1,5 +1,6 @@
-"""load_images: folders of image files, their order, sizes, modes, cache and refusals."""
+"""load_images: folders of image files, their order, sizes, modes, cache and refusals; load_image: its pixels of one."""
 
+import io
 import os
 import re
 import struct
@@ -12,7 +13,7 @@ import pytest
 from PIL import Image
 
 from minidl import Sequential, Trainer
-from minidl.datasets import load_images
+from minidl.datasets import load_image, load_images
 from minidl.layers import Dense, Flatten, Rescale
 from minidl.optimizers import SGD
 
@@ -274,3 +275,59 @@ def test_refusals(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(ImportError, match=r'pip install "minidl\[images\]"'):
         load_images(where, data_home=tmp_path / "other")
+
+
+# ---- one file
+
+
+@pytest.mark.parametrize("options", [{}, {"channels": 1}, {"resize": "squash"}, {"channels": 1, "resize": "squash"}])
+@pytest.mark.parametrize("size", [(5, 3), (4, 6), 9])
+def test_one_file_has_the_pixels_of_the_folder(folder, tmp_path, size, options):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    save(folder[0] / "dog" / "turned.jpg", pixels_of(9, 5), exif=exif)
+    Image.fromarray(pixels_of()).quantize(8).save(folder[0] / "dog" / "palette.gif", transparency=0)
+    data = load_images(folder[0], size, data_home=tmp_path, **options)
+    for name, expected in zip(data.file_names, data.X, strict=True):
+        for file in (folder[0] / name, str(folder[0] / name), io.BytesIO((folder[0] / name).read_bytes())):
+            image = load_image(file, size, **options)
+            np.testing.assert_array_equal(image, expected)
+            assert image.dtype == np.uint8 and image.flags.c_contiguous and image.flags.writeable
+
+
+def test_one_file_keeps_its_size(folder, tmp_path):
+    file = folder[0] / "cat" / "b.png"
+    np.testing.assert_array_equal(load_image(file), folder[1]["cat/b.png"].transpose(2, 0, 1))
+    with open(file, "rb") as opened:
+        opened.read(9)
+        np.testing.assert_array_equal(load_image(opened), load_image(file))  # from the beginning
+    other = file.rename(tmp_path / "without_suffix")
+    np.testing.assert_array_equal(load_image(other), folder[1]["cat/b.png"].transpose(2, 0, 1))
+
+
+def test_refusals_of_one_file(tmp_path, monkeypatch):
+    text = tmp_path / "text.png"
+    text.write_text("no image")
+    postscript = io.BytesIO(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")  # Pillow decodes it by a program
+    for options, error, message in (
+        ({"file": text}, ValueError, r"file: expected an image, got '.*text.png' \(cannot identify image file\)$"),
+        ({"file": postscript}, ValueError, r"got another file \(cannot identify image file\)$"),
+        ({"file": io.BytesIO(DEEP_FILES["rgb.png"])}, ValueError, r"file: .*\(expected 8 bits a channel, got more in"),
+        ({"file": io.BytesIO(png(100_000, 100_000, 1, 0))}, ValueError, "file: .*decompression bomb"),
+        ({"file": io.BytesIO()}, ValueError, "file: expected an image, got another file"),
+        ({"file": tmp_path / "missing.png"}, FileNotFoundError, "missing.png"),
+        ({"file": b"bytes"}, TypeError, "file: expected a str, os.PathLike or binary file, got b'bytes'"),
+        (
+            {"file": io.StringIO("text")},
+            TypeError,
+            "file: expected a str, os.PathLike or binary file, got <_io.StringIO",
+        ),
+        ({"size": 0}, ValueError, "size: expected at least 1"),
+        ({"channels": 4}, ValueError, "channels: expected 1 or 3, got 4"),
+        ({"resize": "pad"}, ValueError, "resize: expected 'crop' or 'squash'"),
+    ):
+        with pytest.raises(error, match=message):
+            load_image(**{"file": text, **options})
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(ImportError, match=r'pip install "minidl\[images\]"'):
+        load_image(text)

@@ -255,7 +255,7 @@ class Thaw:
 @pytest.mark.parametrize("optimizer", [SGD(0.05, momentum=0.9), Adam(0.01)])
 @pytest.mark.parametrize("stop", [1, 4, 5, 8])
 def test_resuming_restores_which_layers_were_thawed(optimizer, stop, tmp_path):
-    """With the program's own model, which starts frozen each time, as in docs/saving.md."""
+    """With the program's own model, which starts frozen each time, as in docs/how-to/saving.md."""
 
     def make_trainer():
         model = make_net()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_iris, make_friedman1, make_multilabel_classification
 from sklearn.metrics import accuracy_score, r2_score
 
+from minidl.callbacks import EarlyStopping
 from minidl.estimators import SequentialClassifier, SequentialRegressor
 from minidl.estimators.stopping import NoImprovement
 from minidl.layers import Dense, ReLU
@@ -102,6 +103,40 @@ def test_early_stopping_holds_out_a_stratified_part_and_keeps_the_best_weights()
     losses = SequentialClassifier(**{**fitted.get_params(), "callbacks": []}).fit(blank, names[noisy]).loss_curve_
     both = min(len(losses), fitted.n_iter_)
     assert losses[:both] == fitted.loss_curve_[:both]
+
+
+@pytest.mark.parametrize("make, loss", [(SequentialClassifier, "auto"), (SequentialRegressor, "mean_absolute_error")])
+def test_an_early_stopping_callback_chooses_the_weights_in_place_of_the_estimators_own(make, loss):
+    """Its monitor, patience and min_delta count; tol and n_iter_no_change do not."""
+    y = np.where(np.random.default_rng(0).random(150) < 0.3, (Y + 1) % 3, Y)
+    seen, chosen = ModelRecorder(), EarlyStopping("val_loss", patience=7)
+    options = {"loss": loss, "lr": 0.02, "early_stopping": True, "validation_fraction": 0.3, "random_state": 0}
+    fitted = make(**options, tol=1.0, n_iter_no_change=2, callbacks=[chosen, seen]).fit(X, y)
+
+    losses = fitted.trainer_.history["val_loss"]
+    best = int(np.argmin(losses))
+    assert chosen.best_epoch == best and chosen.stopped_epoch == fitted.n_iter_ - 1 == best + 7
+    np.testing.assert_array_equal(fitted.model_.predict(X), seen.models[best].predict(X))
+    _, held = split_rows(fitted, X, y)
+    assert fitted.trainer_.evaluate(X[held], y[held])["loss"] == min(losses)
+
+    assert int(np.argmax(fitted.validation_scores_)) != best  # the estimator's own choice is another epoch
+    assert fitted.best_validation_score_ == max(fitted.validation_scores_) > fitted.validation_scores_[best]
+
+
+def test_held_out_accuracy_ignores_weights_and_held_out_loss_has_them():
+    """Class weights multiply sample weights; metrics are computed without weights."""
+    weights = np.random.default_rng(1).uniform(0.1, 5.0, 150)
+    fitted = SequentialClassifier(
+        lr=0.02, early_stopping=True, validation_fraction=0.3, class_weight={0: 9.0, 1: 1.0, 2: 0.5}, random_state=0,
+        callbacks=[EarlyStopping("val_loss", patience=5)],
+    ).fit(X, Y, sample_weight=weights)  # fmt: skip
+    _, held = split_rows(fitted, X, Y)
+    epoch = int(np.argmin(fitted.trainer_.history["val_loss"]))
+    assert fitted.validation_scores_[epoch] == fitted.score(X[held], Y[held])
+    both = weights * np.array([9.0, 1.0, 0.5])[Y]
+    weighted = fitted.trainer_.evaluate(X[held], Y[held], sample_weight=both[held])["loss"]
+    assert min(fitted.trainer_.history["val_loss"]) == weighted
 
 
 def test_two_classes_with_one_score():

@@ -1,4 +1,4 @@
-"""ReLU: max(x, 0) of any shape, with the edge cases of docs/semantics.md."""
+"""ReLU: max(x, 0) of any shape, with the edge cases of docs/reference/semantics.md."""
 
 import numpy as np
 import pytest

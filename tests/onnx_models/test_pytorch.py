@@ -1,4 +1,4 @@
-"""Files from PyTorch's exporters: weights in a second file, further training and shared modules, as in docs/onnx.md."""
+"""Files from PyTorch's exporters: weights in a second file, further training, shared modules: docs/how-to/onnx.md."""
 
 import warnings
 

@@ -56,8 +56,8 @@ def test_color_scale():
     assert (scale["cmap"], scale["vmin"], scale["vmax"]) == ("RdBu_r", -0.5, 0.5)
     assert color_scale(np.array([0.5, 1.0]), signed=True)["vmin"] == -1
     assert color_scale(np.array([-0.5, 0.25])) == {"cmap": "RdBu_r", "vmin": -0.5, "vmax": 0.5}
-    assert color_scale(np.array([0.5, 0.25])) == {"cmap": "viridis", "vmin": 0, "vmax": 0.5}
-    assert color_scale(np.zeros(3)) == {"cmap": "viridis", "vmin": 0, "vmax": 1}
+    assert color_scale(np.array([0.5, 0.25])) == {"cmap": "Blues", "vmin": 0, "vmax": 0.5}
+    assert color_scale(np.zeros(3)) == {"cmap": "Blues", "vmin": 0, "vmax": 1}
     assert color_scale(np.array([np.inf, 0.0]), signed=True)["vmax"] == 1
 
 

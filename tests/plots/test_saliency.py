@@ -14,6 +14,7 @@ from minidl.layers import BatchNorm2D, Conv2D, Dense, Flatten, MaxPool2D, ReLU, 
 from minidl.plots.attribution import chain_to, compute_grad_cam, resize
 
 RNG = np.random.default_rng(0)
+SHADE = 0.3  # of a map where its image is black
 DRAW = {"saliency": plots.saliency, "grad_cam": plots.grad_cam}
 
 
@@ -58,15 +59,16 @@ def test_saliency_shows_images_and_maps(n, custom_layer):
 
 
 @pytest.mark.parametrize("n", [1, 5])
-def test_grad_cam_shows_maps_over_grey_images(n):
+def test_grad_cam_shows_maps_shaded_by_images(n):
     model, X, y = make_model(), make_images(n), np.arange(n) % 3
     figure, maps = plots.grad_cam(model, X, y), maps_of(model, X, y)
     assert (maps > 0).any()
     assert np.array_equal(images(figure)[0::3], X[:, 0])
-    assert np.array_equal(images(figure)[1::3], X[:, 0])
-    np.testing.assert_allclose(images(figure)[2::3], maps)
-    assert limits_of(figure, 3, 2) == {(0, maps.max())}
-    assert {image.get_alpha() for image in figure.axes[0].images[2::3]} == {0.6}
+    np.testing.assert_allclose(images(figure)[1::3], maps)
+    assert limits_of(figure, 3, 1) == {(0, maps.max())}
+    assert not np.any(images(figure)[2::3])  # black, opaque where the image is dark
+    shade = [image.get_alpha() for image in figure.axes[0].images[2::3]]
+    np.testing.assert_allclose(shade, SHADE * (1 - X[:, 0] / X.max()))
     assert title(figure) == f"Grad-CAM of the given class at 4 Residual(): {n} example{'s' * (n > 1)}"
     check_readable(figure)
 
@@ -75,7 +77,7 @@ def test_grad_cam_of_a_chosen_layer():
     model, X = make_model(), make_images(2)
     figure = plots.grad_cam(model, X, 1, layer=2)
     maps = resize(compute_grad_cam(model, chain_to(model, 2), X, np.eye(3, dtype="f4")[[1, 1]]), (12, 12))
-    np.testing.assert_allclose(images(figure)[2::3], maps)
+    np.testing.assert_allclose(images(figure)[1::3], maps)
     assert title(figure) == "Grad-CAM of class 1 at 2 ReLU(): 2 examples"
 
 
@@ -92,10 +94,11 @@ def test_the_default_is_the_predicted_class(draw):
 @pytest.mark.parametrize("draw", DRAW.values(), ids=DRAW)
 def test_rgb_inputs_and_other_channels(draw):
     model, X = make_model(3), RNG.integers(0, 256, (2, 3, 12, 12), dtype=np.uint8)
-    shown = images(draw(model, X, 0))
-    np.testing.assert_allclose(shown[0], X[0].transpose(1, 2, 0) / 255)
+    figure = draw(model, X, 0)
+    np.testing.assert_allclose(images(figure)[0], X[0].transpose(1, 2, 0) / 255)
     if draw is plots.grad_cam:
-        np.testing.assert_allclose(shown[1], X[0].mean(axis=0))
+        grey = X.mean(axis=1)
+        np.testing.assert_allclose(figure.axes[0].images[2].get_alpha(), SHADE * (1 - grey[0] / grey.max()))
     figure = draw(make_model(5), make_images(2, 5), 0)
     assert title(figure).endswith("2 examples; input: mean of its 5 channels")
 

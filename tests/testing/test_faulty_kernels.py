@@ -1,13 +1,21 @@
 """check_layer on custom kernels with one fault each, built outside the tree."""
 
 import os
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
+import minidl_c
 from minidl import Layer
 from minidl.initializers import ones
 from minidl.layers import Block, ReLU
 from minidl.testing import check_layer
+
+KERNEL = Path(__file__).parents[2] / "examples" / "custom_kernel"
 
 
 @pytest.fixture
@@ -57,3 +65,77 @@ def test_the_check_survives_kernels_that_kill_the_process(faulty, fault, message
         check_layer(faulty(fault), (2, 3, 3))
     with pytest.raises(AssertionError, match=f"^Block: 1, {message}"):
         check_layer(Block(ReLU(), faulty(fault)), (2, 3, 3))
+
+
+# ---- faults in the blocked layout, planted in a kernel that computes the same in tiles
+BLOCKED_FAULTS = {
+    "sums": ("<char *> t.sums + block * LANES * o.real_bytes", "<char *> t.sums"),
+    "memset": ("        memset(sums, 0, sizeof(sums))\n", ""),
+    "pixel0": ("at = (block * d.pixels + t.pixel0) * n", "at = block * d.pixels * n"),
+    "lanes": (
+        "        swish_rows(x + at,",
+        "        if o.real_bytes == 4 and (block + 1) * LANES > d.channels:\n"
+        "            (<float *> beta)[0] += (<const float *> (x + at))[LANES - 1]\n"
+        "        swish_rows(x + at,",
+    ),
+    "dx": ("beta, dx + at if dx != NULL else NULL, sums, d.pixels)", "beta, dx + at, sums, d.pixels)"),
+    "dbeta": ("live * o.real_bytes)", "(live - 1) * o.real_bytes)"),
+}
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """A layer class for each fault: copies of examples/custom_kernel/channel_swish.pyx, with one line changed."""
+    folder = tmp_path_factory.mktemp("planted")
+    source = (KERNEL / "channel_swish.pyx").read_text(encoding="utf-8")
+    shutil.copy(KERNEL / "setup.py", folder)
+    for fault, (right, wrong) in BLOCKED_FAULTS.items():
+        assert source.count(right) == 1
+        (folder / f"planted_{fault}.pyx").write_text(source.replace(right, wrong), encoding="utf-8")
+    command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--parallel", "2"]
+    environment = os.environ | {"PYTHONPATH": str(Path(minidl_c.__file__).parents[1])}
+    built = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    sys.path.insert(0, str(folder))
+    try:
+        modules = {fault: import_module(f"planted_{fault}") for fault in BLOCKED_FAULTS}
+    finally:
+        sys.path.remove(str(folder))
+
+    def layer_of(fault):
+        class ChannelSwish(Layer):
+            def build(self, in_shape):
+                self.op = modules[fault].ChannelSwishOp(in_shape, self.dtype)
+                self.param("beta", in_shape[:1], ones)
+                return in_shape
+
+        return ChannelSwish()
+
+    return layer_of
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 5), (20, 3, 4), (7,)], ids=str)
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("sums", r"the grad of 'beta'\[0\] is"),
+        ("memset", r"the grad of 'beta'\[\d+\] is"),
+        ("dbeta", r"the grad of 'beta'\[\d+\] is"),
+        ("lanes", r"in inference, the output\[0(, \d+)+\] is"),
+        ("pixel0", r"3 threads: in inference, the output\[0, \d+, \d+, \d+\] is"),
+    ],
+)
+def test_faults_of_the_blocked_layout_are_found(planted, fault, message, shape):
+    if fault == "pixel0" and len(shape) == 1:
+        pytest.skip("vectors have one pixel")
+    start = "ChannelSwish: in the blocked layout, for inputs of shape"
+    with pytest.raises(AssertionError, match=f"^{start} .* float(32|64), a batch of . and .*{message} .* in a tile"):
+        check_layer(planted(fault), shape)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="os.fork is missing")
+def test_the_check_survives_a_blocked_form_that_kills_the_process(planted):
+    with pytest.raises(
+        AssertionError, match=r"^ChannelSwish: in the blocked layout, .*, its kernel kills the process \("
+    ):
+        check_layer(planted("dx"), (20, 3, 4))

@@ -1,4 +1,4 @@
-"""Words of Keras and PyTorch: each is answered with a word that exists here. docs/errors.md quotes whole messages."""
+"""Words of Keras and PyTorch, answered with a word that exists here; docs/reference/errors.md quotes whole messages."""
 
 import builtins
 import copy
@@ -108,7 +108,7 @@ def test_answers_name_what_exists(name):
                 assert set(re.findall(r"(\w+)=", arguments)) <= set(inspect.signature(resolve(path)).parameters), answer
         if name in ("LOSSES", "METRICS"):
             assert set(re.findall(r"use '(\w+)'", answer)) <= {*losses.NAMES, *metrics.NAMES}
-        for page in re.findall(r"docs/[\w-]+\.md", answer):
+        for page in re.findall(r"docs/[\w/-]+\.md", answer):
             assert (Path(__file__).parents[2] / page).exists()
 
 

@@ -34,6 +34,8 @@ def stuck_loss(probe: Probe) -> Iterator[Finding]:
     advice = f"start again with a smaller lr than {probe.largest_rate:.3g}"
     if not broken:
         advice = f"try another lr (now {probe.rate:.3g}), a larger one first"
+        if probe.rate < probe.largest_rate / 2:  # lowered since: that it is small now may not be the cause
+            advice = f"start again with another lr than {probe.largest_rate:.3g} (now {probe.rate:.3g})"
     advice += ", and check that X and y match"
     yield Finding("stuck loss", "", probe.mean_loss, f"{message}, {probe.baseline.guess:.3g}: {advice}")
 

@@ -14,7 +14,8 @@ from minidl_c.runtime.plan import Plan
 from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 DTYPES = ("float32", "float64")
-MAX_RMS, MAX_ERROR = 3.0, 6.0  # errors as multiples of the direct algorithm's: docs/winograd.md promises them
+# errors as multiples of those of the direct algorithm: docs/explanation/winograd.md promises them
+MAX_RMS, MAX_ERROR = 3.0, 6.0
 UNEVEN = Conv(5, 16, 9, 14, 48, (3, 3), padding=(2, 1, 0, 3))
 CASES = (
     Conv(17, 16, 8, 8, 16, (3, 3), padding=(1, 1, 1, 1)),

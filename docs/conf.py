@@ -1,0 +1,112 @@
+"""Settings of Sphinx for the site: `make docs`."""
+
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+import gallery
+
+from minidl import __version__
+
+project = "minidl"
+author = copyright = "The minidl developers"
+version = release = __version__
+
+extensions = [
+    "myst_parser",  # pages in Markdown, readable without a build
+    "numpydoc",  # docstrings with the sections of NumPy
+    "sphinx.ext.autosummary",  # a page for each public name
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_design",  # cards of the start page
+    "sphinx_gallery.gen_gallery",  # a page for each program of examples/
+]
+exclude_patterns = ["_build", "_templates"]
+templates_path = ["_templates"]
+default_role = "code"  # `x` in a docstring is code, as in Markdown
+nitpicky = True
+smartquotes = False  # "float32" is code
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 4
+
+autosummary_generate = True
+autosummary_ignore_module_all = False
+autodoc_typehints = "none"  # docstrings describe types in words
+autodoc_preserve_defaults = True
+numpydoc_show_class_members = False  # the templates do
+numpydoc_class_members_toctree = False
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../build/examples",  # a copy: see gallery.py
+    "gallery_dirs": "examples",
+    "copyfile_regex": r"index\.rst",
+    "filename_pattern": rf"/({'|'.join(gallery.RUN)})\.py$",
+    "reset_argv": "gallery.choose_arguments",
+    "image_scrapers": ["gallery.show_pictures"],
+    "reset_modules": (),
+    "capture_repr": (),
+    "css": ["sg_gallery"],
+    "notebook_extensions": set(),
+    "download_all_examples": False,
+    "show_signature": False,
+    "write_computation_times": False,  # the same pages from the same sources
+    "min_reported_time": 1e9,
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "minidl"
+html_static_path = ["_static"]
+html_js_files = ["site.js"]
+html_css_files = ["site.css", "gallery.css"]
+html_copy_source = html_show_sourcelink = False
+html_last_updated_fmt = None  # the same pages from the same sources
+html_theme_options = {
+    "navbar_start": ["navbar-logo"],
+    "navbar_persistent": ["search-button"],
+    "navbar_end": ["theme-switcher"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "secondary_sidebar_items": ["page-toc"],
+    "show_prev_next": True,
+    "header_links_before_dropdown": 7,
+    "navigation_with_keys": False,
+    "collapse_navigation": True,
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+copybutton_exclude = ".linenos, .gp, .go"
+
+
+INTERNAL = {  # called by other modules of minidl, not by its users
+    *(f"BaseTrainer.{name}" for name in ("append_history", "batches", "compute_metrics", "evaluate_rows", "outputs")),
+    *(f"BaseTrainer.check_{name}" for name in ("batch", "between_steps", "metrics", "trainable")),
+    *(f"BaseTrainer.{name}" for name in ("run", "sample_key", "stepping", "steps")),
+    *("Trainer.check_savable", "Trainer.measures"),
+    *(f"Sequential.{name}" for name in ("as_layer", "build_from", "discard", "unbuilt_on_error")),
+}
+
+
+def skip_member(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
+    """Skips what other libraries define, what is internal, and attributes without a docstring."""
+    function = inspect.unwrap(member.fget if isinstance(member, property) else getattr(member, "__func__", member))
+    if not callable(function) or name[0] == "_" or not function.__doc__:
+        return True
+    defined = getattr(function, "__module__", None) or ""
+    return True if not defined.startswith("minidl") or function.__qualname__ in INTERNAL else None
+
+
+def forget_compiled(app: Any, env: Any) -> None:
+    """Removes compiled modules, which have no page, from the list of pages of source code."""
+    env._viewcode_modules = {name: entry for name, entry in env._viewcode_modules.items() if entry}
+
+
+def setup(app: Any) -> None:
+    """Connects the functions above."""
+    app.connect("builder-inited", gallery.prepare, priority=1)  # before sphinx-gallery reads the copies
+    app.connect("builder-inited", gallery.mark_classes, priority=999)  # after it
+    app.connect("source-read", gallery.tidy)
+    app.connect("autodoc-skip-member", skip_member)
+    app.connect("env-updated", forget_compiled)

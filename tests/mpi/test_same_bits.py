@@ -31,7 +31,7 @@ def test_number_of_ranks_changes_no_bit(ranks):
 @pytest.mark.slow
 @pytest.mark.skipif(minidl_c.isa == "v2", reason="v2 has different bits")
 def test_docs_print_what_they_say(tmp_path):
-    page = (ROOT / "docs" / "distributed.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "distributed.md").read_text(encoding="utf-8")
     program = re.search(r"^```python\n(# train\.py\n.*?)^```$", page, re.M | re.S)[1]
     (tmp_path / "train.py").write_text(program, encoding="utf-8")
     said = re.findall(r"^    (\d \d\.\d{4} \w{16})$", page, re.M)

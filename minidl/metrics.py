@@ -19,7 +19,7 @@ from minidl.utils.foreign_words import METRICS
 from minidl.utils.hints import hint
 from minidl.utils.validation import check_int
 
-__all__ = ["TopKAccuracy", "accuracy", "binary_accuracy", "subset_accuracy"]
+__all__ = ["Metric", "TopKAccuracy", "accuracy", "binary_accuracy", "subset_accuracy"]
 __all__ += ["f1", "f1_macro", "mae", "mse", "precision", "precision_macro", "r2", "recall", "recall_macro", "rmse"]
 
 Metric = Callable[[Array, Array], float]

@@ -2,7 +2,7 @@
 
 A tile of few examples leaves most of its lanes empty, and every op moves them. Here the lanes are full if the channels are many.
 Each number is computed by the same chain of roundings as in a tile, so it has the same bits. The lanes after the last channel hold
-anything: no function reads them.
+anything: no result depends on them.
 
 A converted op, without a form for this layout (a kernel of a user, say), gets a tile to which its inputs are copied, and the result
 is copied back: with one example in inference, with all examples in training.

@@ -162,7 +162,7 @@ sdist-check: $(ALL) ## build the sdist, install it elsewhere, train with it, bui
 
 clean: ## remove .venv and all build products
 	rm -rf $(VENV) build dist minidl.egg-info minidl_c/base minidl_c/v[234] minidl_c/*.so
-	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf docs/examples docs/reference/api/generated .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

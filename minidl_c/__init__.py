@@ -114,8 +114,9 @@ def build_flags(isa: str | None = None) -> dict[str, Any]:
     Parameters
     ----------
     isa : str or None, default None
-        None compiles for every processor of this architecture. `minidl_c.isa` compiles for the instruction set in use,
-        which is faster but needs a processor that has it. The bits are the same, except on x86-64-v2.
+        None compiles for every processor of this architecture. On x86-64, these have no fused multiply-add, so the bits
+        differ. `minidl_c.isa` compiles for the instruction set in use: faster, with the bits of minidl's own kernels,
+        for processors that have it.
 
     Returns
     -------

@@ -81,7 +81,8 @@ def known_arguments(function: Callable[P, R]) -> Callable[P, R]:
                 words = _argument_words(args[0], method, known) if is_method else _words_for(ARGUMENTS, known)
                 raise TypeError(f"{owner}: {expected}, got {name}={hint(name, words, known)}")
         if len(args) > len(by_position) and not any_number:
-            expected = f"expected {', '.join(by_position[is_method:]) or 'none'} as positional arguments"
+            places = ", ".join(by_position[is_method:])
+            expected = f"expected {places} as positional arguments" if places else "expected no positional arguments"
             others = ", ".join(f"{name}=" for name in arguments if name not in by_position)
             remedy = f"; the others are {others}" if others else ""
             inferred = f"; {POSITIONS[owner]}" if owner in POSITIONS else ""

@@ -5,6 +5,7 @@ WORKERS ?= 2
 PIP_ARGS ?= --quiet
 TORCH := torch==2.13.0
 ONNX := onnx==1.23.2 onnxruntime==1.31.1
+PHRASES := torchvision==0.28.0 keras==3.15.1 onnxscript==0.7.2
 TORCHVISION := torch==2.14.1 torchvision==0.29.1 onnxscript==0.7.2 scikit-learn safetensors tqdm threadpoolctl $(ONNX)
 ZIG := ziglang==0.17.1
 OLDEST := numpy==1.26.4 scikit-learn==1.6.0 scipy==1.13.1 safetensors==0.4.2 tqdm pytest==8.2.0 hypothesis==6.100.0
@@ -55,8 +56,8 @@ lint: $(ALL) ## run ruff, mypy and the prose lint
 	$(BIN)/mypy
 	$(BIN)/python .ci/prose.py
 
-oracles: $(ORACLE) $(CASES) ## compare with PyTorch and with ONNX's test cases (installs both)
-	$(BIN)/python -m pytest -m oracle $(ARGS)
+oracles: $(ORACLE) $(CASES) $(VENV)/phrases ## compare with PyTorch, Keras and ONNX's test cases (installs them)
+	$(BIN)/python -m pytest -m oracle --all-oracles $(ARGS)
 
 oldest: $(ALL) $(OLD)/bin/pytest ## test estimators and files with the oldest supported dependencies
 	PYTHONPATH=. $(OLD)/bin/python -m pytest -q tests/estimators tests/saving $(ARGS)
@@ -76,7 +77,7 @@ arm64: $(VENV)/wheel-tools $(ARM64)/done ## build for ARM64 and run it under qem
 	$(BIN)/python tests/conformance/builds.py arm64 --tests tests/native/kernels $(ARGS)
 
 docs: $(ALL) $(VENV)/docs ## build the site into build/docs, and check its links
-	@rm -rf $(SITE) docs/examples docs/reference/api/generated
+	@rm -rf $(SITE) build/doctrees docs/examples docs/reference/api/generated
 	$(BIN)/python -m sphinx -W --keep-going --quiet --builder html --doctree-dir build/doctrees docs $(SITE)
 	$(BIN)/python build_tools/check_site.py $(SITE)
 
@@ -193,6 +194,10 @@ $(VENV)/torch: $(ALL)
 
 $(CASES): $(ALL)
 	@$(BIN)/python -m pip install $(PIP_ARGS) $(ONNX)
+	@touch $@
+
+$(VENV)/phrases: $(ORACLE) $(CASES)
+	@$(BIN)/python -m pip install $(PIP_ARGS) $(TORCH) $(ONNX) $(PHRASES)
 	@touch $@
 
 $(VENV)/zig: $(ALL)

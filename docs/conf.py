@@ -8,7 +8,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 import gallery
 
-from minidl import __version__
+from minidl import Sequential, Trainer, __version__
 
 project = "minidl"
 author = copyright = "The minidl developers"
@@ -87,6 +87,8 @@ INTERNAL = {  # called by other modules of minidl, not by its users
     *("Trainer.check_savable", "Trainer.measures"),
     *(f"Sequential.{name}" for name in ("as_layer", "build_from", "discard", "unbuilt_on_error")),
 }
+CLASSES = {kind.__name__: kind for kind in (*Trainer.__mro__, Sequential)}
+assert all(hasattr(CLASSES[kind], method) for kind, method in (name.split(".") for name in INTERNAL))
 
 
 def skip_member(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:

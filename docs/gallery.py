@@ -88,6 +88,7 @@ def prepare(app: Sphinx) -> None:
     COPY.mkdir(parents=True)
     for path in (ROOT / "examples").glob("*.py"):
         shutil.copy(path, COPY)
+    assert {*RUN, *CARDS} <= {path.stem for path in COPY.glob("*.py")}
     parts = [INDEX]
     for title, summary, names in read_groups():
         cards = "\n".join(card(name) for name in names)

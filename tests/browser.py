@@ -3,10 +3,12 @@
 import itertools
 import json
 import os
+import select
 import shutil
 import subprocess
 
-CHROMIUM = shutil.which("chromium")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+TIMEOUT = 60  # seconds without an answer
 OPTIONS = (
     *("--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update"),
@@ -21,11 +23,12 @@ class Browser:
 
     def __init__(self, folder):
         self.folder, self.numbers, self.session, self.events = folder, itertools.count(1), {}, []
+        self.received = b""  # of messages that are not read yet
 
     def __enter__(self):
         commands, self.to_browser = os.pipe()
         from_browser, answers = os.pipe()
-        self.answers = os.fdopen(from_browser, "rb")
+        self.answers = os.fdopen(from_browser, "rb", buffering=0)  # select sees all that is not read
         # Chromium reads commands from file descriptor 3, and writes answers to 4.
         renumbered = ["bash", "-c", f'exec "$@" 3<&{commands} 4>&{answers}', "bash"]
         self.process = subprocess.Popen(
@@ -36,26 +39,40 @@ class Browser:
         )
         os.close(commands)
         os.close(answers)
-        page = next(target for target in self.send("Target.getTargets")["targetInfos"] if target["type"] == "page")
-        attached = self.send("Target.attachToTarget", targetId=page["targetId"], flatten=True)
+        try:
+            self.attach()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def attach(self):
+        """Opens a tab, to which all later commands go."""
+        target = self.send("Target.createTarget", url="about:blank")
+        attached = self.send("Target.attachToTarget", targetId=target["targetId"], flatten=True)
         self.session = {"sessionId": attached["sessionId"]}
         for domain in ("Page", "Network", "Runtime", "Log"):
             self.send(f"{domain}.enable")
         self.send("Emulation.setFocusEmulationEnabled", enabled=True)
-        return self
 
     def __exit__(self, *error):
         self.process.terminate()
-        self.process.wait(timeout=60)
+        try:
+            self.process.wait(TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
         self.answers.close()
         os.close(self.to_browser)
 
     def read(self):
         """Returns the next message."""
-        message = bytearray()
-        while (byte := self.answers.read(1)) != b"\0":
-            assert byte, "the browser has ended"
-            message += byte
+        while b"\0" not in self.received:
+            assert select.select([self.answers], [], [], TIMEOUT)[0], "the browser does not answer"
+            part = self.answers.read(2**16)
+            assert part, "the browser has ended"
+            self.received += part
+        message, _, self.received = self.received.partition(b"\0")
         return json.loads(message)
 
     def send(self, method, **params):

@@ -52,12 +52,18 @@ def pytest_terminal_summary(terminalreporter, config):
         terminalreporter.write_line(f"compared geometries: {sum(compared.values())} ({', '.join(parts)})")
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption("--all-oracles", action="store_true", help="fail if a module is missing to compare with")
+
+
+def pytest_collection_modifyitems(items, config):
     """Skips oracle tests whose module is missing; the default oracle is PyTorch."""
     for item in items:
         oracle = item.get_closest_marker("oracle")
         for name in (oracle.args or ("torch",)) if oracle else ():
             if find_spec(name) is None:
+                if config.getoption("--all-oracles"):
+                    raise pytest.UsageError(f"{item.nodeid} compares with {name}, which is missing")
                 item.add_marker(pytest.mark.skip(reason=f"compares with {name}, which is missing"))
 
 
@@ -81,16 +87,34 @@ def frequent_thread_switches():
     sys.setswitchinterval(before)
 
 
-def build_user_kernels(folder):
-    """Copies user_kernel/ to a folder and builds it there; returns the folder."""
-    shutil.copytree(USER_KERNELS, folder, ignore=shutil.ignore_patterns("*.c", "*.so", "build"))
+def build_kernels(folder):
+    """Builds the kernels of a folder with its setup.py."""
     package = str(Path(minidl_c.__file__).parents[1])
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--parallel", "2"]
     build = subprocess.run(
         command, cwd=folder, env=os.environ | {"PYTHONPATH": package}, capture_output=True, text=True
     )
     assert build.returncode == 0, build.stdout + build.stderr
-    return folder
+
+
+def import_kernels(folder):
+    """Returns the modules of a folder by name."""
+    sys.path.insert(0, str(folder))
+    try:
+        return SimpleNamespace(**{path.stem: import_module(path.stem) for path in sorted(folder.glob("*.pyx"))})
+    finally:
+        sys.path.remove(str(folder))
+
+
+@pytest.fixture(scope="session")
+def kernels_of():
+    """A function that builds the kernels of a folder, and returns the modules by name."""
+
+    def build_and_import(folder):
+        build_kernels(folder)
+        return import_kernels(folder)
+
+    return build_and_import
 
 
 @pytest.fixture(scope="session")
@@ -102,12 +126,11 @@ def user(tmp_path_factory):
     with open(folder.with_suffix(".lock"), "w") as lock:  # one worker builds, the others wait for it
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
-            build_user_kernels(tmp_path_factory.mktemp("kernels") / "build").rename(folder)
-    sys.path.insert(0, str(folder))
-    try:
-        return SimpleNamespace(**{p.stem: import_module(p.stem) for p in sorted(USER_KERNELS.glob("*.pyx"))})
-    finally:
-        sys.path.remove(str(folder))
+            copy = tmp_path_factory.mktemp("kernels") / "build"
+            shutil.copytree(USER_KERNELS, copy, ignore=shutil.ignore_patterns("*.c", "*.so", "build"))
+            build_kernels(copy)
+            copy.rename(folder)
+    return import_kernels(folder)
 
 
 @pytest.fixture(scope="session")

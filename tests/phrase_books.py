@@ -28,15 +28,15 @@ MODULES = (
     *("initializers", "metrics", "datasets", "estimators"),
 )
 INPUTS = ((16, 8, 8), (16, 20), (64,))  # images, signals, vectors: a layer takes the first that both accept
-RNG = np.random.default_rng(0)
 ROWS, CLASSES = 60, 10
 
 
 class Row(NamedTuple):
-    """A row of a table: the section, the library in its header, and the code of both cells."""
+    """A row of a table: its section, the number of the table there, the library of its header, both cells' code."""
 
     page: str
     section: str
+    table: int
     library: str
     theirs: list[str]
     ours: list[str]
@@ -44,25 +44,28 @@ class Row(NamedTuple):
 
 def rows_of(page):
     """Yields the rows of the tables of phrases in a page."""
-    section = library = ""
+    section, library, table = "", "", 0
     for line in (BOOKS / page).read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
-            section = line[3:]
+            section, table = line[3:], 0
         cells = [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("|") else []
         if len(cells) < 2:
             library = library if line.startswith("|--") else ""
         elif cells[-1] == "minidl":
             library = re.match(r"`?([\w-]+)", cells[0])[1]
+            table += 1
         elif library:
-            yield Row(page, section, library, *(re.findall(r"`([^`]+)`", cell) for cell in (cells[0], cells[-1])))
+            code = (re.findall(r"`([^`]+)`", cell) for cell in (cells[0], cells[-1]))
+            yield Row(page, section, table, library, *code)
 
 
 ALL = [row for path in sorted(BOOKS.glob("*.md")) for row in rows_of(path.name)]
 
 
-def rows(*libraries, section=None, theirs=""):
-    """Returns the rows of a library as parameters: those of a section, with code that begins with some text."""
+def rows(*libraries, section=None, table=None, theirs=""):
+    """Returns rows of libraries as parameters: of a section and table, with code that begins with some text."""
     chosen = [row for row in ALL if row.library in libraries and section in (None, row.section)]
+    chosen = [row for row in chosen if table in (None, row.table)]
     chosen = [row for row in chosen if not theirs or (row.theirs and row.theirs[0].startswith(theirs))]
     return [pytest.param(row, id=" ".join(row.theirs or row.ours)) for row in chosen]
 
@@ -76,7 +79,7 @@ def foreign_program(page):
 
 def arrays():
     """Returns rows of 64 numbers and labels of ten classes."""
-    return RNG.standard_normal((ROWS, 64)).astype(np.float32), np.arange(ROWS) % CLASSES
+    return np.random.default_rng(0).standard_normal((ROWS, 64)).astype(np.float32), np.arange(ROWS) % CLASSES
 
 
 def minidl_names():

@@ -50,7 +50,7 @@ CODE = sorted(
     for path in (ROOT / folder).rglob("*")
     if path.suffix in {".py", ".pyx", ".pxd", ".pxi", ".h", ".c"}
 )
-CODE += [ROOT / "setup.py"]
+CODE += [ROOT / "setup.py", *sorted((ROOT / "docs").glob("*.py"))]
 SHIPPED = [path for path in CODE if path.is_relative_to(ROOT / "minidl") and path.suffix == ".py"]
 COMPILED = [path for path in CODE if path.is_relative_to(ROOT / "minidl_c")]
 KERNELS = [path for path in COMPILED if path.suffix == ".pyx"]

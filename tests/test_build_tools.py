@@ -53,3 +53,53 @@ def test_other_formats_are_refused(monkeypatch):
 
     with pytest.raises(ValueError, match="sdist: expected the format gztar, got zip"):
         ReproducibleSdist(Distribution()).make_archive("pack-1.0", "zip")
+
+
+# ---- check_site.py
+
+GOOD = '<h1 id="top">A</h1><a href="other.html#there">b</a><img src="data:," alt="c"><link rel="canonical" href="https://x">'
+OTHER = '<p id="there"><a href="index.html">a</a> <a href="https://example.org">elsewhere</a>'
+
+
+def site_problems(monkeypatch, folder, pages):
+    monkeypatch.syspath_prepend(ROOT)
+    from build_tools.check_site import problems
+
+    for name, text in pages.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    return problems(folder)
+
+
+def test_a_site_without_problems_has_none(monkeypatch, tmp_path):
+    assert site_problems(monkeypatch, tmp_path, {"index.html": GOOD, "other.html": OTHER}) == []
+
+
+def test_an_empty_folder_is_no_site(monkeypatch, tmp_path):
+    assert site_problems(monkeypatch, tmp_path, {}) == [f"{tmp_path}: no pages"]
+
+
+@pytest.mark.parametrize(
+    ("added", "problem"),
+    [
+        ('<a href="missing.html">', "no file for the link missing.html"),
+        ('<a href="other.html#here">', "no anchor for the link other.html#here"),
+        ('<input name="field"><a href="#field">', "no anchor for the link #field"),
+        ('<img src="other.html">', "no alt text for other.html"),
+        ('<img src="missing.png" alt="a">', "no file for the link missing.png"),
+        ('<script src="https://x.org/a.js">', "loads https://x.org/a.js"),
+        ('<img src="other.html" srcset="other.html 1x, //x.org/a.png 2x" alt="a">', "loads //x.org/a.png"),
+        ('<video poster="http://x.org/a">', "loads http://x.org/a"),
+        ('<link rel="stylesheet" href="https://x.org/a.css">', "loads https://x.org/a.css"),
+        ("<style>@import 'https://x.org/a.css';</style>", "loads https://x.org/a.css"),
+        ('<p style="background: url(//x.org/a.png)">', "loads //x.org/a.png"),
+    ],
+)
+def test_each_problem_of_a_page_is_found(monkeypatch, tmp_path, added, problem):
+    pages = {"index.html": GOOD + added, "other.html": OTHER}
+    assert site_problems(monkeypatch, tmp_path, pages) == [f"index.html: {problem}"]
+
+
+def test_a_style_sheet_that_loads_from_elsewhere_is_found(monkeypatch, tmp_path):
+    pages = {"index.html": GOOD, "other.html": OTHER, "_static/a.css": "a { background: url('https://x.org/a.png') }"}
+    assert site_problems(monkeypatch, tmp_path, pages) == ["_static/a.css: loads https://x.org/a.png"]

@@ -4,7 +4,6 @@ They use what no built-in layer does: forks (skip, dskip), cuts with rows in bot
 Every plan is compared with the same formulas in NumPy, whose derivatives are complex steps, exact to rounding.
 """
 
-
 import numpy as np
 import pytest
 

@@ -182,14 +182,22 @@ def test_the_kernel_shown_is_the_examples(name):
     assert shown == (ROOT / "examples" / "custom_kernel" / name).read_text(encoding="utf-8")
 
 
-def table(page, heading):
-    """Returns the rows of the first table after a heading, by name: lists of cells. A row without a name continues."""
-    rows, name = {}, None
+def rows_after(page, heading):
+    """Returns the rows of the first table after a heading, as lists of cells; an empty first cell repeats the last."""
+    rows, first = [], None
     text = PAGES[page].partition(heading)[2]
     for line in re.search(r"(?:^\|.*\n)+", text, re.M)[0].splitlines()[2:]:
-        first, *cells = [cell.strip() for cell in line.strip("|").split("|")]
-        name = re.match(r"[\w-]+(?:, \d+x\d+)?", first)[0] if first else name
-        rows.setdefault(name, []).append(cells)
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        first = cells[0] or first
+        rows.append([first, *cells[1:]])
+    return rows
+
+
+def table(page, heading):
+    """Returns these rows by the name of a net: lists of cells."""
+    rows = {}
+    for first, *cells in rows_after(page, heading):
+        rows.setdefault(re.match(r"[\w-]+(?:, \d+x\d+)?", first)[0], []).append(cells)
     return rows
 
 
@@ -222,23 +230,13 @@ def test_speeds_in_the_readme_are_those_of_the_benchmarks():
         assert cells == [steps[net][0][0], steps[net][0][4], predictions[net][0][0], predictions[net][0][2]]
 
 
-def rows_after(page, heading):
-    """Returns the rows of the first table after a heading, as lists of cells; an empty first cell repeats the last."""
-    rows, first = [], None
-    text = PAGES[page].partition(heading)[2]
-    for line in re.search(r"(?:^\|.*\n)+", text, re.M)[0].splitlines()[2:]:
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        first = cells[0] or first
-        rows.append([first, *cells[1:]])
-    return rows
-
-
 def slower_predictions():
     """Yields task, batch size and ratio of each measured prediction that takes 5 % longer than with onnxruntime."""
     for heading, name in ("## Nets of minidl", "{}"), ("## Imported nets", "{} of torchvision, imported"):
         sizes = ("1", "16", "64" if "torchvision" in name else "256")
         for net, *cells in rows_after("docs/benchmarks/predictions.md", heading):
-            for size, (ours, theirs, _) in zip(sizes, (map(float, cell.split(" / ")) for cell in cells if cell)):  # noqa: B905
+            for size, cell in zip(sizes, cells, strict=True):
+                ours, theirs, _ = map(float, cell.split(" / ")) if cell else (0, 1, 1)
                 if ours / theirs >= 1.05:
                     yield f"`predict`, {name.format(net)}", size, ours / theirs
 

@@ -97,6 +97,23 @@ def test_examples_of_compiled_functions_run(name):
     assert doctest.DocTestRunner().run(test).failed == 0
 
 
+SKIPPED = "# doctest: +SKIP"
+NEED_ONNX = {"minidl.onnx.export", "minidl.onnx.import_model"}
+DOWNLOAD = {f"minidl.datasets.load_{name}" for name in ("mnist", "fashion_mnist", "cifar10")}
+
+
+def test_no_other_example_is_skipped():
+    skipped = {name for name, value in MEMBERS.items() if SKIPPED in inspect.getdoc(value)}
+    assert skipped == {*NEED_ONNX, *DOWNLOAD, "minidl.datasets.DatasetUnavailable"}
+
+
+@pytest.mark.oracle("onnx")
+@pytest.mark.parametrize("name", sorted(NEED_ONNX))
+def test_examples_of_onnx_run(name):
+    text = inspect.getdoc(PUBLIC[name]).replace(SKIPPED, "")
+    assert doctest.DocTestRunner().run(doctest.DocTestParser().get_doctest(text, {}, name, None, None)).failed == 0
+
+
 @pytest.mark.parametrize("page", MODULES)
 def test_the_reference_lists_every_public_name(page):
     """On this page, or, under another name, on another."""

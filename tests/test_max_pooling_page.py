@@ -33,7 +33,7 @@ def make_model(height, width, size, stride, padding):
 
 def backpropagate(images, dys, pool):
     """Returns y, dx and the sum of dw of a batch (n, h, w) as minidl computes them, with a 1x1 convolution for w."""
-    model = make_model(*images.shape[1:], *pool.values())
+    model = make_model(*images.shape[1:], **pool)
     y = model.forward(images[:, np.newaxis], training=True)
     dx = model.backward(dys[:, np.newaxis])
     return y[:, 0], dx[:, 0], model.params["0.weight"].grad.item()
@@ -42,7 +42,7 @@ def backpropagate(images, dys, pool):
 def pool_alone(images, dys, pool):
     """Returns y and dx. Images may have NaN and infinities, which a model refuses."""
     x, y, dx = images[:, np.newaxis], np.empty_like(dys[:, np.newaxis]), np.empty_like(images[:, np.newaxis])
-    window = [(value, value) for value in pool.values()]
+    window = [(pool[name], pool[name]) for name in ("size", "stride", "padding")]
     maxpool2d_forward(x, y, *window)
     maxpool2d_backward(dys[:, np.newaxis], x, dx, *window)
     return y[:, 0], dx[:, 0]
@@ -88,7 +88,7 @@ def test_numbers_are_those_of_minidl():
     cases = [random_case(rng, ("ties", "floats", "ties", "special")[k % 4]) for k in range(1000)]
     command = ["node", ROOT / "tests" / "max_pool_cases.mjs", STATIC / "max_pool.js"]
     request = [{"images": as_json(images), "dys": dys.tolist(), "pool": pool} for images, dys, pool in cases]
-    done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, check=True)
+    done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, check=True, timeout=60)
     results = json.loads(done.stdout)
     assert len(results) == len(cases)
     for (images, dys, pool), result in zip(cases, results, strict=True):

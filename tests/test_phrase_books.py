@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 import pytest
-from phrase_books import ALL, RNG, ROWS, arrays, minidl_names, place, rows
+from phrase_books import ALL, ROWS, arrays, minidl_names, place, rows
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
 from minidl import Sequential
@@ -39,6 +39,8 @@ TABLES = {
     "layers": foreign_words.LAYERS,
     "losses": foreign_words.LOSSES,
     "metrics": foreign_words.METRICS,
+    "optimizers": foreign_words.OPTIMIZERS,
+    "optim": foreign_words.OPTIMIZERS,
     "schedules": foreign_words.SCHEDULES,
     "lr_scheduler": foreign_words.SCHEDULES,
     "callbacks": foreign_words.CALLBACKS,
@@ -52,9 +54,9 @@ def answered():
     """Returns the code in minidl of all rows that begin with a foreign word, by the answer to it."""
     found = {}
     for row in ALL:
-        place, _, rest = (row.theirs or [""])[0].partition(".")
+        module, _, rest = (row.theirs or [""])[0].partition(".")
         word = re.match(r"\w*", rest)[0].lower().replace("_", "")
-        words = TABLES.get(place, {})
+        words = TABLES.get(module, {})
         if row.ours and (answer := words.get(word) or words.get(plain(word))):
             found.setdefault(answer, []).extend(row.ours)
     return found
@@ -63,6 +65,10 @@ def answered():
 def names_in(text):
     """Returns the names that are called, quoted or attributes, in lower case without underscores."""
     return {name.lower().replace("_", "") for name in re.findall(r"(?:(?<=[.'\"])|(?=\w+\())([A-Za-z]\w+)", text)}
+
+
+def test_many_answers_are_compared():
+    assert len(answered()) > 60
 
 
 @pytest.mark.parametrize(("answer", "ours"), answered().items())
@@ -144,12 +150,12 @@ def test_regressors_minimize_half_of_the_squared_error():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_inverse_scaling_has_sklearn_rates():
+def test_inverse_scaling_has_sklearn_rates(place, rng):
     """At the beginning of each epoch: scikit-learn keeps the rate of an epoch."""
     (row,) = [row for row in ALL if "invscaling" in "".join(row.theirs)]
     ours = eval(row.ours[0], minidl_names()).lr
     theirs = eval(row.theirs[0], sklearn_names()).set_params(solver="sgd", max_iter=1, warm_start=True)
-    X = RNG.standard_normal((400, 4))
+    X = rng.standard_normal((400, 4))
     for epoch in range(1, 5):
         theirs.fit(X, np.arange(400) % 2)
         assert theirs._optimizer.learning_rate == pytest.approx(ours(2 * theirs.t_ // 400))

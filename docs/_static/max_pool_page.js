@@ -40,7 +40,7 @@
   const LIMIT = 9;
 
   let values;             // { x: images, dy: gradients }, of three examples in full size
-  let scene = { step: 1 }, blocks = [], comparison, selected;
+  let scene = { step: 1 }, blocks = [], comparison, selected, randomBatches = 0;
   const places = new WeakMap();                       // cell: its place, { block, name, row, column }
 
   function restore() {
@@ -67,6 +67,7 @@
 
   /* Builds the blocks for the chosen windows, padding and number of examples. */
   function build() {
+    write(part("change"), "");
     const [size, stride, side] = part("window").value.split(" ").map(Number);
     const pool = { size, stride, padding: Number(part("padding").checked) };
     scene = { step: scene.step, pool, side, outputs: countWindows(side, pool) };
@@ -221,14 +222,14 @@
   part("random").addEventListener("click", () => {
     randomize();
     show();
-    write(part("change"), "This is a random batch.");
+    randomBatches += 1;
+    write(part("change"), `This is random batch ${randomBatches}.`);     // a screen reader reads new text alone
   });
   part("reset").addEventListener("click", () => {
     part("settings").reset();
     restore();
     scene.step = 1;
     build();
-    write(part("change"), "");
   });
   STORY.forEach(([title], i) => {
     const button = make("button", { type: "button", "aria-label": `Step ${i + 1}: ${title}` }, String(i + 1));

@@ -2,6 +2,6 @@
 document.addEventListener("DOMContentLoaded", () => {
   for (const summary of document.querySelectorAll(".bd-sidenav summary")) {
     const link = summary.parentElement.parentElement.querySelector("a");
-    summary.setAttribute("aria-label", `Pages of ${link.textContent}`);
+    if (link) summary.setAttribute("aria-label", `Pages of ${link.textContent}`);
   }
 });

@@ -41,8 +41,10 @@ class Checkpoint:
     Raises
     ------
     TypeError, ValueError
-        If an argument is invalid. `fit` raises before its first step if the folder is missing, if the history has no
-        `monitor`, or if part of the trainer cannot be saved.
+        If an argument is invalid. `fit` raises before its first step if the history has no `monitor`, or if part of the
+        trainer cannot be saved.
+    OSError
+        In `fit`: before its first step, if the folder is missing or cannot be written; later, if a save fails.
 
     See Also
     --------

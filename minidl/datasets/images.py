@@ -188,7 +188,7 @@ def load_image(
         path = Path(file).expanduser()
         name, content = repr(str(path)), path.read_bytes()
     elif callable(getattr(file, "read", None)):
-        if file.seekable():
+        if getattr(file, "seekable", lambda: False)():
             file.seek(0)
         name, content = "another file", file.read()
     else:
@@ -199,7 +199,7 @@ def load_image(
     pixels = _tried(io.BytesIO(content), request)
     if isinstance(pixels, str):
         raise ValueError(f"file: expected an image, got {name} ({pixels})")
-    return pixels.copy()
+    return pixels.copy()  # contiguous, and writeable unlike Pillow's buffer
 
 
 @dataclass(frozen=True)

@@ -78,12 +78,13 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             patience = check_int("n_iter_no_change", self.n_iter_no_change)
             tol = None if self.tol is None else check_non_negative("tol", self.tol)
             callbacks, split = CallbackList(self.callbacks).callbacks, 0.0
+            user_decides = any(isinstance(callback, EarlyStopping) for callback in callbacks)
             if self.early_stopping:
                 split = self._validation_fraction(data.n_active)
                 (metric,) = trainer.metrics
-                if not any(isinstance(callback, EarlyStopping) for callback in callbacks):  # else the user's decides
+                if not user_decides:
                     callbacks.append(EarlyStopping(f"val_{metric}", patience, tol or 0.0, lower_is_better=False))
-            elif tol is not None:
+            elif tol is not None and not user_decides:
                 callbacks.append(NoImprovement(tol, patience))
             self._train(trainer, data, check_int("epochs", self.epochs), split, callbacks)
 

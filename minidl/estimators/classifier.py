@@ -57,7 +57,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
     tol : float or None, default 1e-4
         `fit` stops after `n_iter_no_change` consecutive epochs in which the loss has not fallen by more than this;
         None: never. With `early_stopping`, the held-out accuracy counts, which has to rise by more than this; None: 0.
-        An EarlyStopping in `callbacks` has numbers of its own.
+        An EarlyStopping in `callbacks` decides instead, with or without `early_stopping`.
     n_iter_no_change : int, default 10
         Number of consecutive epochs without improvement after which `fit` stops.
     early_stopping : bool, default False

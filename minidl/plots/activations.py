@@ -42,7 +42,8 @@ def feature_maps(
     """Draws examples, and each channel of a layer's outputs for them, as images.
 
     All maps share one colour scale. If there are negative values, 0 is white, negative blue and positive red; else 0 is
-    dark. If there are too many channels, the first ones are drawn, and the title says so.
+    white and large values are dark blue. If there are too many channels, the first ones are drawn, and the title says
+    so.
 
     Parameters
     ----------

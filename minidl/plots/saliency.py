@@ -52,7 +52,7 @@ def saliency(
     """Draws images, and how strongly the score of a class depends on each pixel.
 
     A map is the absolute gradient of the score with respect to the pixels, its maximum over the channels. Gradients are
-    those of `Sequential.input_gradient`, in inference mode. All maps share one colour scale, from 0 (dark).
+    those of `Sequential.input_gradient`, in inference mode. All maps share one colour scale, from 0 (white).
 
     Parameters
     ----------
@@ -117,11 +117,11 @@ def grad_cam(
     max_examples: int = 8,
     figure: Figure | SubFigure | None = None,
 ) -> Figure:
-    """Draws images, and over them the regions that raise the score of a class (Grad-CAM).
+    """Draws images, and beside each the regions that raise the score of a class (Grad-CAM).
 
     A map is `relu(sum over k of a_k A_k)`: `A_k` is channel k of the layer's outputs, and `a_k` the mean over the
-    pixels of the gradient of the score with respect to `A_k`. It is resized bilinearly to the image. All maps share one
-    colour scale, from 0 (dark).
+    pixels of the gradient of the score with respect to `A_k`. It is resized bilinearly to the image, which
+    shades it. All maps share one colour scale, from 0 (white).
 
     Parameters
     ----------

@@ -84,7 +84,7 @@ cdef class Program:
         """Up to this many examples of a call run in the blocked layout, and more if threads would have to share a tile.
 
         More examples also run in it as chunks, if the plan has them. It may be set; 0: none. A plan in which it was set counts the
-        layout as free, so that up to this many examples run in it on any number of threads. Results have the same bits.
+        layout as free: unless it is 0, any batch of at most 16 examples then runs in it on several threads. Results have the same bits.
         Raises ValueError for numbers outside 0..16, and any but 0 if the ops do not fit that layout.
         """
         return self.limit

@@ -295,6 +295,14 @@ def test_one_file_has_the_pixels_of_the_folder(folder, tmp_path, size, options):
             assert image.dtype == np.uint8 and image.flags.c_contiguous and image.flags.writeable
 
 
+def test_one_file_may_only_be_readable(folder):
+    class Upload:
+        def read(self):
+            return (folder[0] / "cat" / "b.png").read_bytes()
+
+    np.testing.assert_array_equal(load_image(Upload()), load_image(folder[0] / "cat" / "b.png"))
+
+
 def test_one_file_keeps_its_size(folder, tmp_path):
     file = folder[0] / "cat" / "b.png"
     np.testing.assert_array_equal(load_image(file), folder[1]["cat/b.png"].transpose(2, 0, 1))

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from minidl.callbacks import CSVLogger, ExponentialMovingAverage
+from minidl.callbacks import CSVLogger, EarlyStopping, ExponentialMovingAverage
 from minidl.estimators import SequentialClassifier, SequentialRegressor
 from minidl.layers import Dense, Dropout, ReLU
 
@@ -109,6 +109,15 @@ def test_callbacks_that_change_the_model_run_before_early_stopping():
         np.testing.assert_array_equal(averaged.model_.params[name].value, value)
     stopped = make_classifier(callbacks=[ExponentialMovingAverage(0.9)], early_stopping=True).fit(X, Y)
     assert bits(stopped) == bits(make_classifier(early_stopping=True).fit(X, Y))
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_a_users_early_stopping_decides(early_stopping):
+    """The loss of random labels hardly falls, so the estimator's own rule would end after two epochs."""
+    options = {"epochs": 9, "tol": 10.0, "n_iter_no_change": 1, "early_stopping": early_stopping}
+    labels = np.random.default_rng(0).permutation(Y)
+    assert make_classifier(**options).fit(X, labels).n_iter_ == 2
+    assert make_classifier(**options, callbacks=[EarlyStopping("loss", patience=20)]).fit(X, labels).n_iter_ == 9
 
 
 @pytest.mark.parametrize("verbose, lines", [(0, 0), (1, 3), (False, 0), (True, 3)])

@@ -1,6 +1,6 @@
 """The phrase book of Keras: Keras's code of every row runs, and rows that claim equal numbers have them.
 
-They need Keras 3 beside PyTorch: pip install keras
+Keras has PyTorch as its backend.
 """
 
 import itertools
@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from phrase_books import CLASSES, INPUTS, RNG, ROWS, arrays, foreign_program, minidl_names, place, rows
+from phrase_books import CLASSES, INPUTS, ROWS, arrays, foreign_program, minidl_names, place, rows
 
 from minidl import Sequential, Trainer, losses, metrics
 from minidl.callbacks import ReduceLROnPlateau
@@ -73,7 +73,7 @@ def channels_last(x):
 
 
 @pytest.mark.parametrize("row", rows("Keras", section="Layers", theirs="layers."))
-def test_layers_compute_keras_numbers(row, place, keras):
+def test_layers_compute_keras_numbers(row, place, keras, rng):
     if "Random" in row.theirs[0]:
         pytest.skip("no equal numbers are claimed")
     for shape, code in itertools.product(INPUTS, row.ours if "BatchNorm" in row.ours[0] else [", ".join(row.ours)]):
@@ -91,11 +91,11 @@ def test_layers_compute_keras_numbers(row, place, keras):
     else:
         raise AssertionError("no input that both accept")
     for variable in theirs.weights:
-        variable.assign(keras.ops.convert_to_numpy(variable) + 0.3 * RNG.random(variable.shape))
+        variable.assign(keras.ops.convert_to_numpy(variable) + 0.3 * rng.random(variable.shape))
     names = [name for name in ours.state_dict() if not name.endswith("num_batches_tracked")]
     state = dict(zip(names, (to_minidl(keras, variable) for variable in theirs.weights), strict=True))
     ours.load_state_dict(ours.state_dict() | state)
-    x = RNG.standard_normal((5, *shape))
+    x = rng.standard_normal((5, *shape))
     expected = keras.ops.convert_to_numpy(theirs(channels_last(x), training=False))
     close = {"rtol": 1e-6, "atol": 1e-6}
     np.testing.assert_allclose(channels_last(ours.predict(x)), expected, **close)
@@ -109,9 +109,9 @@ def test_layers_compute_keras_numbers(row, place, keras):
 
 
 @pytest.mark.parametrize("row", rows("Keras", section="Layers", theirs="activation="))
-def test_activations_compute_keras_numbers(row, place, keras):
+def test_activations_compute_keras_numbers(row, place, keras, rng):
     activation = keras.activations.get(re.fullmatch(r'activation="(\w+)"', row.theirs[0])[1])
-    x = 3 * RNG.standard_normal((50, 9))
+    x = 3 * rng.standard_normal((50, 9))
     ours = Sequential([eval(row.ours[0], minidl_names())], input_shape=(9,), dtype="float64")
     np.testing.assert_allclose(
         ours.predict(x), keras.ops.convert_to_numpy(activation(keras.ops.array(x))), rtol=1e-6, atol=1e-7
@@ -119,43 +119,40 @@ def test_activations_compute_keras_numbers(row, place, keras):
 
 
 @pytest.mark.parametrize("row", rows("Keras", section="Losses and metrics", theirs="losses."))
-def test_losses_compute_keras_numbers(row, place, keras):
+def test_losses_compute_keras_numbers(row, place, keras, rng):
     theirs, ours = eval(row.theirs[0], keras_names(keras)), eval(row.ours[0], minidl_names())
     ours = losses.NAMES[ours] if isinstance(ours, str) else ours
-    scores, y = 2 * RNG.standard_normal((7, 3)), RNG.random((7, 3)).round()
+    scores, y = 2 * rng.standard_normal((7, 3)), rng.random((7, 3)).round()
     if "Categorical" in row.theirs[0]:
         y = np.arange(7) % 3 if "Sparse" in row.theirs[0] else np.eye(3)[np.arange(7) % 3]
     assert ours(scores, y)[0].mean() == pytest.approx(float(theirs(y, scores)), rel=1e-6)
 
 
 @pytest.mark.parametrize("row", rows("Keras", section="Losses and metrics", theirs="metrics."))
-def test_metrics_are_those_of_keras(row, place, keras):
+def test_metrics_are_those_of_keras(row, place, keras, rng):
     theirs, ours = eval(row.theirs[0], keras_names(keras)), eval(row.ours[0], minidl_names())
     ours = metrics.NAMES[ours] if isinstance(ours, str) else ours
-    name, scores, y = type(theirs).__name__, RNG.standard_normal((40, 5)), RNG.integers(0, 5, 40)
+    name, scores, y = type(theirs).__name__, rng.standard_normal((40, 5)), rng.integers(0, 5, 40)
     their_scores, their_y = scores, np.eye(5)[y] if name in ("CategoricalAccuracy", "F1Score") else y
     if name in ("Precision", "Recall", "AUC", "BinaryAccuracy"):
-        scores, y = scores[:, :1], RNG.integers(0, 2, 40)
+        scores, y = scores[:, :1], rng.integers(0, 2, 40)
         their_scores = scores if name == "BinaryAccuracy" else 1 / (1 + np.exp(-scores))
         y = their_y = y[:, np.newaxis] if name == "BinaryAccuracy" else y
     elif "Accuracy" not in name and name != "F1Score":
-        y = their_y = scores + RNG.standard_normal(scores.shape)
+        y = their_y = scores + rng.standard_normal(scores.shape)
     theirs.update_state(their_y.reshape(40, -1), their_scores)
     rel = 0.02 if name == "AUC" else 1e-5  # Keras approximates the integral
     assert ours(y, scores) == pytest.approx(float(theirs.result()), rel=rel)
 
 
-OF_KERAS = rows("Keras", section="Optimizers", theirs="optimizers.")[:5]  # the first table
-
-
-@pytest.mark.parametrize("row", OF_KERAS)
-def test_optimizers_take_keras_steps(row, place, keras):
+@pytest.mark.parametrize("row", rows("Keras", section="Optimizers", table=1, theirs="optimizers."))
+def test_optimizers_take_keras_steps(row, place, keras, rng):
     theirs, ours = eval(row.theirs[0], keras_names(keras)), eval(row.ours[0], minidl_names())
     model = Sequential([Dense(3, use_bias=False)], input_shape=(4,), dtype="float64")
     param = model.params["0.weight"]
     variable = keras.Variable(np.array(param.value))
     for _ in range(6):
-        param.grad = RNG.standard_normal((3, 4)) + np.sign(RNG.standard_normal((3, 4)))
+        param.grad = rng.standard_normal((3, 4)) + np.sign(rng.standard_normal((3, 4)))
         theirs.apply([keras.ops.array(param.grad)], [variable])
         ours.step(model.params, ours.lr)
         rtol = 1e-6 if "SGD" in row.theirs[0] else 1e-4

@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 import pytest
-from phrase_books import CLASSES, INPUTS, RNG, ROWS, arrays, foreign_program, minidl_names, place, rows
+from phrase_books import CLASSES, INPUTS, ROWS, arrays, foreign_program, minidl_names, place, rows
 
 from minidl import Sequential, Trainer, losses
 from minidl.layers import Dense, Dropout, Dropout2D
@@ -52,12 +52,12 @@ def test_torchvisions_code_runs(row, place):
         exec(code, {"transforms": transforms, "ImageFolder": datasets.ImageFolder})
 
 
-def torch_layers(row):
+def torch_layers(row, rng):
     """Returns the layers of a row in PyTorch and in minidl, in float64 and with PyTorch's weights, and a batch."""
     torch.manual_seed(0)
     theirs = torch.nn.Sequential(*(eval(code, torch_names()) for code in row.theirs)).double()
     for shape in INPUTS:
-        x = RNG.standard_normal((5, *shape))
+        x = rng.standard_normal((5, *shape))
         try:
             theirs(torch.tensor(x))
             layers = [eval(code, minidl_names()) for code in row.ours]
@@ -75,14 +75,14 @@ def torch_layers(row):
 
 
 @pytest.mark.parametrize("row", rows("PyTorch", section="Layers"))
-def test_layers_compute_pytorch_numbers(row, place):
-    theirs, ours, x = torch_layers(row)
+def test_layers_compute_pytorch_numbers(row, place, rng):
+    theirs, ours, x = torch_layers(row, rng)
     close = {"rtol": 1e-7, "atol": 1e-7}
     if not isinstance(ours.layers[0], (Dropout, Dropout2D)):
         inputs = torch.tensor(x, requires_grad=True)
         outputs = theirs(inputs)
         np.testing.assert_allclose(ours.forward(x, training=True), outputs.detach(), **close)
-        dy = RNG.standard_normal(outputs.shape)
+        dy = rng.standard_normal(outputs.shape)
         dx = ours.backward(dy)
         outputs.backward(torch.tensor(dy))
         np.testing.assert_allclose(dx, inputs.grad, **close)
@@ -94,12 +94,12 @@ def test_layers_compute_pytorch_numbers(row, place):
 
 
 @pytest.mark.parametrize("row", rows("PyTorch", section="Losses"))
-def test_losses_compute_pytorch_numbers(row, place):
+def test_losses_compute_pytorch_numbers(row, place, rng):
     theirs, ours = eval(row.theirs[0], torch_names()), eval(row.ours[0], minidl_names())
     ours = losses.NAMES[ours] if isinstance(ours, str) else ours
-    scores = 2 * RNG.standard_normal((7, 3))
-    targets = {"CrossEntropyLoss": np.arange(7) % 3, "BCEWithLogitsLoss": RNG.random((7, 3)).round()}
-    y = targets.get(type(theirs).__name__, RNG.integers(0, 5, (7, 3)).astype(float))
+    scores = 2 * rng.standard_normal((7, 3))
+    targets = {"CrossEntropyLoss": np.arange(7) % 3, "BCEWithLogitsLoss": rng.random((7, 3)).round()}
+    y = targets.get(type(theirs).__name__, rng.integers(0, 5, (7, 3)).astype(float))
     x = torch.tensor(scores, requires_grad=True)
     loss = theirs(x, torch.tensor(y))
     loss.backward()
@@ -122,7 +122,7 @@ def test_class_weights_are_those_of_pytorch():
 
 
 @pytest.mark.parametrize("row", rows("PyTorch", section="Optimizers", theirs="optim."))
-def test_optimizers_take_pytorch_steps(row, place):
+def test_optimizers_take_pytorch_steps(row, place, rng):
     if "[{" in row.theirs[0]:
         pytest.skip("groups of parameters")
     model = Sequential([Dense(3, use_bias=False)], input_shape=(4,), dtype="float64")
@@ -131,7 +131,7 @@ def test_optimizers_take_pytorch_steps(row, place):
     theirs = eval(row.theirs[0], torch_names() | {"params": [tensor]})
     ours = eval(row.ours[0], minidl_names())
     for _ in range(6):
-        param.grad = RNG.standard_normal((3, 4))
+        param.grad = rng.standard_normal((3, 4))
         tensor.grad = torch.tensor(np.array(param.grad))
         theirs.step()
         ours.step(model.params, ours.lr)

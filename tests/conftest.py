@@ -53,7 +53,7 @@ def pytest_terminal_summary(terminalreporter, config):
 
 
 def pytest_addoption(parser):
-    parser.addoption("--all-oracles", action="store_true", help="fail if a module is missing to compare with")
+    parser.addoption("--require", default="", help="modules, as a,b,c, which must not be missing")
 
 
 def pytest_collection_modifyitems(items, config):
@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(items, config):
         oracle = item.get_closest_marker("oracle")
         for name in (oracle.args or ("torch",)) if oracle else ():
             if find_spec(name) is None:
-                if config.getoption("--all-oracles"):
+                if name in config.getoption("--require").split(","):
                     raise pytest.UsageError(f"{item.nodeid} compares with {name}, which is missing")
                 item.add_marker(pytest.mark.skip(reason=f"compares with {name}, which is missing"))
 

@@ -1,6 +1,7 @@
 """Settings of Sphinx for the site: `make docs`."""
 
 import inspect
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,11 @@ def skip_member(app: Any, what: str, name: str, member: Any, skip: bool, options
     return True if not defined.startswith("minidl") or function.__qualname__ in INTERNAL else None
 
 
+def link_pages(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """Links the pages that a docstring names by their files."""
+    lines[:] = [re.sub(r"\bdocs/([\w/-]+)\.md", r":doc:`/\1`", line) for line in lines]
+
+
 def forget_compiled(app: Any, env: Any) -> None:
     """Removes compiled modules, which have no page, from the list of pages of source code."""
     env._viewcode_modules = {name: entry for name, entry in env._viewcode_modules.items() if entry}
@@ -111,4 +117,5 @@ def setup(app: Any) -> None:
     app.connect("builder-inited", gallery.mark_classes, priority=999)  # after it
     app.connect("source-read", gallery.tidy)
     app.connect("autodoc-skip-member", skip_member)
+    app.connect("autodoc-process-docstring", link_pages)
     app.connect("env-updated", forget_compiled)

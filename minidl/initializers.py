@@ -437,6 +437,7 @@ def ones(rng: np.random.Generator, shape: Shape) -> Values:
 def check_initializer(name: str, init: Any) -> Init:
     """Returns `init` if it is a function of a random generator and a shape; raises TypeError naming the argument."""
     if not callable(init) or isinstance(init, type):
-        raise TypeError(f"{name}: expected a function f(rng, shape), such as he_uniform, got {init!r}")
+        meant = f"; use minidl.initializers.{init}" if isinstance(init, str) and init in __all__ else ""
+        raise TypeError(f"{name}: expected a function f(rng, shape), such as he_uniform, got {init!r}{meant}")
     function: Init = init
     return function

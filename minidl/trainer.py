@@ -160,7 +160,8 @@ class Trainer(BaseTrainer):
         sample_weight : array-like of shape (n,) or None, default None
             A weight for each example; those of weight 0 count as absent.
         class_weight : dict of int to float, "balanced" or None, default None
-            Weights by label, which multiply `sample_weight`.
+            Weights by label, which multiply `sample_weight`; labels that are not in the dict have weight 1. With
+            `validation_split`, they also weight "val_loss".
         callbacks : iterable of objects, default ()
             Objects with hooks, called in this order: see minidl.callbacks.
         verbose : 0, 1, 2 or None, default None

@@ -80,9 +80,10 @@ class CodeWriter:
     that compute the layer's inference for one example, from the array `x` to the array `y`, in the order of its
     shapes::
 
-        def c_code(self, writer):  # y = x * sigmoid(beta * x), beta (channels,)
+        def c_code(self, writer):  # y = x * sigmoid(beta * x), with a beta for each channel
             beta = writer.constant("beta", self.beta.value)
-            return f"EACH(i, {writer.size}) y[i] = flush(x[i] * real_sigmoid(flush({beta}[i] * x[i])));"
+            pixels = writer.size // writer.in_shape[0]
+            return f"EACH(i, {writer.size}) y[i] = flush(x[i] * real_sigmoid(flush({beta}[i / {pixels}] * x[i])));"
 
     `real` is float or double. The scores have the bits of `predict` if the statements have the roundings of `forward`:
     `flush(a + b)` is one rounding, `real_fma(a, b, c)` is that of `a * b + c`; `real_exp`, `real_expm1`, `real_log`,

@@ -119,6 +119,11 @@ class CallbackList:
                 by_key.setdefault(str(getattr(callback, "state_key", type(callback).__name__)), []).append(callback)
         return by_key
 
+    def closing_notes(self) -> list[str]:
+        """Returns what callbacks have to say at the end of a fit."""
+        notes = (getattr(callback, "closing_note", None) for callback in self.callbacks)
+        return [note for note in notes if isinstance(note, str)]
+
     def call(self, hook: str, *args: Any) -> None:
         """Calls this hook of every callback that has it, in order."""
         for callback in self.callbacks:

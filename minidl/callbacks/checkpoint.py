@@ -29,14 +29,15 @@ class Checkpoint:
         The file. Its name may contain "{step}" or "{epoch}" (the number done: 1 after the first), so that every save
         has its own file.
     every_n_steps : int or None, default None
-        Saves after every n-th step of the trainer; None: after every epoch. Both also save at the end of the fit.
+        Saves after every n-th step of the trainer; None: after every epoch. Without `monitor`, also
+        saves at the end of the fit.
     max_to_keep : int or None, default None
         Number of files of such a path to keep, the latest ones; None: all. Files of other runs are not deleted.
     monitor : str or None, default None
         A name in the history, such as "val_accuracy": saves only after epochs with a new best value. None: saves
         regardless.
     lower_is_better : bool or None, default None
-        Direction of `monitor`. Known for losses and accuracies, required for everything else.
+        Direction of `monitor`. Known for losses and minidl's metrics, required for others.
 
     Raises
     ------

@@ -28,7 +28,7 @@ class EarlyStopping:
     min_delta : float, default 0.0
         An epoch is an improvement if its value is better by more than this than at the last improvement.
     lower_is_better : bool or None, default None
-        Direction of `monitor`. Known for losses and accuracies, required for everything else.
+        Direction of `monitor`. Known for losses and minidl's metrics, required for others.
 
     Attributes
     ----------
@@ -141,6 +141,14 @@ class EarlyStopping:
         """
         if self._weights is not None:
             trainer.model.load_state_dict(self._weights)
+
+    @property
+    def closing_note(self) -> str | None:
+        """The line that `fit` prints at its end; None if the last epoch was the best."""
+        if not self._wait or self.best is None:
+            return None
+        stopped = "" if self.stopped_epoch is None else f"stopped after {self._wait} epochs without improvement; "
+        return f"EarlyStopping: {stopped}restored the weights with {self.monitor} {self.best:.4f}"
 
     @property
     def state_key(self) -> str:

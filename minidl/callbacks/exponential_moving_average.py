@@ -66,6 +66,12 @@ class ExponentialMovingAverage:
         self.apply = check_bool("apply", apply)
         self._flat: Array | None = None  # the averages, in the layout of the model's flat parameters
         self._buffers: dict[str, Array] = {}
+        self._kept: dict[str, Array] = {}  # the averages of a copy, which has no model
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns arguments and averages: a copy, or a pickle, has no part of the trained model."""
+        arguments = {"decay": self.decay, "every_n_steps": self.every_n_steps, "apply": self.apply}
+        return arguments | {"_flat": None, "_buffers": {}, "_kept": self._kept if self._flat is None else self.averages}
 
     def on_fit_begin(self, trainer: Any) -> None:
         """Resets the averages.
@@ -78,7 +84,7 @@ class ExponentialMovingAverage:
         model = trainer.model
         self._names, self._parameters = list(model.params), model.network.parameters
         self._live = {f"{i}.{name}": b for i, layer in enumerate(model.layers) for name, b in layer.buffers.items()}
-        self._flat, self._buffers = None, {}
+        self._flat, self._buffers, self._kept = None, {}, {}
         self._difference = np.empty_like(self._parameters.values)
 
     def on_step_end(self, trainer: Any, step: int, loss: float) -> None:
@@ -124,7 +130,9 @@ class ExponentialMovingAverage:
             Before the first averaged step.
         """
         if self._flat is None:
-            raise ValueError("averages: expected a fit with an averaged step, got none")
+            if not self._kept:
+                raise ValueError("averages: expected a fit with an averaged step, got none")
+            return {name: array.copy() for name, array in self._kept.items()}
         views = zip(self._names, self._parameters.views(self._flat), strict=True)
         return {name: np.array(array, order="C") for name, array in [*views, *self._buffers.items()]}
 

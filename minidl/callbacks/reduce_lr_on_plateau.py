@@ -35,7 +35,7 @@ class ReduceLROnPlateau:
     min_lr : float, default 0.0
         Lower limit of the learning rate.
     lower_is_better : bool or None, default None
-        Direction of `monitor`. Known for losses and accuracies, required for everything else.
+        Direction of `monitor`. Known for losses and minidl's metrics, required for others.
 
     Attributes
     ----------

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from minidl.utils.arrays import Array
+from minidl.utils.validation import Shape
 
 Check = Callable[[str, Any], Any]  # check(name, value) raises TypeError or ValueError
 
@@ -38,15 +40,15 @@ def optional(check: Check) -> Check:
 
 
 def arrays_like(arrays: Mapping[str, Array]) -> Check:
-    """Returns a check for a dict of arrays with the same names, shapes and dtypes as these."""
+    """Returns a check for a dict of arrays with the same names, shapes and dtypes as these. It can be pickled."""
+    return partial(_check_arrays, {key: (array.dtype, array.shape) for key, array in arrays.items()})
 
-    def checked(name: str, value: Any) -> None:
-        if not isinstance(value, Mapping) or value.keys() != arrays.keys():
-            raise ValueError(f"{name}: expected an array for each of {sorted(arrays)}, got something else")
-        for key, array in arrays.items():
-            other = value[key]
-            if not isinstance(other, np.ndarray) or other.shape != array.shape or other.dtype != array.dtype:
-                got = f"{other.dtype} {other.shape}" if isinstance(other, np.ndarray) else type(other).__name__
-                raise ValueError(f"{name}[{key!r}]: expected {array.dtype} {array.shape}, got {got}")
 
-    return checked
+def _check_arrays(kinds: Mapping[str, tuple[np.dtype[Any], Shape]], name: str, value: Any) -> None:
+    if not isinstance(value, Mapping) or value.keys() != kinds.keys():
+        raise ValueError(f"{name}: expected an array for each of {sorted(kinds)}, got something else")
+    for key, (dtype, shape) in kinds.items():
+        other = value[key]
+        if not isinstance(other, np.ndarray) or other.shape != shape or other.dtype != dtype:
+            got = f"{other.dtype} {other.shape}" if isinstance(other, np.ndarray) else type(other).__name__
+            raise ValueError(f"{name}[{key!r}]: expected {dtype} {shape}, got {got}")

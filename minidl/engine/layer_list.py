@@ -51,7 +51,7 @@ def check_layers(layers: Sequence[Layer]) -> tuple[Layer, ...]:
             raise ValueError(f"{layer_name(i, layer)}: expected layers nested at most {MAX_NESTING} deep, got {deep}")
         for part in layer.leaves() or [layer]:
             if id(part) in seen:
-                raise ValueError(f"{layer_name(i, part)}: appears twice: make a second layer, since both share weights")
+                raise ValueError(f"{layer_name(i, part)}: appears twice; each place needs a layer of its own")
             seen.add(id(part))
     return layers
 

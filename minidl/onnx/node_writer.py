@@ -30,8 +30,8 @@ class NodeWriter:
     A layer that is not minidl's is exported by its method `onnx(self, writer, x)`. It adds the nodes that compute its
     inference from the value of name x, and returns the name of its output::
 
-        def onnx(self, writer, x):  # y = x * sigmoid(beta * x)
-            scaled = writer.add_node("Mul", x, writer.param_name("beta"))
+        def onnx(self, writer, x):  # y = x * sigmoid(beta * x), with a beta for each channel
+            scaled = writer.add_node("Mul", x, writer.column("beta"))
             return writer.add_node("Mul", x, writer.add_node("Sigmoid", scaled))
 
     `writer["name"]` is an argument of the layer's constructor, as of when the layer was built.

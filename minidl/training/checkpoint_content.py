@@ -170,19 +170,19 @@ def model_of(config: Any, tensors: Tensors, custom_objects: Custom, given: Seque
 
 def _check_same_model(expected: Any, config: Any) -> None:
     """Raises ValueError, naming the difference, if the configs of two models differ in more than settings."""
-    for name in sorted(expected.keys() - {"layers"}):
-        if config[name] != expected[name]:
-            raise ValueError(
-                f"model: expected that of the checkpoint, with {name} {expected[name]}, got {config[name]}"
-            )
     if len(config["layers"]) != len(expected["layers"]):
         raise ValueError(
             f"model: expected the checkpoint's {len(expected['layers'])} layers, got {len(config['layers'])}"
         )
     for i, (saved, given) in enumerate(zip(expected["layers"], config["layers"], strict=True)):
         if _object(saved) != _object(given):
-            expected, got = _described(saved, given), _described(given, saved)
-            raise ValueError(f"model: expected layer {i} of the checkpoint, {expected}, got {got}")
+            wanted, got = _described(saved, given), _described(given, saved)
+            raise ValueError(f"model: expected layer {i} of the checkpoint, {wanted}, got {got}")
+    for name in sorted(expected.keys() - {"layers"}):
+        if config[name] != expected[name]:
+            raise ValueError(
+                f"model: expected that of the checkpoint, with {name} {expected[name]}, got {config[name]}"
+            )
 
 
 def _object(layer: Any) -> tuple[str, Any]:

@@ -195,6 +195,8 @@ class FitLoop(ABC):
         finally:
             self.progress.close()
         self._call("on_fit_end")
+        for note in self.callbacks.closing_notes():
+            self.progress.note(note)
         self._call("on_save")
         check()
 

@@ -118,9 +118,10 @@ OWNERS: dict[str, Words] = {
         "maxiter": "use epochs=",
         "maxepochs": "use epochs=",
         "learningrateinit": "use lr=",
-        "learningrate": "use lr=, a number or a schedule such as minidl.schedules.Cosine(0.1, total_steps)",
+        "learningrate": "use lr=, a number or a schedule such as minidl.schedules.Cosine(0.1, total_steps); for "
+        "'adaptive', callbacks=[ReduceLROnPlateau('loss', factor=0.2)]",
         "solver": "use optimizer=, such as 'adam' or 'sgd'",
-        "alpha": "use optimizer=AdamW(weight_decay=0.01)",
+        "alpha": "use optimizer=Adam(weight_decay=alpha / batch_size)",
         "weightdecay": "use optimizer=AdamW(weight_decay=0.01)",
         "momentum": "use optimizer=SGD(0.1, momentum=0.9)",
         "hiddenlayersizes": "use model=, a list of layers such as [Dense(100), ReLU(), Dense(outputs)]",

@@ -27,7 +27,7 @@ def check_int(name: str, value: Any, minimum: int = 1, maximum: int = MAX_INT64)
             raise TypeError
         integer = operator.index(value)
     except TypeError:  # also raised by __index__ of an array of one element
-        raise TypeError(f"{name}: expected an integer, got {value!r}") from None
+        raise TypeError(f"{name}: expected an integer, got {value!r}{_hint_for_activation(value)}") from None
     if integer < minimum:
         raise ValueError(f"{name}: expected at least {minimum}, got {integer}")
     if integer > maximum:
@@ -124,8 +124,14 @@ def check_bool(name: str, value: Any) -> bool:
     True
     """
     if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name}: expected True or False, got {value!r}")
+        raise TypeError(f"{name}: expected True or False, got {value!r}{_hint_for_activation(value)}")
     return bool(value)
+
+
+def _hint_for_activation(value: Any) -> str:
+    """Returns a hint for the name of an activation, which Keras's layers take as an argument."""
+    is_activation = isinstance(value, str) and value.lower() in ("relu", "sigmoid", "softmax", "tanh", "linear", "selu")
+    return "; an activation is a layer of its own, such as ReLU()" if is_activation else ""
 
 
 def check_choice(name: str, value: Any, *choices: str | int | None) -> Any:

@@ -242,5 +242,17 @@ def test_an_unknown_monitor_is_reported_before_the_first_step():
     assert trainer.step == 0
 
 
+def test_fit_says_which_weights_it_restores(capsys):
+    trainer, early = batchnorm_trainer(), EarlyStopping("loss", patience=2, min_delta=100)
+    trainer.fit(X, Y, **FIT | {"epochs": 9, "verbose": 1}, callbacks=[early])
+    last = capsys.readouterr().out.splitlines()[-1]
+    restored = f"restored the weights with loss {early.best:.4f}"
+    assert last == f"EarlyStopping: stopped after 2 epochs without improvement; {restored}"
+    trainer.fit(X, Y, **FIT | {"epochs": 1, "verbose": 1}, callbacks=[EarlyStopping("loss")])
+    assert capsys.readouterr().out.splitlines()[-1].startswith("epoch 1/1 ")
+    trainer.fit(X, Y, **FIT | {"epochs": 9, "verbose": 0}, callbacks=[EarlyStopping("loss", min_delta=100)])
+    assert capsys.readouterr().out == ""
+
+
 def test_repr():
     assert repr(EarlyStopping(patience=3)) == "EarlyStopping('val_loss', patience=3)"

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 from sklearn.base import clone
 
-from minidl import Layer
+from minidl import Layer, callbacks
 from minidl.estimators import SequentialClassifier, SequentialRegressor
 from minidl.layers import BatchNorm1D, Dense, Dropout, ReLU
 from minidl.losses import Huber
@@ -120,6 +120,40 @@ def test_a_copy_is_the_same_now_and_later(estimator, y, way, tmp_path):
     for trainer in (fitted.trainer_, copied.trainer_):
         del trainer.history["images_per_second"]
     assert observe(copied) == observe(fitted)
+
+
+CALLBACKS = {
+    "CSVLogger": lambda: callbacks.CSVLogger("log.csv"),
+    "Checkpoint": lambda: callbacks.Checkpoint("run.safetensors"),
+    "EarlyStopping": lambda: callbacks.EarlyStopping("val_loss", patience=9),
+    "ExponentialMovingAverage": lambda: callbacks.ExponentialMovingAverage(0.9),
+    "JSONLLogger": lambda: callbacks.JSONLLogger("log.jsonl"),
+    "ReduceLROnPlateau": lambda: callbacks.ReduceLROnPlateau("val_loss"),
+    "TensorBoard": lambda: callbacks.TensorBoard("board"),
+    "TimeLimit": lambda: callbacks.TimeLimit(60),
+}
+
+
+def bits(arrays):
+    return {name: array.tobytes() for name, array in arrays.items()}
+
+
+@pytest.mark.parametrize("name", callbacks.__all__)
+def test_callbacks_of_a_fit_are_pickled_too(name, tmp_path, monkeypatch):
+    if name == "TensorBoard":
+        pytest.importorskip("tensorboardX")
+    monkeypatch.chdir(tmp_path)
+    callback = CALLBACKS[name]()
+    fitted = SequentialClassifier(make_net, early_stopping=True, callbacks=[callback], **OPTIONS).fit(X, Y)
+    copied = pickle.loads(pickle.dumps(fitted))
+    assert observe(copied) == observe(fitted)
+    (loaded,) = copied.callbacks
+    if name == "EarlyStopping":
+        assert (loaded.best, loaded.best_epoch) == (callback.best, callback.best_epoch) != (None, None)
+    if name == "ExponentialMovingAverage":
+        again = pickle.loads(pickle.dumps(loaded)), copy.deepcopy(loaded)
+        assert all(bits(one.averages) == bits(callback.averages) for one in (loaded, *again))
+    assert copied.fit(X, Y).n_iter_ == OPTIONS["epochs"]
 
 
 @pytest.mark.parametrize("estimator, y", CASES.values(), ids=CASES)

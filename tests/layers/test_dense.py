@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minidl import Sequential
-from minidl.layers import Dense
+from minidl.layers import Conv2D, Dense
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -47,6 +47,13 @@ def test_no_bias_equals_a_bias_of_zero(n, rng):
 def test_use_bias_must_be_bool(use_bias):
     with pytest.raises(TypeError, match=r"layer 0, Dense.*use_bias: expected True or False"):
         Sequential([Dense(3, use_bias=use_bias)], input_shape=(4,))
+
+
+def test_an_activation_as_an_argument_is_answered():
+    with pytest.raises(TypeError, match="got 'softmax'; an activation is a layer of its own, such as ReLU"):
+        Sequential([Dense(3, "softmax")], input_shape=(4,))
+    with pytest.raises(TypeError, match="dilation: expected an integer, got 'relu'; an activation is a layer"):
+        Sequential([Conv2D(4, 3, 1, "same", "relu")], input_shape=(1, 8, 8))
 
 
 def test_weight_is_stored_as_its_kernel_reads_it(rng):

@@ -76,7 +76,7 @@ OF_ESTIMATORS = {
     "metrics": "leave it out: use score(X, y)",
     "mixup": "leave it out: use Trainer(",
     "solver": "use optimizer=",
-    "alpha": "use optimizer=AdamW(",
+    "alpha": "use optimizer=Adam(weight_decay=alpha / batch_size)",
 }
 
 

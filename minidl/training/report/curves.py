@@ -85,7 +85,8 @@ def overfitting(probe: Probe) -> Iterator[Finding]:
     if probe.baseline is None or len(losses) < thresholds.MIN_EPOCHS or not _is_apart(probe, validation):
         return
     most = thresholds.GAP * probe.baseline.span
-    advice = "get more data, augment it (RandomShift, RandomFlip), add Dropout or weight_decay, or take a smaller model"
+    augment = "augment it (RandomShift, RandomFlip), " if len(probe.trainer.model.input_shape) == 3 else ""
+    advice = f"get more data, {augment}add Dropout or weight_decay, or take a smaller model"
     for what, train, held, gaps, limit in (
         ("accuracy", right, val_right, right - val_right, thresholds.ACCURACY_GAP),
         ("loss", losses, validation, validation - losses, most),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from minidl.engine import channel_order, layer_list
-from minidl.layers import Sigmoid, Tanh
+from minidl.layers import Embedding, Sigmoid, Tanh
 from minidl.training.report import thresholds
 from minidl.training.report.findings import Finding
 from minidl.training.report.instrument import LayerStats
@@ -99,6 +99,8 @@ def inputs(probe: Probe) -> Iterator[Finding]:
         if spread.deviation == 0 and not alone:
             message = f"its input is the same for all {probe.count} examples, expected examples that differ: look at X"
             yield Finding("constant inputs", seen.name, 0.0, message + ", and at the layers before it")
+        elif isinstance(seen.layer, Embedding):  # its inputs are numbers of categories
+            continue
         elif spread.size > thresholds.LARGE_INPUT:
             message = f"the root mean square of its inputs is {spread.size:.3g} (up to {spread.largest:.3g})"
             scale = "Normalize.from_data(X)" + (" or Rescale(1 / 255)" if 100 < spread.largest <= 255 else "")

@@ -16,6 +16,7 @@ from minidl.layers import (
     Conv2D,
     Dense,
     Dropout,
+    Embedding,
     Flatten,
     GlobalAvgPool2D,
     Hardswish,
@@ -253,6 +254,14 @@ def test_inputs(first_layers, symptom, phrase):
     assert phrase in finding.message
 
 
+def test_categories_need_no_scale():
+    table = np.random.default_rng(0).integers(0, 40, (200, 2))
+    model = Sequential([Embedding(40, 4), Flatten(), Dense(10)], input_shape=(2,))
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(0.01))
+    assert findings_of(trainer, table, table[:, 0] % 10) == {}
+    assert list(findings_of(trainer, table * 0 + 3, table[:, 0] % 10)) == ["constant inputs"]
+
+
 @pytest.mark.parametrize("norm", [LayerNorm, BatchNorm1D, lambda: LayerNorm(affine=False)])
 def test_inputs_before_a_normalization_count_as_scaled(norm):
     assert findings_of(make_trainer([Flatten(), norm(), Dense(10)], SGD(0.01)), X, Y) == {}
@@ -295,6 +304,16 @@ def test_imbalanced_labels():
     )
 
 
+def test_tables_are_not_to_be_augmented():
+    rng = np.random.default_rng(0)
+    table, y = rng.normal(size=(60, 12)), rng.integers(0, 2, 60)
+    model = Sequential([Dense(128), ReLU(), Dense(2)], input_shape=(12,), seed=0)
+    trainer = Trainer(model, "softmax_cross_entropy", Adam(0.003), ["accuracy"])
+    trainer.fit(table[:30], y[:30], epochs=100, validation_data=(table[30:], y[30:]), verbose=0)
+    message = findings_of(trainer)["overfitting"].message
+    assert "get more data, add Dropout" in message
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_overfitting_and_a_rising_validation_loss(seed):
     rng = np.random.default_rng(seed)
@@ -305,6 +324,7 @@ def test_overfitting_and_a_rising_validation_loss(seed):
     findings, history = findings_of(trainer), trainer.history
     gap = history["accuracy"][-1] - history["val_accuracy"][-1]
     assert findings["overfitting"].measured == gap > 0.1
+    assert "augment it (RandomShift, RandomFlip)" in findings["overfitting"].message
     assert findings["rising validation loss"].measured == min(history["val_loss"][-3:]) - min(history["val_loss"])
     trainer.metrics, trainer.history = {}, {k: v for k, v in history.items() if "acc" not in k}
     assert "the loss is" in findings_of(trainer)["overfitting"].message

@@ -200,6 +200,45 @@ class CountsInInference(Scale):
         return super().forward(x, training)
 
 
+class LogsInInference(Scale):
+    """Changes one of many numbers of an array in a list, which repr abbreviates."""
+
+    def build(self, in_shape):
+        self.log = [np.zeros(2000)]
+        return super().build(in_shape)
+
+    def forward(self, x, training):
+        if not training:
+            self.log[0][1000] += 1
+        return super().forward(x, training)
+
+
+class KeepsStateInAnAttribute(Scale):
+    """Its running mean is no buffer, so copies and files lose it."""
+
+    def build(self, in_shape):
+        self.mean = np.zeros(in_shape)
+        return super().build(in_shape)
+
+    def forward(self, x, training):
+        if training:
+            self.mean = x.mean(axis=0)
+        return super().forward(x, training) - (0 if training else self.mean)
+
+
+class ChangesItsArgument(Layer):
+    """Each copy doubles the factor again."""
+
+    def __init__(self, factor=1.0):
+        self.factor = 2 * factor
+
+    def forward(self, x, training):
+        return self.factor * x
+
+    def backward(self, dy):
+        return self.factor * dy
+
+
 class DriftsInInference(Scale):
     def forward(self, x, training):
         y = super().forward(x, training)

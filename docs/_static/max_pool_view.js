@@ -161,13 +161,13 @@ globalThis.maxPoolView = (() => {
       }));
     }
     write(right.dw, `dw = ${number(result.dw)}`);
-    return reasons(scene, images, result, means.y, first);
+    return reasons(scene, images, result, means, first);
   }
 
   const differ = (a, b) => Math.abs(a - b) > 1e-9;
 
   /* Returns sentences on what averaging first gets wrong, with the numbers of this batch. */
-  function reasons(scene, images, { examples, dw }, meanOfY, first) {
+  function reasons(scene, images, { examples, dw }, means, first) {
     const sentences = [], windows = table(scene.outputs, scene.outputs, (i, j) => [i, j]).flat();
     const losers = windows.flatMap(([i, j]) => {        // the mean image's winners, in examples in which they lose
       const [r, c] = first.winners[i][j], never = !examples.some(({ winners }) => `${winners[i][j]}` === `${[r, c]}`);
@@ -182,15 +182,22 @@ globalThis.maxPoolView = (() => {
         `Raise it in ${example} from ${number(value)} to ${number(value + 0.1)}, and the output stays ${number(y)}: ` +
         `its slope is 0. Averaging first would give it ${signed(first.dy[i][j])}.`);
     }
-    const lower = windows.find(([i, j]) => differ(meanOfY[i][j], first.y[i][j]));
+    const lower = windows.find(([i, j]) => differ(means.y[i][j], first.y[i][j]));
     if (lower) {
       const [i, j] = lower;
-      sentences.push(`Window ${letter(scene, lower)}: the mean of the maxima is ${number(meanOfY[i][j])}, ` +
+      sentences.push(`Window ${letter(scene, lower)}: the mean of the maxima is ${number(means.y[i][j])}, ` +
         `but the maximum of the mean image is ${number(first.y[i][j])}.`);
     }
     if (differ(dw, first.dw)) {
       sentences.push(`The weight: dw is ${number(dw)}, but averaging first gives ${number(first.dw)}.` +
         (dw * first.dw < 0 ? " Even the sign is wrong: a step of gradient descent would raise the loss." : ""));
+    }
+    const moved = means.dx.flatMap((line, r) => line.map((_, c) => [r, c]))
+      .find(([r, c]) => differ(means.dx[r][c], first.dx[r][c]));
+    if (moved && !sentences.length) {                   // of equal pixels, another one is the first
+      const [r, c] = moved;
+      sentences.push(`The mean of dx at ${pixel(r, c)} is ${number(means.dx[r][c])}, ` +
+        `but averaging first gives ${number(first.dx[r][c])}.`);
     }
     return sentences.length ? sentences : ["Here both ways happen to agree. Change a pixel, or take a random batch."];
   }

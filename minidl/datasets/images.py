@@ -10,6 +10,7 @@ import hashlib
 import io
 import os
 import re
+import stat
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +38,8 @@ AT_A_TIME = 256  # files that are decoded before their pixels are written
 NAMED = 5  # files in an error
 NAME_KEPT = 40  # characters of the folder's name in that of the file: at most 160 bytes, of 255
 ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)  # of EXIF: values that swap height and width
+TIFF_WIDTH, TIFF_HEIGHT = 256, 257  # tags
+MAX_SIDE = 2**16  # pixels
 
 
 def load_images(
@@ -48,7 +51,8 @@ def load_images(
 ) -> Bunch:
     """Loads images from a folder with a sub-folder for each class.
 
-    Deeper folders are read, too; hidden files and files of other types are ignored. The first load decodes all images
+    Deeper folders are read, too, unless they are links. Read are files ending in .bmp, .gif, .jpeg, .jpg, .pgm, .png,
+    .ppm, .tif, .tiff or .webp, in any case; others and hidden ones are ignored. The first load decodes all images
     and writes X to `minidl_data/images` in `data_home`. Later loads map that file, if arguments, names, sizes and times
     of all image files are the same; its pixels are not checked again.
 
@@ -109,8 +113,8 @@ def load_images(
     request = _Request.of(size, channels, resize)
     if not isinstance(folder, (str, os.PathLike)):
         raise TypeError(f"folder: expected a str or os.PathLike, got {folder!r}")
-    listing = _Listing.of(Path(folder).expanduser())
     place = copies_in(home_of(data_home)) / "images"
+    listing = _Listing.of(Path(folder).expanduser(), place.parent)
     kept = f"{listing.folder.name[:NAME_KEPT]}-{_digest(listing.folder, request)}-"
     path = place / f"{kept}{_digest(*listing.facts)}.npy"
     X = _mapped(path, (len(listing.files), request.channels))
@@ -214,7 +218,7 @@ class _Request:
     def of(cls, size: Any, channels: Any, resize: Any) -> _Request:
         """Checks the arguments; raises TypeError or ValueError that names the invalid one."""
         return cls(
-            None if size is None else check_pair("size", size),
+            None if size is None else check_pair("size", size, maximum=MAX_SIDE),
             check_choice("channels", channels, 1, 3),
             check_choice("resize", resize, "crop", "squash"),
         )
@@ -231,11 +235,15 @@ class _Listing:
     facts: list[tuple[str, int, int]]  # name, size and time of each file
 
     @classmethod
-    def of(cls, folder: Path) -> _Listing:
-        """Lists a folder; raises OSError if it cannot be read, ValueError for a class without images, or no class."""
-        folder = folder.resolve()
+    def of(cls, folder: Path, copies: Path) -> _Listing:
+        """Lists a folder; raises OSError if it cannot be read, ValueError for a class without images, or no class.
+
+        copies: minidl's own folder, which is no class.
+        """
+        folder, copies = folder.resolve(), copies.resolve()
         with os.scandir(folder) as entries:
-            classes = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+            names = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+        classes = [name for name in names if folder / name != copies]
         if not classes:
             raise ValueError(f"folder: expected a sub-folder for each class, got none in {folder}")
         found = [list(_images_in(folder, name)) for name in classes]
@@ -254,6 +262,8 @@ def _images_in(folder: Path, name: str) -> Iterator[tuple[str, int, int]]:
             if file.lower().endswith(SUFFIXES) and not file.startswith("."):
                 path = Path(parent, file)
                 status = path.stat()
+                if not stat.S_ISREG(status.st_mode):  # a pipe would wait for a writer
+                    continue
                 yield path.relative_to(folder).as_posix(), status.st_size, status.st_mtime_ns
 
 
@@ -288,6 +298,8 @@ def _write(file: IO[bytes], listing: _Listing, request: _Request) -> None:
         for name, pixels in _in_order(pool, lambda path: _tried(path, request), listing):
             if isinstance(pixels, str):
                 bad.append(f"{name!r} ({pixels})")
+            elif pixels.shape != shape[1:]:
+                bad.append(f"{name!r} (expected {size[0]}x{size[1]} pixels, got {pixels.shape[1]}x{pixels.shape[2]})")
             elif not bad:
                 file.write(pixels.tobytes())
     if bad:
@@ -330,6 +342,9 @@ def _size_of(path: Path) -> tuple[int, int] | None:
     try:
         with _image_module().open(path, formats=FORMATS) as image:
             width, height = image.size
+            if image.format == "TIFF":  # Pillow has turned the size already, depending on its version
+                tags = image.tag_v2
+                width, height = tags[TIFF_WIDTH], tags[TIFF_HEIGHT]
             turned = image.getexif().get(ORIENTATION) in TURNED
     except Exception:  # of any type, as in `_tried`
         return None
@@ -372,7 +387,7 @@ def _is_cut(image: Image) -> bool:
     """True if Pillow keeps the high bits of the file's channels only, judging by how it is going to decode them."""
     for tile in getattr(image, "tile", ()):
         decoder, args = tile[0], tile[3] if isinstance(tile[3], tuple) else (tile[3],)
-        if decoder.startswith("ppm") and args[-1] > 255:  # the largest value
+        if decoder.startswith("ppm") and isinstance(args[-1], int) and args[-1] > 255:  # the largest value
             return True
         if any(isinstance(arg, str) and DEEP_RAW.search(arg) for arg in args):
             return True

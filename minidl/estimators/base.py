@@ -77,7 +77,7 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             trainer = self._make_trainer(data, self.model_[:] if warm else None)
             patience = check_int("n_iter_no_change", self.n_iter_no_change)
             tol = None if self.tol is None else check_non_negative("tol", self.tol)
-            callbacks, split = CallbackList(self.callbacks).callbacks, 0.0
+            callbacks, split = self._check_callbacks(), 0.0
             user_decides = any(isinstance(callback, EarlyStopping) for callback in callbacks)
             if self.early_stopping:
                 split = self._validation_fraction(data.n_active)
@@ -92,11 +92,24 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """Trains the trainer for one more epoch, or a new one for its first."""
         if check_bool("early_stopping", self.early_stopping):
             raise ValueError("early_stopping: expected False for partial_fit, got True")
-        first = not hasattr(self, "trainer_")
-        with self._unchanged_on_error():
-            data = self._check_data(X, y, sample_weight, known if first else self._targets, reset=first)
-            trainer = self._make_trainer(data, None) if first else self.trainer_
-            self._train(trainer, data, 1, 0.0, CallbackList(self.callbacks).callbacks)
+        first, trainer, checked = not hasattr(self, "trainer_"), None, {}
+        try:
+            with self._unchanged_on_error():
+                data = self._check_data(X, y, sample_weight, known if first else self._targets, reset=first)
+                checked = dict(self.__dict__)
+                trainer = self._make_trainer(data, None) if first else self.trainer_
+                self._train(trainer, data, 1, 0.0, self._check_callbacks())
+        except KeyboardInterrupt:
+            if first and trainer is not None and trainer.step:  # keeps the steps, as later calls do
+                self.__dict__.update(checked)
+                self._keep(trainer, data)
+            raise
+
+    def _check_callbacks(self) -> list[Any]:
+        """Returns the callbacks; raises TypeError for an iterator, which a second fit would find empty."""
+        if isinstance(self.callbacks, Iterator):
+            raise TypeError(f"callbacks: expected a list or a tuple, got the iterator {self.callbacks!r}")
+        return CallbackList(self.callbacks).callbacks
 
     @contextmanager
     def _unchanged_on_error(self) -> Iterator[None]:
@@ -168,6 +181,10 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             raise ValueError(str(error).replace("validation_split", "validation_fraction", 1)) from error
         finally:
             trainer.interrupted = None  # the next call is a new fit, not a completion
+        self._keep(trainer, data)
+
+    def _keep(self, trainer: Trainer, data: Data) -> None:
+        """Stores the results of a fit."""
         self.trainer_, self.input_shape_, self._targets = trainer, data.shape, data.targets
 
     def _batch_size(self, examples: int) -> int:

@@ -390,7 +390,9 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         scores = self._scores(X)
         if isinstance(self._targets, MultilabelTargets):
             return np.asarray(log_expit(scores))
-        return np.asarray(log_softmax(np.pad(scores, ((0, 0), (int(scores.shape[1] == 1), 0))), axis=1))
+        with np.errstate(over="ignore"):  # differences of the largest numbers
+            logarithms = log_softmax(np.pad(scores, ((0, 0), (int(scores.shape[1] == 1), 0))), axis=1)
+        return np.maximum(logarithms, np.finfo(scores.dtype).min)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -17,6 +17,7 @@ from minidl.testing.layer_contract import (
     TWO_TILES,
     build,
     check_buffers,
+    check_copies,
     check_dtypes,
     check_float32,
     check_inference,
@@ -28,7 +29,7 @@ from minidl.testing.layer_contract import (
 from minidl.testing.layout_contract import check_layouts
 from minidl.testing.samples import Samples
 from minidl.utils.arrays import Array
-from minidl.utils.validation import Shape, check_count, check_shape
+from minidl.utils.validation import Shape, check_bool, check_count, check_shape
 
 BATCH = 3
 
@@ -95,7 +96,7 @@ def check_layer(
     """
     if not isinstance(layer, Layer):
         raise TypeError(f"layer: expected a Layer, got {layer!r}")
-    name = type(layer).__name__
+    name, couples_examples = type(layer).__name__, check_bool("couples_examples", couples_examples)
     in_shape, rng = check_shape("in_shape", in_shape), np.random.default_rng(check_count("seed", seed))
     net = build(layer, in_shape, "float64")
     samples = Samples(in_shape, rng, x)
@@ -109,6 +110,7 @@ def _check(name: str, layer: Layer, net: Network, samples: Samples, x: Array, co
     check_dtypes(name, layer, x)
     check_buffers(name, layer, samples.shape, x)
     check_inference(name, net, x)
+    check_copies(name, layer, samples.shape, x)
     check_random_numbers(name, net, x)
     if not couples_examples:
         check_rows(name, net, samples, x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -101,7 +102,8 @@ def _get_state(layer: Layer) -> dict[str, bytes]:
         elif isinstance(value, np.ndarray):
             state[key] = value.tobytes()
         elif key not in ("op", "_rng") and not hasattr(value, "value"):
-            state[key] = repr(value).encode()
+            with np.printoptions(threshold=sys.maxsize, floatmode="unique"):  # of arrays in a list, all numbers
+                state[key] = repr(value).encode()
     return state
 
 
@@ -232,6 +234,18 @@ def check_inference(name: str, net: Network, x: Array) -> None:
     changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
     assert not changed, f"{name}: inference changed {', '.join(changed)}; without `training` a layer must not change"
     assert np.array_equal(first, second, equal_nan=True), f"{name}: two inferences of one batch differ"
+
+
+def check_copies(name: str, layer: Layer, in_shape: Shape, x: Array) -> None:
+    """Checks that a copy of a trained model predicts the same: it has the arguments, the parameters and the buffers."""
+    model = Sequential([copied(layer)], input_shape=in_shape, dtype="float64")
+    fill(model.layers[0])
+    model.forward(x, training=True)
+    same = np.array_equal(model[:].predict(x), model.predict(x), equal_nan=True)
+    assert same, (
+        f"{name}: a copy of a trained model predicts other numbers: the constructor must store its arguments as they "
+        "are, and state must be in buffers (self.buffer)"
+    )
 
 
 def check_buffers(name: str, layer: Layer, in_shape: Shape, x: Array) -> None:

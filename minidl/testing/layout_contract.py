@@ -31,7 +31,7 @@ from minidl.testing.samples import Samples
 from minidl.utils.arrays import Array
 
 LANES = 16
-CASES = ((1, 1), (1, 3), (3, 1), (2, 3))  # examples and threads: a thread has whole examples, or threads share one
+CASES = ((1, 1), (1, 3), (3, 1), (2, 3), (9, 2))  # examples and threads: a thread has whole ones, or threads share one
 WIDE = 19  # channels of a second block that is not full, where a multiple of the given number has none
 ROWS = 6  # of an image, so that three threads share them: at least two for each
 

@@ -322,6 +322,7 @@ def test_refusals_of_one_file(tmp_path, monkeypatch):
         ({"file": postscript}, ValueError, r"got another file \(cannot identify image file\)$"),
         ({"file": io.BytesIO(DEEP_FILES["rgb.png"])}, ValueError, r"file: .*\(expected 8 bits a channel, got more in"),
         ({"file": io.BytesIO(png(100_000, 100_000, 1, 0))}, ValueError, "file: .*decompression bomb"),
+        ({"file": io.BytesIO(), "size": 2**31}, ValueError, "size: expected at most 65536, got 2147483648"),
         ({"file": io.BytesIO()}, ValueError, "file: expected an image, got another file"),
         ({"file": tmp_path / "missing.png"}, FileNotFoundError, "missing.png"),
         ({"file": b"bytes"}, TypeError, "file: expected a str, os.PathLike or binary file, got b'bytes'"),
@@ -339,3 +340,31 @@ def test_refusals_of_one_file(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(ImportError, match=r'pip install "minidl\[images\]"'):
         load_image(text)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("suffix", ["tiff", "png", "jpg"])
+def test_cameras_rotations_without_a_size(tmp_path, suffix, orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    save(tmp_path / "in" / "a" / f"0.{suffix}", pixels_of(6, 2), exif=exif)
+    one, many = load_image(tmp_path / "in" / "a" / f"0.{suffix}"), load_images(tmp_path / "in", data_home=tmp_path).X
+    np.testing.assert_array_equal(many[0], one)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_pipes_are_ignored(folder, tmp_path):
+    expected = load_images(folder[0], size=4, data_home=tmp_path).file_names.tolist()
+    os.mkfifo(folder[0] / "cat" / "pipe.png")
+    assert load_images(folder[0], size=4, data_home=tmp_path).file_names.tolist() == expected
+
+
+def test_minidls_own_folder_is_no_class(folder):
+    first, second = (load_images(folder[0], size=4, data_home=folder[0]) for _ in range(2))
+    assert first.class_names.tolist() == second.class_names.tolist()
+    np.testing.assert_array_equal(first.X, second.X)
+
+
+def test_plain_text_bitmaps_are_read():
+    bits = load_image(io.BytesIO(b"P1\n2 2\n0 1 1 0\n"), channels=1)
+    assert bits.tolist() == [[[255, 0], [0, 255]]]

@@ -285,3 +285,25 @@ def test_a_warm_start_on_incompatible_data_is_refused():
 
 def test_the_first_fit_with_warm_start_is_an_ordinary_fit():
     assert full_state(make_classifier(warm_start=True).fit(X, Y))[:5] == full_state(make_classifier().fit(X, Y))[:5]
+
+
+def test_an_interrupted_first_call_keeps_its_steps():
+    class Interrupt:
+        def on_step_end(self, trainer, step, loss):
+            if step == 1:
+                raise KeyboardInterrupt
+
+    interrupted = make_classifier(callbacks=[Interrupt()], batch_size=10)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.partial_fit(X, Y, classes=np.unique(Y))
+    assert interrupted.trainer_.step == 2
+    interrupted.set_params(callbacks=()).partial_fit(X, Y)
+    assert interrupted.trainer_.step > 2
+
+
+def test_an_iterator_of_callbacks_is_refused():
+    for call in (SequentialClassifier.fit, lambda *args: SequentialClassifier.partial_fit(*args, np.unique(Y))):
+        estimator = make_classifier(callbacks=iter([]))
+        with pytest.raises(TypeError, match="callbacks: expected a list or a tuple, got the iterator"):
+            call(estimator, X, Y)
+        assert not hasattr(estimator, "trainer_")

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -99,16 +98,10 @@ def test_nets_have_the_multiply_adds_counted_by_hand(run):
 
 
 @pytest.mark.slow
-def test_thread_pool(monkeypatch, capsys, tmp_path):
-    """With this build on both sides: to build the copy takes a minute or two."""
-    monkeypatch.syspath_prepend(FOLDER)
-    thread_pool = import_module("thread_pool")
-    monkeypatch.setattr(thread_pool, "build_copy", lambda: None)
-    monkeypatch.setattr(thread_pool, "COPY", FOLDER.parent)
-    shortest = ["--rounds", "1", "--seconds", "0.2", "--nets", "mlp", "--tasks", "predict", "fit", "--busy", "0", "1"]
-    monkeypatch.setattr(sys, "argv", ["thread_pool.py", *shortest, "--json", str(tmp_path / "r.json")])
-    thread_pool.main()
-    output, results = capsys.readouterr().out, json.loads((tmp_path / "r.json").read_text())
+@pytest.mark.skipif(not minidl_c.build_info()["openmp"], reason="a build without OpenMP")
+def test_thread_pool(run, tmp_path):
+    shortest = ["--rounds", 1, "--seconds", 0.2, "--nets", "mlp", "--tasks", "predict", "fit", "--busy", 0, 1]
+    output, results = run("thread_pool.py", *shortest, json_file=tmp_path / "r.json")
     names = {f"{busy} busy, mlp, {task}" for busy in (0, 1) for task in ("predict", "fit")}
     assert all(any(line.startswith(name) for line in output.splitlines()) for name in names)
     assert set(results) == {"machine", *names}

@@ -18,6 +18,8 @@ resume passes each state to the callback of the same class. Several callbacks of
 `state_key`, or else by their order. A resume without a callback whose state is in the file is an error, unless that
 callback had a true attribute `rank_zero_only`: then training is the same without it. When several processes train
 together (distributed/mpi.py), callbacks run in each of them, but those with `rank_zero_only` run on rank 0 only.
+
+A string in an attribute `closing_note` is printed at the end of a fit, unless it is silent.
 """
 
 from __future__ import annotations

@@ -51,9 +51,9 @@ def main() -> None:
     copy.build()
     built = time.perf_counter() - start
     caught = canaries(copy)
-    some = ["-m", "not oracle and not slow", "-k", "not float64", *TESTS]  # fuzz.py covers both dtypes
-    which = ["-m", "not oracle", *TESTS, *MORE_TESTS] if options.all else some
-    tests = copy.start("-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "--dist", "worksteal", *which)
+    which, paths = ("not oracle", TESTS + MORE_TESTS) if options.all else ("not oracle and not slow", TESTS)
+    two_workers = ("-n", "2", "--dist", "worksteal")
+    tests = copy.start("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", which, *two_workers, *paths)
     fuzz = copy.start("tests/conformance/fuzz.py", "--calls", str(options.calls), "--seed", str(options.seed))
     for process in (tests, fuzz):
         code, said = finished(process)

@@ -37,7 +37,8 @@ from minidl.utils.validation import check_int
 class Trainer(BaseTrainer):
     """Fits a model to data: epochs, shuffling, validation, history, checkpoints.
 
-    A step's gradient is `sum(weight_i * gradient_i) / sum(weight_i)` over the examples i of its batch.
+    A step's gradient is `sum(u_i * gradient_i) / n` over the n examples of its batch. `u_i` is the weight of example i;
+    `fit` on arrays divides the weights by their mean over all its examples first.
 
     Parameters
     ----------
@@ -63,8 +64,8 @@ class Trainer(BaseTrainer):
         Values are clipped before the norm.
     per_example_clip_norm : float or None, default None
         C, the largest norm of each example's own gradient, before they are summed; None: any. The gradient is then
-        `sum(weight_i * min(1, C / norm_i) * gradient_i) / sum(weight_i)`, where `norm_i` is the norm of `gradient_i`,
-        without the weight. A pass for the norms comes before each step. Layers must not couple examples, as batch norm
+        `sum(u_i * min(1, C / norm_i) * gradient_i) / n`, where `norm_i` is the norm of `gradient_i`, without the
+        weight. A pass for the norms comes before each step. Layers must not couple examples, as batch norm
         does.
     distributed : minidl.distributed.MPI or None, default None
         All ranks of the job share each step. Call `fit` and `train_batch` in all of them, with the same arguments.
@@ -131,6 +132,7 @@ class Trainer(BaseTrainer):
         gradient_accumulation_steps: int = 1,
         mixup: float = 0.0,
         steps_per_epoch: int | None = None,
+        normalize_weights: bool = True,
     ) -> History:
         """Trains `epochs` more epochs and returns the history.
 
@@ -158,10 +160,10 @@ class Trainer(BaseTrainer):
         shuffle : bool, default True
             Whether each epoch draws another order of the examples; it depends on the trainer's seed.
         sample_weight : array-like of shape (n,) or None, default None
-            A weight for each example; those of weight 0 count as absent.
+            A weight for each example. Those of weight 0 count as absent, and may hold anything.
         class_weight : dict of int to float, "balanced" or None, default None
-            Weights by label, which multiply `sample_weight`; labels that are not in the dict have weight 1. With
-            `validation_split`, they also weight "val_loss".
+            Weights by label, which multiply `sample_weight`; labels that are not in the dict have weight 1. "balanced"
+            gives each class the same total weight. With `validation_split`, they also weight "val_loss".
         callbacks : iterable of objects, default ()
             Objects with hooks, called in this order: see minidl.callbacks.
         verbose : 0, 1, 2 or None, default None
@@ -176,6 +178,10 @@ class Trainer(BaseTrainer):
             comes before it.
         steps_per_epoch : int or None, default None
             Number of batches of an epoch, with an X of batches; several epochs of an iterator need it.
+        normalize_weights : bool, default True
+            Whether the weights are divided by their mean over the examples to train on, so that a factor common to all
+            of them changes nothing. False takes them as they are, as `train_batch` does: for data that are fitted chunk
+            by chunk.
 
         Returns
         -------
@@ -221,6 +227,7 @@ class Trainer(BaseTrainer):
             "class_weight": class_weight,
             "gradient_accumulation_steps": gradient_accumulation_steps,
             "mixup": mixup,
+            "normalize_weights": normalize_weights,
         }
         was_unbuilt = self.model.network is None
         with self.model.unbuilt_on_error():

@@ -34,7 +34,7 @@ def training(batch=8):
     return {
         "x": np.ones((N, IN), "f4"), "rows": np.arange(N), "batch": batch, "targets": np.arange(N) % OUT,
         "weights": np.ones(N, "f4"), "losses": np.zeros(N, "f4"), "scores": np.zeros((N, OUT), "f4"),
-        "total_weights": np.full(steps, 8.0), "lrs": np.full(steps, 0.1), "param": np.zeros(SIZE, "f4"),
+        "divisors": np.full(steps, 8.0), "lrs": np.full(steps, 0.1), "param": np.zeros(SIZE, "f4"),
         "grad": np.zeros(SIZE, "f4"), "update": SGDUpdate(SIZE, "float32", 0.9), "num_threads": 2, "seed": 0,
         "step_counter": np.zeros(1, "i8"), "example_ids": np.arange(N),
     }  # fmt: skip

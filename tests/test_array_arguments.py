@@ -29,7 +29,8 @@ from minidl.metrics import TopKAccuracy, accuracy
 from minidl.optimizers import SGD
 from minidl.training.labeled_data import LabeledData
 from minidl.utils.arrays import as_array, as_dtype, as_floats, check_array
-from minidl.utils.data import ArraySource, as_numbers, as_weights, class_weights
+from minidl.utils.data import ArraySource, as_numbers
+from minidl.utils.weights import as_weights, times_class_weights
 
 REFUSALS = (TypeError, ValueError, MemoryError)
 RNG = np.random.default_rng(0)
@@ -234,8 +235,8 @@ ENTRIES = {
     "data.ArraySource.__init__:X": (X, without_trainer(examples)),
     "data.ArraySource.__init__:X, read": (X, without_trainer(read)),
     "data.as_numbers:X": (X, without_trainer(lambda v: as_numbers(v, "X"))),
-    "data.as_weights:weights": (WEIGHTS, without_trainer(lambda v: as_weights(v, 20))),
-    "data.class_weights:y": (Y, without_trainer(lambda v: class_weights("balanced", v))),
+    "weights.as_weights:weights": (WEIGHTS, without_trainer(lambda v: as_weights(v, 20))),
+    "weights.times_class_weights:y": (Y, without_trainer(lambda v: times_class_weights(None, "balanced", v, (3,)))),
     "activations.feature_maps:X": (X, plotted(maps, "X")),
     "predictions.misclassified:X": (X, plotted(plots.misclassified, "X")),
     "predictions.misclassified:y": (Y, plotted(plots.misclassified, "y")),
@@ -320,8 +321,8 @@ INSIDE_TOO = {
 }  # fmt: skip
 ANY_SIZE = (  # no other argument determines the number of rows
     "activations.feature_maps:X", "saliency.saliency:X", "saliency.grad_cam:X",
-    "arrays.as_array:value", "data.as_numbers:X", "data.class_weights:y", "cross_entropy.SoftmaxCrossEntropy.targets:y",
-    "cross_entropy.SoftmaxCrossEntropy.targets:y, numbers",
+    "arrays.as_array:value", "data.as_numbers:X", "weights.times_class_weights:y",
+    "cross_entropy.SoftmaxCrossEntropy.targets:y", "cross_entropy.SoftmaxCrossEntropy.targets:y, numbers",
     "native.as_float_targets:y", "native.NativeLoss.targets:y", "elementwise.BinaryCrossEntropy.targets:y",
     "elementwise.Poisson.targets:y", "batch_sum.batch_sum:g", "batch_sum.batch_sum:g, dict",
 )  # fmt: skip

@@ -22,9 +22,7 @@ def listed(page):
 
 
 PUBLIC = {
-    f"{module}.{name}": getattr(import_module(module), name)
-    for module, names in map(listed, MODULES)
-    for name in names
+    f"{module}.{name}": getattr(import_module(module), name) for module, names in map(listed, MODULES) for name in names
 }
 
 

@@ -28,8 +28,8 @@ from minidl.trainer import Trainer
 from minidl.training.diagnosis import CATEGORIES_HINT, numbered
 from minidl.utils.arrays import Array, check_unmasked
 from minidl.utils.validation import MAX_INT64, Shape, check_bool, check_fraction, check_int, check_non_negative
+from minidl.utils.weights import Weights, product
 
-Weights = NDArray[np.float64]
 BATCH_SIZE = 200  # of "auto", as in scikit-learn's MLPClassifier; an epoch's last batch holds the remainder
 
 
@@ -59,8 +59,8 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """Returns y encoded for a loss, and its Targets; `known`: the Targets of previous fits, which y must match."""
         raise NotImplementedError
 
-    def _class_weights(self, y: Array, known: Targets | None) -> Weights | None:
-        """Returns the weight of each example's class; None: ones."""
+    def _class_weights(self, y: Array, weights: Weights, known: Targets | None) -> Weights | None:
+        """Returns the weight of each example's class, without its own weight; None: ones."""
         return None
 
     def _metric(self, targets: Targets, loss: Loss) -> str | Metric:
@@ -86,7 +86,7 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                     callbacks.append(EarlyStopping(f"val_{metric}", patience, tol or 0.0, lower_is_better=False))
             elif tol is not None and not user_decides:
                 callbacks.append(NoImprovement(tol, patience))
-            self._train(trainer, data, check_int("epochs", self.epochs), split, callbacks)
+            self._train(trainer, data, check_int("epochs", self.epochs), split, callbacks, True)
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any, known: Targets | None) -> None:
         """Trains the trainer for one more epoch, or a new one for its first."""
@@ -98,7 +98,7 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 data = self._check_data(X, y, sample_weight, known if first else self._targets, reset=first)
                 checked = dict(self.__dict__)
                 trainer = self._make_trainer(data, None) if first else self.trainer_
-                self._train(trainer, data, 1, 0.0, self._check_callbacks())
+                self._train(trainer, data, 1, 0.0, self._check_callbacks(), False)
         except KeyboardInterrupt:
             if first and trainer is not None and trainer.step:  # keeps the steps, as later calls do
                 self.__dict__.update(checked)
@@ -125,29 +125,37 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     def _check_data(self, X: Any, y: Any, sample_weight: Any, known: Targets | None, reset: bool) -> Data:
         check_unmasked(y, "y")
         check_unmasked(sample_weight, "sample_weight")
-        (X, y), shape = validate_input(self, X, reset, y=y, multi_output=True, y_numeric=self._numeric)
+        given = self._check_weights(sample_weight, X)
+        is_weighted = given is not None or getattr(self, "class_weight", None) is not None
+        finite = {"ensure_all_finite": not is_weighted}  # otherwise the trainer checks the rows of weight above 0
+        y = _without_zeros(y, given)
+        (X, y), shape = validate_input(self, X, reset, y=y, multi_output=True, y_numeric=self._numeric, **finite)
         y = y.toarray() if hasattr(y, "toarray") else y
         y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
         check_one_type(y)
-        weights = self._combine_weights(X, y, sample_weight, known)
+        weights = self._combine_weights(y, given, known)
         used = np.ones(len(y), bool) if weights is None else weights > 0
         return Data(X, shape, *self._encode_targets(y, used, known), weights, int(used.sum()))
 
-    def _combine_weights(self, X: Any, y: Array, sample_weight: Any, known: Targets | None) -> Weights | None:
+    def _check_weights(self, sample_weight: Any, X: Any) -> Weights | None:
+        if sample_weight is None:
+            return None
+        given: Weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not np.isfinite(given).all():  # scikit-learn does not check a single number
+            raise ValueError("sample_weight: expected finite weights, got NaN or infinity")
+        if not given.any():
+            raise ValueError("sample_weight: expected at least one weight above 0, got zeros")
+        return given
+
+    def _combine_weights(self, y: Array, given: Weights | None, known: Targets | None) -> Weights | None:
         """Returns sample_weight times class weights, which are computed without rows of weight 0; None: ones."""
-        given = None
-        if sample_weight is not None:
-            given = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-            if not np.isfinite(given).all():  # scikit-learn does not check a single number
-                raise ValueError("sample_weight: expected finite weights, got NaN or infinity")
-            if not given.any():
-                raise ValueError("sample_weight: expected at least one weight above 0, got zeros")
         used = np.ones(len(y), bool) if given is None else given > 0
-        of_classes = self._class_weights(y[used], known)
+        own = np.ones(len(y)) if given is None else given[used]
+        of_classes = self._class_weights(y[used], own, known)
         if of_classes is None:
             return given
         weights = np.zeros(len(y))
-        weights[used] = of_classes if given is None else given[used] * of_classes
+        weights[used] = product(own, of_classes)
         return weights
 
     def _make_trainer(self, data: Data, model: Sequential | None) -> Trainer:
@@ -161,7 +169,9 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         optimizer = optimizer_of(self.optimizer, self.lr)
         return Trainer(model, loss, optimizer, metrics, seed=seed, num_threads=self.num_threads)
 
-    def _train(self, trainer: Trainer, data: Data, epochs: int, split: float, callbacks: list[Any]) -> None:
+    def _train(
+        self, trainer: Trainer, data: Data, epochs: int, split: float, callbacks: list[Any], normalize: bool
+    ) -> None:
         """Trains, and stores the results only after success: a rejected fit changes nothing."""
         try:
             trainer.fit(
@@ -172,6 +182,7 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 validation_split=split,
                 shuffle=self.shuffle,
                 sample_weight=data.weights,
+                normalize_weights=normalize,
                 callbacks=callbacks,
                 verbose=self.verbose,
             )
@@ -299,3 +310,12 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _without_zeros(y: Any, weights: Weights | None) -> Any:
+    """Returns y with the target of a used row in each row of weight 0, which may hold anything, such as NaN."""
+    if weights is None or weights.all() or hasattr(y, "toarray") or np.shape(y)[:1] != weights.shape:
+        return y
+    filled = np.array(y)
+    filled[weights == 0] = filled[weights.argmax()]
+    return filled

@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 
-from minidl.estimators.base import SequentialEstimator, Weights
+from minidl.estimators.base import SequentialEstimator
 from minidl.estimators.targets import MulticlassTargets, MultilabelTargets, Targets
 from minidl.layers.base import Layer
 from minidl.losses import Loss, probabilities
@@ -22,6 +22,7 @@ from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
 from minidl.utils.hints import known_arguments
 from minidl.utils.validation import Shape
+from minidl.utils.weights import Weights, balanced_weights
 
 
 class SequentialClassifier(ClassifierMixin, SequentialEstimator):
@@ -275,7 +276,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
             raise ValueError(f"y: expected {targets.description}, as before, got shape {y.shape}")
         return targets.encode(y, used), targets
 
-    def _class_weights(self, y: Array, known: Targets | None) -> Weights | None:
+    def _class_weights(self, y: Array, weights: Weights, known: Targets | None) -> Weights | None:
         by_class = self.class_weight
         if by_class is None:
             return None
@@ -286,10 +287,12 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
                 raise ValueError(f"class_weight: expected labels of {known.classes.tolist()}, got {unknown}")
             present = set(y.tolist())
             by_class = {label: weight for label, weight in by_class.items() if label in present}
-        weights: Weights = compute_sample_weight(by_class, y)
-        if not (np.isfinite(weights) & (weights >= 0)).all():
+        if isinstance(by_class, str) and by_class == "balanced":
+            return np.prod([balanced_weights(column, weights) for column in y.reshape(len(y), -1).T], axis=0)
+        of_classes: Weights = compute_sample_weight(by_class, y)
+        if not (np.isfinite(of_classes) & (of_classes >= 0)).all():
             raise ValueError(f"class_weight: expected finite weights of at least 0, got {self.class_weight}")
-        return weights
+        return of_classes
 
     def _metric(self, targets: Targets, loss: Loss) -> str | Metric:
         return "accuracy" if isinstance(targets, MulticlassTargets) else "subset_accuracy"

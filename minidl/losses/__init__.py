@@ -71,12 +71,17 @@ def get(loss: str | Loss) -> Loss:
 
 def check_targets(loss: Loss, y: Any, n: int, shape: Shape, dtype: str) -> Array:
     """Returns y as the loss takes it, for n examples with outputs of this shape; raises TypeError or ValueError."""
-    targets = check_array(y, "y")
-    if targets.ndim == 0 or len(targets) != n:
-        got = len(targets) if targets.ndim else "a single number"
-        raise ValueError(f"y: expected {n} targets, one for each example of X, got {got}")
-    own = getattr(loss, "targets", None)
+    targets, own = check_rows(y, n), getattr(loss, "targets", None)
     return targets if own is None else own(targets, shape, dtype)
+
+
+def check_rows(y: Any, n: int) -> Array:
+    """Returns y as an array; raises TypeError or ValueError unless it has n rows."""
+    rows = check_array(y, "y")
+    if rows.ndim == 0 or len(rows) != n:
+        got = len(rows) if rows.ndim else "a single number"
+        raise ValueError(f"y: expected {n} targets, one for each example of X, got {got}")
+    return rows
 
 
 def checked_loss(loss: Loss, scores: Array, targets: Array) -> tuple[Array, Array]:

@@ -32,8 +32,8 @@ class SoftmaxCrossEntropy(NativeLoss):
     label_smoothing : float, default 0.0
         Fraction of every target, from 0 to 1, that is spread over all classes.
     ignore_index : int or None, default None
-        Label of positions that are left out. The loss and the gradient of an example without any other label are 0; it
-        still counts as an example.
+        Label of positions that are left out. The loss and the gradient of an example without any other label are 0, and
+        a step is not divided by it; in the mean of losses it counts as 0.
 
     Raises
     ------
@@ -44,8 +44,8 @@ class SoftmaxCrossEntropy(NativeLoss):
     -----
     As gradients are those of single examples, the mean over a batch is one of means: an example with few positions that
     count has as much weight as any other. `torch.nn.CrossEntropyLoss` divides by the number of such positions in the
-    batch; the two are equal if it is the same in all examples. A `sample_weight` of that number for each gives
-    PyTorch's.
+    batch; the two are equal if it is the same in all examples. A `sample_weight` of that number for each counts every
+    position equally.
 
     References
     ----------

@@ -9,11 +9,11 @@ from minidl.callbacks.callback_list import CallbackList
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.fit_loop import FitLoop
 from minidl.training.fit_state import FitConfig
-from minidl.training.labeled_data import weighted_mean
 from minidl.training.mixup import mixed, mixed_weights
 from minidl.training.progress import Progress
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index, epoch_order
+from minidl.utils.weights import weighted_mean
 
 CHUNK_SECONDS = 0.05  # how long steps may run in C before Python looks at signals and progress again
 

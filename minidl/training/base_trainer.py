@@ -135,7 +135,7 @@ class BaseTrainer:
         (array([[-8.]]), array([[2.]]))
         """
         with self.comm.raise_together():
-            data = LabeledData.from_arrays(self.model, self.loss, X, y, sample_weight)
+            data = LabeledData.from_arrays(self.model, self.loss, X, y, sample_weight).for_steps()
             if not len(data.active_rows):
                 raise ValueError("X: expected at least one example in a batch, got none")
             self.check_batch(len(data.active_rows))
@@ -397,10 +397,11 @@ class BaseTrainer:
             The arguments of `run`.
         """
         dtype = self.model.dtype
+        assert data.weights is None or data.step_weights is not None
         return StepBatches(
             data.examples,
             data.targets,
-            None if data.weights is None else data.weights.astype(dtype),
+            data.step_weights,
             rows,
             data.numbers(rows),
             size,
@@ -409,6 +410,7 @@ class BaseTrainer:
             self._count,
             losses=np.zeros(len(rows), dtype),
             scores=np.zeros((len(rows), *self.model.output_shape), dtype) if self.metrics else None,
+            labeled=data.labeled,
             comm=comm,
             clip={name: most for name in ("clip_norm", "clip_value") if (most := getattr(self, name)) is not None},
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,12 +18,15 @@ from minidl.training.fit_state import BatchFitConfig, FitState
 from minidl.training.labeled_data import LabeledData
 from minidl.training.progress import Progress
 from minidl.utils.arrays import Array
+from minidl.utils.weights import weighted_mean
 
 ROWS_HASHED = 4  # of each batch, to find whether an interrupted epoch is read again as it was
 
 
 class BatchFitLoop(FitLoop):
     """Runs the epochs of a fit on batches. With arrays cut into the same batches, in order, the bits are the same.
+
+    Weights are taken as they are, where arrays divide them by their mean.
 
     Of the running epoch it keeps losses and weights, and with metrics targets and scores. A state has them, the number
     of batches, and a hash of some rows of each: a fit that completes it reads these batches again, and refuses others.
@@ -97,7 +99,7 @@ class BatchFitLoop(FitLoop):
         logs: dict[str, float] = {"epoch": self.trainer.epoch, "loss": float("nan")}
         if self._count:
             weights = np.concatenate(self._weights)
-            logs["loss"] = math.fsum(weights * self.seen.losses.astype(np.float64)) / math.fsum(weights)
+            logs["loss"] = weighted_mean(self.seen.losses, weights)
             if (scores := self.seen.scores) is not None:
                 logs.update(self.trainer.compute_metrics(np.concatenate(self._targets), scores))
         return logs

@@ -69,7 +69,6 @@ class Rerun:
         self.loss, self.batch, self.seed, self.num_threads = loss, batch, seed, num_threads
         self.step, self.part, here = int(batch.step_counter[0]), part, batch.micro_batch(k, part)
         self.rows, self.numbers, self.origins = batch.rows[here], batch.example_ids[here], batch.names[here]
-        self.total = batch.total_weights()[k]
         largest = np.abs(self.parameters.values).max(initial=0)
         self.smaller = (
             LOWER_LR_HINT if largest <= DIVERGED_WEIGHT else RESTART_HINT.format(_largest(self.parameters.values))
@@ -78,7 +77,7 @@ class Rerun:
 
     def finding(self) -> tuple[str, str] | None:
         """Returns what was not finite first, and what to do about it; None if everything was finite."""
-        return self._forward() or self._backward(*self._loss()) or self._divided()
+        return self._forward() or self._backward(*self._loss())
 
     def _run(self, i: int) -> tuple[Array, Any]:
         """Runs the forward of layer i; returns its outputs, and the context of its backward."""
@@ -106,11 +105,9 @@ class Rerun:
 
     def _loss(self) -> tuple[Array, Array]:
         """Returns the losses in the model's dtype, and the gradients of the scores, times the weights."""
-        scores, weights = self.inputs[-1], self.batch.weights
+        scores = self.inputs[-1]
         losses, dscores = checked_loss(self.loss, scores, self.batch.targets[self.rows])
-        if weights is not None:
-            dscores = weights[self.rows].reshape(-1, *[1] * (dscores.ndim - 1)) * dscores
-        return losses.astype(scores.dtype), dscores
+        return losses.astype(scores.dtype), self.batch.weight_gradients(dscores, self.rows)
 
     def _backward(self, losses: Array, dy: Array) -> tuple[str, str] | None:
         scores = self.inputs[-1]
@@ -168,15 +165,6 @@ class Rerun:
         if not alone:
             return " as a sum over the batch, in which each example's share is finite"
         return f", by {numbered(self.origins[alone])} alone"
-
-    def _divided(self) -> tuple[str, str] | None:
-        grads = self.parameters.grads / self.parameters.grads.dtype.type(self.total)
-        if np.isfinite(grads).all():
-            return None
-        self.parameters.grads[:] = grads
-        bad = _bad_gradients(self.layers)
-        what = f"the gradient of {' and '.join(bad)} is {_kind(grads)} when divided by the batch's weight"
-        return f"{what}, {self.total:.3g}", "give larger sample weights"
 
     def _because(self, i: int, what: str, finite: str) -> tuple[str, str]:
         """Returns `what` with its reason: weights of layer i that are not finite, or large numbers that are."""

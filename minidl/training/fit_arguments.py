@@ -25,6 +25,7 @@ FOR_ARRAYS = {  # arguments that batches have no use for, with their defaults
     "batch_size": 64,
     "gradient_accumulation_steps": 1,
     "mixup": 0.0,
+    "normalize_weights": True,
 }
 MAX_ALPHA = 1e6  # of Beta(alpha, alpha), whose standard deviation is 0.0004 then
 
@@ -70,11 +71,13 @@ def _array_config(
         raise ValueError("X: expected at least one example, got none")
     alpha = _check_mixup(trainer, options["mixup"], data)
     rows, held_back = data.split(split, trainer.seed)
+    normalize = check_bool("normalize_weights", options["normalize_weights"])
+    data = data.for_steps(rows if normalize else None)
     validation = data.to_validate(model, loss, held_back, validation_data)
     trainer.check_batch(len(rows) % batch_size or batch_size)  # the last one
     trainer.check_trainable()
     trainer.check_metrics(data)
-    return FitConfig(data, rows, validation, epochs, batch_size, n_micro, shuffle, float(split), alpha)
+    return FitConfig(data, rows, validation, epochs, batch_size, n_micro, shuffle, float(split), alpha, normalize)
 
 
 def _check_mixup(trainer: BaseTrainer, mixup: Any, data: LabeledData) -> float:

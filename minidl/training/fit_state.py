@@ -53,6 +53,7 @@ class FitConfig:
     shuffle: bool
     validation_split: float
     mixup: float  # alpha; 0: none
+    normalize_weights: bool
 
     @property
     def step_size(self) -> int:
@@ -69,6 +70,7 @@ class FitConfig:
             "shuffle": self.shuffle,
             "validation_split": self.validation_split,
             "mixup": self.mixup,
+            "normalize_weights": self.normalize_weights,
             "validation_data": _hash_of(given, rows_hashed),
             **self.data.fingerprints(rows_hashed),
             "rows_hashed": rows_hashed,

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.losses import Loss, check_targets
+from minidl.losses import Loss, check_rows, check_targets
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array, check_array
-from minidl.utils.data import ArraySource, Index, as_numbers, as_weights, class_weights, fingerprint, some_rows
+from minidl.utils.data import ArraySource, Index, as_numbers, fingerprint, some_rows
+from minidl.utils.weights import Weights, as_weights, mean_weight, step_factors, times_class_weights, weighted_mean
 
 
 @dataclass(frozen=True)
 class LabeledData:
-    """The data of fit, evaluate and train_batch. active_rows: those of weight above 0. weights: None for ones."""
+    """The data of fit, evaluate and train_batch. Rows of weight 0 are hashed, but never interpreted."""
 
     examples: ArraySource
     targets: Array
-    weights: NDArray[np.float64] | None
-    active_rows: Index
+    weights: Weights | None  # as given, times those of classes; None: ones
+    active_rows: Index  # those of weight above 0
     labels: Index | None  # y, where it holds labels of classes
+    labeled: NDArray[np.bool_] | None  # the rows with a label that the loss does not ignore; None: all
+    step_weights: Array | None = None  # of `for_steps`: the factors of gradients, in the model's dtype; None: ones
 
     @classmethod
     def from_arrays(
@@ -41,39 +44,54 @@ class LabeledData:
                 shape = as_numbers(X, "X").shape[1:]
                 ArraySource(X, shape, model.dtype)
                 model.build(shape)
-            examples = ArraySource(X, model.input_shape, model.dtype)
-            targets = check_targets(loss, y, len(examples), model.output_shape, model.dtype)
-            labels = _labels(loss, y)
-            weights = None if sample_weight is None else as_weights(sample_weight, len(examples))
+            examples = ArraySource(X, model.input_shape, model.dtype, check=False)
+            shape, dtype, n = model.output_shape, model.dtype, len(examples)
+            weights = None if sample_weight is None else as_weights(sample_weight, n)
+            given = check_rows(y, n)
+            labels = _of_rows(given, weights, lambda part: _labels(loss, part))
             if class_weight is not None:
-                by_class = class_weights(class_weight, y if labels is None else labels)
-                weights = by_class if weights is None else weights * by_class
-            if weights is not None:
-                _check_range(weights, model.dtype)
-            used = np.arange(len(examples)) if weights is None else np.flatnonzero(weights)
-            if len(examples) and not len(used):
+                weights = times_class_weights(weights, class_weight, given if labels is None else labels, shape)
+            used = np.arange(n) if weights is None else np.flatnonzero(weights)
+            if n and not len(used):
                 raise ValueError("sample_weight, class_weight: expected at least one example of weight above 0")
-        return cls(examples, targets, weights, used, labels)
+            examples.check_rows(used)
+            targets = _of_rows(given, weights, lambda part: check_targets(loss, part, len(part), shape, dtype))
+        assert targets is not None
+        return cls(examples, targets, weights, used, labels, _labeled(loss, targets))
 
     @classmethod
-    def from_tuple(cls, model: Sequential, loss: Loss, given: Any, name: str) -> LabeledData:
+    def from_tuple(cls, model: Sequential, loss: Loss, given: Any, name: str, for_steps: bool = False) -> LabeledData:
         """Returns the data of (X, y) or (X, y, sample_weight); raises as `from_arrays`, beginning with `name`."""
         if not isinstance(given, (tuple, list)) or len(given) not in (2, 3):
             kind = type(given).__name__
             got = f"a {kind} of {len(given)}" if isinstance(given, (tuple, list)) else kind
             raise TypeError(f"{name}: expected (X, y) or (X, y, sample_weight), got {got}")
         try:
-            return cls.from_arrays(model, loss, *given)
+            data = cls.from_arrays(model, loss, *given)
+            return data.for_steps() if for_steps else data
         except (TypeError, ValueError) as error:
             raise (TypeError if isinstance(error, TypeError) else ValueError)(f"{name}: {error}") from error
 
     @classmethod
     def from_batch(cls, model: Sequential, loss: Loss, given: Any, name: str) -> LabeledData:
         """Returns the data of a batch; raises as `from_tuple`, and ValueError for one without examples."""
-        data = cls.from_tuple(model, loss, given, name)
+        data = cls.from_tuple(model, loss, given, name, for_steps=True)
         if not len(data.active_rows):
             raise ValueError(f"{name}: expected at least one example, got none")
         return data
+
+    def for_steps(self, rows: Index | None = None) -> LabeledData:
+        """Returns the data with `step_weights`: the weights divided by their mean over these rows; None: as they are.
+
+        Raises ValueError for weights that the model's dtype cannot hold.
+        """
+        if self.weights is None:
+            return self
+        mean = 1.0
+        if rows is not None:
+            labeled = rows if self.labeled is None else rows[self.labeled[rows]]
+            mean = mean_weight(self.weights[labeled if len(labeled) else rows])
+        return replace(self, step_weights=step_factors(self.weights / mean, self.examples.dtype))
 
     def split(self, share: float, seed: int) -> tuple[Index, Index | None]:
         """Returns the rows to train on, and those held out (None: none): a random share, stratified for labels."""
@@ -121,21 +139,30 @@ class LabeledData:
         return weighted_mean(losses, None if self.weights is None else self.weights[rows])
 
 
-def weighted_mean(losses: Array, weights: NDArray[np.float64] | None) -> float:
-    """Returns sum(weight * loss) / sum(weight), correctly rounded: in any order the same bits. None: weights of 1."""
-    values = losses.astype(np.float64)
-    if not len(values):
-        return float("nan")
-    if weights is None:
-        return math.fsum(values) / len(values)
-    return math.fsum(weights * values) / math.fsum(weights)
+def _of_rows(y: Array, weights: Weights | None, convert: Callable[[Array], Array | None]) -> Array | None:
+    """Returns convert(y), which sees no row of weight 0: these rows are copied, for hashes, if they fit."""
+    if weights is None or weights.all():
+        return convert(y)
+    used = weights > 0
+    part = convert(y[used])
+    if part is None:
+        return None
+    whole = np.zeros((len(y), *part.shape[1:]), part.dtype)
+    whole[used] = part
+    others = y[~used]
+    if others.size == whole[~used].size:
+        with np.errstate(all="ignore"):
+            whole[~used] = others.reshape(-1, *part.shape[1:]).astype(part.dtype)
+    return whole
 
 
-def _check_range(weights: NDArray[np.float64], dtype: str) -> None:
-    kind = np.finfo(dtype)
-    if weights.max(initial=0) > kind.max or weights[weights > 0].min(initial=1) < kind.tiny:
-        fit = f"expected weights of 0, or from {kind.tiny} to {kind.max} ({dtype})"
-        raise ValueError(f"sample_weight, class_weight: {fit}")
+def _labeled(loss: Loss, targets: Array) -> NDArray[np.bool_] | None:
+    """Returns for each row whether it has a label that the loss does not ignore; None: all have."""
+    ignored = getattr(loss, "ignore_index", None)
+    if ignored is None or targets.dtype.kind not in "iu":
+        return None
+    labeled: NDArray[np.bool_] = (targets.reshape(len(targets), -1) != ignored).any(axis=1)
+    return None if labeled.all() else labeled
 
 
 def _labels(loss: Loss, y: Any) -> Index | None:

@@ -47,17 +47,31 @@ def _steps(n: int, size: int) -> Iterator[slice]:
 
 
 def mixed(b: StepBatches, loss: Loss, shape: Shape, alpha: float, seed: int) -> StepBatches:
-    """Returns these batches with mixed examples, targets and weights; shape: of the model's outputs."""
+    """Returns these batches with mixed examples, targets and weights; shape: of the model's outputs.
+
+    A mixture has the weight W = share * weight_a + (1 - share) * weight_b, and the target that is the mean of both by
+    these two terms: W times its loss is the sum of theirs with both targets, for a loss that is linear in the target
+    (cross-entropies), and up to a constant for squared errors.
+    """
     x, y = b.examples.gather_copy(b.rows), as_numbers(loss, b.targets[b.rows], shape)
     y = y.astype(b.losses.dtype if hasattr(loss, "numbers") else y.dtype)
     weights = None if b.weights is None else b.weights[b.rows]
     for k, here in enumerate(_steps(len(b.rows), b.batch_size)):
         share, partner = draw(alpha, seed, int(b.step_counter[0]) + k, b.batch_size)
-        for array in (x, y, weights):
-            if array is not None:
-                array[here] = share * array[here] + (1 - share) * array[here][partner]
+        x[here] = share * x[here] + (1 - share) * x[here][partner]
+        if weights is None:
+            y[here] = share * y[here] + (1 - share) * y[here][partner]
+        else:
+            own, others = share * weights[here], (1 - share) * weights[here][partner]
+            weights[here] = own + others
+            y[here] = (_column(own, y) * y[here] + _column(others, y) * y[here][partner]) / _column(weights[here], y)
     examples = ArraySource(x, x.shape[1:], b.examples.dtype)
     return replace(b, examples=examples, targets=y, weights=weights, rows=np.arange(len(x)), origins=b.rows)
+
+
+def _column(numbers: Array, of: Array) -> Array:
+    """Returns numbers (n,) in a shape that multiplies the rows of an array."""
+    return numbers.reshape(-1, *[1] * (of.ndim - 1))
 
 
 def mixed_weights(

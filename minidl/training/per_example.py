@@ -56,7 +56,7 @@ def per_example_gradients(
     check_choice("reduce", reduce, None, "norm")
     model, as_in_training = trainer.model, check_bool("training", training)
     with model.unbuilt_on_error():
-        data = LabeledData.from_arrays(model, trainer.loss, X, y, sample_weight)
+        data = LabeledData.from_arrays(model, trainer.loss, X, y, sample_weight).for_steps()
         network, everything = model.network, model.params
         assert network is not None
         network.refresh()

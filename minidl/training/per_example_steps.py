@@ -93,8 +93,8 @@ def clip_factors(
 class ClippedSteps:
     """Steps in which the gradient of each example is clipped, before they are summed, to a norm of at most `most`.
 
-    Step by step: a pass finds the norms, then an ordinary step has weights weight_i * min(1, most / norm_i), its sum
-    still being divided by the sum of weight_i. A weight of 2 is the same example twice.
+    Step by step: a pass finds the norms, then an ordinary step has weights weight_i * min(1, most / norm_i). A
+    weight of 2 is the same example twice.
     """
 
     def __init__(self, steps: Steps, network: Network, loss: Loss, most: float) -> None:
@@ -122,7 +122,7 @@ class ClippedSteps:
     def run(self, b: StepBatches, num_threads: int | None) -> int:
         """See FusedSteps."""
         weights = np.ones(len(b.targets), b.losses.dtype) if b.weights is None else b.weights
-        clipped, totals = weights.copy(), b.total_weights()
+        clipped = weights.copy()
         for k in range(b.steps):
             one = b.step(k)
             comm, factors = b.comm if self.is_distributable else SINGLE_PROCESS, np.empty(len(one.rows), weights.dtype)
@@ -132,6 +132,6 @@ class ClippedSteps:
                 factors[mine] = clip_factors(self.network, self.loss, ours, self.most, self.seed, num_threads)
             comm.allgather_rows(factors)
             clipped[one.rows] = weights[one.rows] * factors
-            if self.steps.run(replace(one, weights=clipped, loss_weights=totals[k : k + 1]), num_threads) < 1:
+            if self.steps.run(replace(one, weights=clipped), num_threads) < 1:
                 return k
         return b.steps

@@ -22,13 +22,17 @@ SAMPLED = 2**32 // 32  # after MIN_BATCHES calls of train_batch, one of 32 is sa
 
 @dataclass(frozen=True)
 class Sample:
-    """Some examples with targets and weights, for LabeledData. batches: the index of each example's batch."""
+    """Some examples with targets and weights, for LabeledData. batches: the index of each example's batch.
+
+    largest_weight: of all examples of a fit, if it divided them by their mean.
+    """
 
     X: Array
     y: Array
     weights: Array | None
     batches: Index | None  # None: unknown
     size: int  # of a step, in examples
+    largest_weight: float = 0.0
 
 
 class SampleBuffer:
@@ -44,7 +48,8 @@ class SampleBuffer:
         size = min(size, len(order))
         count = min(max(MIN_BATCHES, MAX_EXAMPLES // size), len(order) // size, _capacity(data))
         self._blocks.clear()
-        self._keep(key, data, order, size, count, min(MAX_EXAMPLES, _capacity(data)) // count)
+        largest = 0.0 if data.step_weights is None else float(data.step_weights[order].max())
+        self._keep(key, data, order, size, count, min(MAX_EXAMPLES, _capacity(data)) // count, largest)
 
     def keep_batch(self, key: tuple[object, ...], data: LabeledData) -> None:
         """Adds some examples of a batch: of each of the first MIN_BATCHES, then of one of 32, which costs no time."""
@@ -75,17 +80,28 @@ class SampleBuffer:
             np.concatenate(weights) if any(block.weights is not None for block in blocks) else None,
             np.concatenate(batches),
             latest.size,
+            latest.largest_weight,
         )
 
-    def _keep(self, key: tuple[object, ...], data: LabeledData, order: Index, size: int, count: int, each: int) -> None:
+    def _keep(
+        self,
+        key: tuple[object, ...],
+        data: LabeledData,
+        order: Index,
+        size: int,
+        count: int,
+        each: int,
+        largest_weight: float = 0.0,
+    ) -> None:
         """Adds `each` examples of each of `count` batches, which are `size` of the rows `order`."""
         if not _same(key, self._key):
             self._blocks.clear()
             self._key = key
         rows = order[_positions(len(order), size, count, min(each, size))]
         gathered = data.examples.gather(rows)
-        weights = None if data.weights is None else data.weights[rows]
-        self._blocks.append((Sample(gathered.x[gathered.rows], data.targets[rows], weights, None, size), count))
+        weights = None if data.step_weights is None else data.step_weights[rows]
+        x = gathered.x[gathered.rows]
+        self._blocks.append((Sample(x, data.targets[rows], weights, None, size, largest_weight), count))
         while len(self._blocks) > 1 and len(self._blocks) * len(rows) > min(MAX_EXAMPLES, _capacity(data)):
             self._blocks.popleft()
 

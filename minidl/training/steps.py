@@ -44,7 +44,7 @@ class StepBatches:
     losses: Array  # OUT (len(rows),)
     scores: Array | None  # OUT (len(rows), classes)
     clip: Clip = field(default_factory=dict)
-    loss_weights: NDArray[np.float64] | None = None  # for each step; None: the weight of its batch
+    labeled: NDArray[np.bool_] | None = None  # by example, whether it has a label that counts; None: all have
     comm: Communicator = SINGLE_PROCESS  # the processes that do each step together
     origins: Index | None = None  # the indices of the rows in X; None: rows
 
@@ -85,22 +85,12 @@ class StepBatches:
             return dscores
         return self.weights[rows].reshape(-1, *[1] * (dscores.ndim - 1)) * dscores
 
-    def total_weights(self) -> NDArray[np.float64]:
-        """Returns for each step the divisor of its sum of gradients: the weight of its batch."""
-        if self.loss_weights is not None:
-            return self.loss_weights
-        if self.weights is None:
+    def divisors(self) -> NDArray[np.float64]:
+        """Returns for each step the divisor of its sum of gradients: the number of its examples that have a label."""
+        if self.labeled is None:
             return np.full(self.steps, float(self.batch_size))
-        with np.errstate(over="ignore"):
-            totals: NDArray[np.float64] = (
-                self.weights[self.rows].astype(np.float64).reshape(-1, self.batch_size).sum(axis=1)
-            )
-        if totals.max() > np.finfo(self.weights.dtype).max:
-            raise ValueError(
-                f"sample_weight, class_weight: expected batches whose weights have a sum that {self.weights.dtype} "
-                f"can hold, got {totals.max():.3g}"
-            )
-        return totals
+        counts = self.labeled[self.rows].reshape(-1, self.batch_size).sum(axis=1)
+        return np.maximum(counts, 1).astype(np.float64)
 
 
 class FusedSteps:
@@ -116,10 +106,10 @@ class FusedSteps:
         """Does the steps; returns their number: fewer than asked for if one was not finite, which changed nothing."""
         comm = b.comm if self.is_distributable else SINGLE_PROCESS
         with comm.raise_together():
-            rates, totals = np.array([b.lr_at(int(b.step_counter[0]) + k) for k in range(b.steps)]), b.total_weights()
+            rates, divisors = np.array([b.lr_at(int(b.step_counter[0]) + k) for k in range(b.steps)]), b.divisors()
             x, rows, targets, weights = self._read(b, comm)
         done = self.plan.train(
-            x, rows, b.batch_size, targets, weights, b.losses, b.scores, totals, rates,
+            x, rows, b.batch_size, targets, weights, b.losses, b.scores, divisors, rates,
             self.parameters.values, self.parameters.grads, self.update, num_threads, self.seed, b.step_counter,
             b.example_ids, **b.clip, comm=None if comm.size == 1 else comm,
         )  # fmt: skip
@@ -171,11 +161,11 @@ class SegmentedSteps:
 
     def _run(self, b: StepBatches, num_threads: int | None) -> int:
         changed = self.buffers + ([self.network.parameters.values] if self.update is None else [])
-        for k, total in enumerate(b.total_weights()):
+        for k, divisor in enumerate(b.divisors()):
             before = [array.copy() for array in changed]
             done = False
             try:
-                done = self._step(b, k, total, num_threads)
+                done = self._step(b, k, divisor, num_threads)
             finally:
                 if not done:  # a step is done as a whole or not at all, even if a user's code raises in it
                     for array, old in zip(changed, before, strict=True):
@@ -184,7 +174,7 @@ class SegmentedSteps:
                 return k
         return b.steps
 
-    def _step(self, b: StepBatches, k: int, total: float, num_threads: int | None) -> bool:
+    def _step(self, b: StepBatches, k: int, divisor: float, num_threads: int | None) -> bool:
         """Does the k-th step; returns False, and changes nothing, if a loss or gradient is not finite."""
         rate, parameters = b.lr_at(int(b.step_counter[0])), self.network.parameters
         grads = parameters.grads
@@ -193,7 +183,7 @@ class SegmentedSteps:
             self._part(b, b.micro_batch(k, part), part, num_threads)
             if before is not None:
                 np.add(before, grads, out=grads)
-        np.divide(grads, grads.dtype.type(total), out=grads)
+        np.divide(grads, grads.dtype.type(divisor), out=grads)
         if not (np.isfinite(grads).all() and np.isfinite(b.losses[k * b.batch_size : (k + 1) * b.batch_size]).all()):
             return False
         if b.clip:

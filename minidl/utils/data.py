@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.utils.arrays import Array, as_array, check_array
+from minidl.utils.arrays import Array, as_array
 from minidl.utils.lazy import LazyRows, is_lazy
 from minidl.utils.sparse import SparseRows, is_sparse
 from minidl.utils.validation import Shape
@@ -38,10 +38,10 @@ class ArraySource:
     uint8, float32 and float64 in C order are read without a copy; anything else is converted as it is read.
 
     Raises TypeError unless X holds real numbers, ValueError for another shape, NaN or infinity (in a memory map or a
-    lazy array: when the rows are read).
+    lazy array: when the rows are read). check: whether now; otherwise `check_rows` looks at some rows only.
     """
 
-    def __init__(self, X: Any, shape: Shape, dtype: str, name: str = "X") -> None:
+    def __init__(self, X: Any, shape: Shape, dtype: str, name: str = "X", check: bool = True) -> None:
         array = as_numbers(X, name)
         size = math.prod(shape)
         if array.shape[1:] != shape and (array.ndim != 2 or array.shape[1] != size):
@@ -53,18 +53,26 @@ class ArraySource:
         self.name, self.dtype, self.size = name, dtype, size
         self._array = array
         self._is_on_disk = isinstance(array, LazyRows) or _is_memory_map(array)
-        self._zero_copy = False
-        if isinstance(array, SparseRows):
-            self._check(array.stored_values)
-        if isinstance(array, (SparseRows, LazyRows)):
-            return
-        self._zero_copy = array.dtype in READABLE and array.flags.c_contiguous and array.flags.aligned
-        if not self._is_on_disk and array.dtype.kind == "f":
-            for start in range(0, len(array), CHUNK):
-                self._check(array[start : start + CHUNK], start)
+        self._zero_copy = isinstance(array, np.ndarray) and (
+            array.dtype in READABLE and array.flags.c_contiguous and array.flags.aligned
+        )
+        if check:
+            self.check_rows(np.arange(len(array)))
 
     def __len__(self) -> int:
         return len(self._array)
+
+    def check_rows(self, rows: Index) -> None:
+        """Raises ValueError, as the constructor with `check`, for NaN and infinity in these rows, if in memory."""
+        if self._is_on_disk or self._array.dtype.kind != "f":
+            return
+        is_whole = len(rows) == len(self)
+        if isinstance(self._array, SparseRows):
+            self._check(self._array.stored_values(None if is_whole else rows))
+            return
+        for start in range(0, len(rows), CHUNK):
+            here = rows[start : start + CHUNK]
+            self._check(self._array[start : start + CHUNK] if is_whole else self._array[here], here)
 
     @property
     def chunk_size(self) -> int:
@@ -113,13 +121,13 @@ class ArraySource:
             return bool(all_finite(block))
         return bool(np.isfinite(block).all())
 
-    def _check(self, block: Array, start: int | None = None) -> None:
-        """Raises ValueError unless all values are finite in the model's dtype. start: index of the first row."""
+    def _check(self, block: Array, rows: Index | None = None) -> None:
+        """Raises ValueError unless all values are finite in the model's dtype. rows: their indices, for the message."""
         if block.dtype.kind != "f":
             return
         if not self._all_finite(block):
             bad = ~np.isfinite(block).reshape(len(block), -1).all(axis=1)
-            where = "" if start is None else f" (first in example {start + int(bad.argmax())})"
+            where = "" if rows is None else f" (first in example {rows[bad.argmax()]})"
             raise ValueError(f"{self.name}: expected finite values, got NaN or infinity{where}")
         if block.size and block.dtype.itemsize > np.dtype(self.dtype).itemsize:
             largest = np.finfo(self.dtype).max
@@ -170,41 +178,6 @@ def fingerprint(array: Array | SparseRows | LazyRows, rows: Index) -> str:
         else:
             digest.update(np.ascontiguousarray(block, array.dtype.newbyteorder("=")).tobytes())
     return digest.hexdigest()
-
-
-def as_weights(weights: Any, n: int) -> NDArray[np.float64]:
-    """Returns sample_weight as float64 (n,); raises ValueError unless finite, not negative and not all zero."""
-    array = as_array(weights, "sample_weight")
-    if array.shape != (n,):
-        raise ValueError(f"sample_weight: expected shape ({n},), got {array.shape}")
-    array = array.astype(np.float64)
-    if not np.isfinite(array).all() or (array < 0).any():
-        raise ValueError("sample_weight: expected finite weights of at least 0")
-    if n and not array.any():
-        raise ValueError("sample_weight: expected at least one weight above 0, got zeros")
-    return array
-
-
-def class_weights(class_weight: dict[int, float] | str, y: Array) -> NDArray[np.float64]:
-    """Returns the weight of each example's class: from a dict (default 1), or "balanced" as in scikit-learn."""
-    y = check_array(y, "y")
-    if y.ndim != 1 or y.dtype.kind not in "iub":
-        hint = ": it weighs examples, not positions" if y.ndim > 1 and y.dtype.kind in "iub" else ""
-        raise TypeError(f"class_weight: expected integer labels y of shape (n,) with it, got {y.dtype} {y.shape}{hint}")
-    if isinstance(class_weight, str) and class_weight == "balanced":
-        labels, indices, counts = np.unique(y, return_inverse=True, return_counts=True)
-        return np.asarray((len(y) / (len(labels) * counts))[indices], np.float64)
-    if not isinstance(class_weight, dict):
-        raise TypeError(f"class_weight: expected a dict, 'balanced' or None, got {class_weight!r}")
-    weights = np.ones(len(y))
-    for label, weight in class_weight.items():
-        matches = y == label
-        if not matches.any():
-            raise ValueError(f"class_weight: expected labels in y, got {label!r}")
-        if not isinstance(weight, (int, float, np.number)) or not np.isfinite(weight) or weight < 0:
-            raise ValueError(f"class_weight: expected finite weights of at least 0, got {weight!r} for {label!r}")
-        weights[matches] = weight
-    return weights
 
 
 def epoch_order(n: int, seed: int, epoch: int, shuffle: bool) -> Index:

@@ -43,10 +43,9 @@ class SparseRows:
         dense: Array = self._matrix[rows].toarray(order="C")
         return dense
 
-    @property
-    def stored_values(self) -> Array:
-        """The stored elements: all that are not zero."""
-        stored: Array = self._matrix.data
+    def stored_values(self, rows: NDArray[np.int64] | None = None) -> Array:
+        """Returns the stored elements, all that are not zero, of these rows; None: of all."""
+        stored: Array = (self._matrix if rows is None else self._matrix[rows]).data
         return stored
 
     def fingerprint(self) -> str:

@@ -205,13 +205,13 @@ cdef class Plan(Program):
 
     # ---- training
 
-    def train(self, x, rows, Py_ssize_t batch, targets, weights, losses, scores, total_weights, lrs, param, grad, Update update,
+    def train(self, x, rows, Py_ssize_t batch, targets, weights, losses, scores, divisors, lrs, param, grad, Update update,
               num_threads, seed, step_counter, example_ids=None, clip_norm=None, clip_value=None, comm=None):
         """Runs training steps on x[rows] (None: all), `batch` rows each, without Python between them; returns their number.
 
         By row of x: targets (int64 labels, or numbers (n, n_target)) and weights (or None). By position in rows: example_ids
         int64 (None: rows), on which random masks depend; losses (len(rows),) OUT; scores (len(rows), classes) OUT or None.
-        By step: total_weights and lrs, float64: the divisor of the gradient's sums, and the learning rate.
+        By step: divisors and lrs, float64: the divisor of the gradient's sums, and the learning rate.
         step_counter (1,) int64 IN and OUT: the steps completed so far, incremented in this very call, so that no signal comes in
         between; param IN and OUT; grad OUT: the divided gradient of the last step, after clipping (see clip.pyx).
         update: None leaves the parameters unchanged. A step whose losses or gradients are not finite changes nothing and ends
@@ -225,7 +225,7 @@ cdef class Plan(Program):
         if batch < 1 or m == 0 or m % batch or m // batch >= 2**31:
             raise ValueError(f"train: expected whole batches of at least one row, got {m} rows in batches of {batch}")
         n_steps = m // batch
-        steps = self.bind_training(p, m, n_steps, targets, weights, example_ids, losses, scores, total_weights, lrs, grad, update,
+        steps = self.bind_training(p, m, n_steps, targets, weights, example_ids, losses, scores, divisors, lrs, grad, update,
                                    step_counter)
         set_limits(&run.train.clip, clip_norm, clip_value)
         if comm is not None:
@@ -254,7 +254,7 @@ cdef class Plan(Program):
         return n_steps
 
     cdef int64_t *bind_training(self, ExecutionContext p, Py_ssize_t m, Py_ssize_t n_steps, targets, weights, example_ids,
-                                losses, scores, total_weights, lrs, grad, Update update, step_counter) except NULL:
+                                losses, scores, divisors, lrs, grad, Update update, step_counter) except NULL:
         """Binds the arrays of training, after those of bind_inputs; returns the step counter."""
         cdef ArrayArgs a = p.arguments
         cdef run_state *run = &p.run
@@ -269,7 +269,7 @@ cdef class Plan(Program):
         run.batch.losses = a.acquire(losses, self.dtype, m, 1, True, "losses")
         if scores is not None:
             run.batch.y = a.acquire(scores, self.dtype, m, classes, True, "scores")
-        run.train.total_weights = <const double *> a.acquire(total_weights, "float64", n_steps, 1, False, "total_weights")
+        run.train.divisors = <const double *> a.acquire(divisors, "float64", n_steps, 1, False, "divisors")
         run.train.lrs = <const double *> a.acquire(lrs, "float64", n_steps, 1, False, "lrs")
         run.train.n, run.train.grad = n, a.acquire(grad, self.dtype, n, 1, True, "grad")
         if update is not None:

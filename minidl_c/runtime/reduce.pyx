@@ -69,17 +69,17 @@ cdef const char *reduce_op(run_state *run, const instr *i, Py_ssize_t step, Py_s
             o.reduce.backward(o, &w, i0, i1)
         else:
             o.reduce.forward(o, &w, i0, i1)
-    if back and o.n_param and run.train.total_weights != NULL and not divide(run, o, total, step, i0, i1):
+    if back and o.n_param and run.train.divisors != NULL and not divide(run, o, total, step, i0, i1):
         run.train.not_finite[task] = 1
     return combined
 
 
 cdef bint divide(const run_state *run, const op *o, char *grad, Py_ssize_t step, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
-    """Divides the gradients of items i0 to i1 by the step's total weight; returns whether they are all finite."""
+    """Divides the gradients of items i0 to i1 by the step's divisor; returns whether they are all finite."""
     cdef Py_ssize_t width = o.n_param // o.reduce.n_items, a = i0 * width, n = (i1 - i0) * width
     if run.program.real_bytes == 4:
-        return divide_f32(<float *> grad + a, n, <float> run.train.total_weights[step])
-    return divide_f64(<double *> grad + a, n, run.train.total_weights[step])
+        return divide_f32(<float *> grad + a, n, <float> run.train.divisors[step])
+    return divide_f64(<double *> grad + a, n, run.train.divisors[step])
 
 
 cdef void run_check(run_state *run, Py_ssize_t step) noexcept nogil:

@@ -129,7 +129,7 @@ ctypedef struct train_state:
     clipping clip
     const optimizer *update             # NULL: parameters are not updated
     const double *lrs                   # by step
-    const double *total_weights         # by step: divisors of the sums of gradients; NULL: no division
+    const double *divisors              # by step: of the sums of gradients; NULL: no division
     int not_finite[16]                  # by REDUCE task: whether a gradient was not finite
     Py_ssize_t stopped                  # the step that was not finite and changed nothing, or -1
 

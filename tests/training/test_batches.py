@@ -127,7 +127,7 @@ def test_layers_in_numpy_and_an_unbuilt_model():
 def test_weights():
     trainer = make_trainer()
     trainer.fit(WEIGHTED, epochs=3, verbose=0)
-    assert_same(trainer, on_arrays(weights=WEIGHTS))
+    assert_same(trainer, on_arrays(weights=WEIGHTS, normalize_weights=False))
     zeros = np.concatenate([WEIGHTS, np.zeros(9)])
     rows = np.concatenate([X, X[:9]])[order := RANDOM.permutation(59)]
     labels, weights = np.concatenate([Y, Y[:9]])[order], zeros[order]
@@ -136,7 +136,8 @@ def test_weights():
     trainer, arrays = make_trainer(), make_trainer()
     cut = [(rows[a:b], labels[a:b], weights[a:b]) for a, b in pairwise(ends)]
     trainer.fit(cut, epochs=2, verbose=0)
-    arrays.fit(rows, labels, 2, batch_size=16, shuffle=False, sample_weight=weights, verbose=0)
+    as_they_are = {"sample_weight": weights, "normalize_weights": False}
+    arrays.fit(rows, labels, 2, batch_size=16, shuffle=False, verbose=0, **as_they_are)
     assert_same(trainer, arrays)
 
 

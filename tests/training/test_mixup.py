@@ -57,10 +57,14 @@ def test_a_step_is_one_on_a_mixture(loss, weights):
             rows = order[start : start + 16]
             share, partner = draw(0.5, 5, other.step, len(rows))
             share = np.float32(share)
-            mixture = [share * one[rows] + (1 - share) * one[rows][partner] for one in (X, numbers.astype("f4"))]
-            w = (np.ones(50) if weights is None else weights)[rows]
-            w = share * w + (1 - share) * w[partner]
-            losses.append(other.train_batch(*mixture, None if weights is None else w) * w.sum())
+            x = share * X[rows] + (1 - share) * X[rows][partner]
+            u = (np.ones(50) if weights is None else weights / weights.mean()).astype("f4")[rows]
+            own, others = share * u, (1 - share) * u[partner]
+            y = own[:, np.newaxis] * numbers[rows].astype("f4") + others[:, np.newaxis] * numbers[rows][partner].astype(
+                "f4"
+            )
+            w = own + others
+            losses.append(other.train_batch(x, y / w[:, np.newaxis], None if weights is None else w) * w.sum())
             total.append(w.sum())
         assert trainer.history["loss"][epoch] == pytest.approx(sum(losses) / sum(total), rel=1e-6)
     assert outcome(trainer)[0] == outcome(other)[0]

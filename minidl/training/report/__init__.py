@@ -15,8 +15,8 @@ from minidl.training.sample_buffer import MAX_EXAMPLES, Sample
 
 SYMPTOMS = (
     symptoms.not_finite, symptoms.channels_last, symptoms.inputs, symptoms.unshuffled_labels, symptoms.one_class,
-    curves.unscaled_targets, curves.diverging_loss, curves.stuck_loss, curves.oscillating_loss, symptoms.dead_units,
-    symptoms.saturated_units, symptoms.update_sizes, symptoms.gradient_sizes, curves.overfitting,
+    symptoms.large_weight, curves.unscaled_targets, curves.diverging_loss, curves.stuck_loss, curves.oscillating_loss,
+    symptoms.dead_units, symptoms.saturated_units, symptoms.update_sizes, symptoms.gradient_sizes, curves.overfitting,
     curves.rising_validation,
 )  # fmt: skip
 
@@ -50,5 +50,5 @@ def _probe(trainer: BaseTrainer, X: Any, y: Any) -> Probe:
         if kept is None:
             raise ValueError("report: expected a fit or a train_batch before it, or examples: report(X, y)")
         sample = kept
-    data = LabeledData.from_arrays(trainer.model, trainer.loss, sample.X, sample.y, sample.weights)
-    return Probe(trainer, data, sample.size, sample.batches)
+    data = LabeledData.from_arrays(trainer.model, trainer.loss, sample.X, sample.y, sample.weights).for_steps()
+    return Probe(trainer, data, sample)

@@ -21,6 +21,8 @@ from minidl.training.labeled_data import LabeledData
 from minidl.training.per_example_steps import clip_factors
 from minidl.training.report.baseline import Baseline, baseline_of
 from minidl.training.report.instrument import BatchArgs, instrumented
+from minidl.training.sample_buffer import Sample
+from minidl.training.steps import StepBatches
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
 from minidl_c.optimizers.clip import clip
@@ -33,11 +35,11 @@ MAX_BYTES = 2**28  # of the outputs of all layers for one batch
 class Probe:
     """Copies of a trainer's layers, loss and optimizer, and a training step of them; the trainer does not change.
 
-    size: the number of examples of its steps. batches: the batch of each example, if it is known. Raises what a user's
-    layer, loss or optimizer raises, and TypeError for one that cannot be copied.
+    data: the examples of the sample. Raises what a user's layer, loss or optimizer raises, and TypeError for one that
+    cannot be copied.
     """
 
-    def __init__(self, trainer: BaseTrainer, data: LabeledData, size: int, batches: Index | None) -> None:
+    def __init__(self, trainer: BaseTrainer, data: LabeledData, sample: Sample) -> None:
         network = trainer.model.network
         assert network is not None
         trainer.check_batch(len(data.active_rows))
@@ -47,7 +49,7 @@ class Probe:
             layers, self.optimizer, self.loss = copy_layers(network.layers, optimizer, loss, shared=methods)
         except Exception as error:
             raise TypeError(f"report: expected layers, loss and optimizer that can be copied: {error}") from error
-        self.trainer, self.data, self.batches = trainer, data, batches
+        self.trainer, self.data, self.sample = trainer, data, sample
         self.network = Network(layers, network.names, FlatParameters(layers, network.dtype))
         self.update = None
         if update is not None:
@@ -62,7 +64,7 @@ class Probe:
         self.finite = True  # the gradients of the step
         with np.errstate(all="ignore"):  # values that are not finite are reported
             self.inferred = self._inferred()
-            self._run(size)
+            self._run(sample.size)
             self.baseline = self._baseline()
 
     # ---- results
@@ -149,9 +151,11 @@ class Probe:
         trainer, weights = self.trainer, self.weights[places]
         if trainer.per_example_clip_norm is None:
             return weights
-        batch = trainer.batches(self.data, self.data.active_rows[places], len(places))
-        most, seed = trainer.per_example_clip_norm, trainer.seed
+        most, seed, batch = trainer.per_example_clip_norm, trainer.seed, self._step_batch(places)
         return weights * clip_factors(self.network, self.loss, batch, most, seed, trainer.num_threads)
+
+    def _step_batch(self, places: Index) -> StepBatches:
+        return self.trainer.batches(self.data, self.data.active_rows[places], len(places))
 
     def _step(self, places: Index, weights: Array, tape: Any, dscores: Array) -> None:
         """Makes a step of the optimizer as the trainer does, but at the largest rate so far."""
@@ -159,7 +163,7 @@ class Probe:
             tape, dscores * weights.astype(dscores.dtype).reshape(-1, *[1] * (dscores.ndim - 1)), False
         )
         grads = self.network.parameters.grads
-        np.divide(grads, grads.dtype.type(self.weights[places].sum()), out=grads)
+        np.divide(grads, grads.dtype.type(self._step_batch(places).divisors()[0]), out=grads)
         self.finite = bool(np.isfinite(grads).all())
         if not self.finite:
             return

@@ -131,7 +131,7 @@ def channels_last(probe: Probe) -> Iterator[Finding]:
 
 def unshuffled_labels(probe: Probe) -> Iterator[Finding]:
     """Finds batches with fewer classes than random batches would have."""
-    labels, batches = probe.labels, probe.batches
+    labels, batches = probe.labels, probe.sample.batches
     if labels is None or batches is None:
         return
     _, labels = np.unique(labels, return_inverse=True)
@@ -167,6 +167,15 @@ def one_class(probe: Probe) -> Iterator[Finding]:
         )
         advice = 'says so is right as often; give fit class_weight="balanced", and look at more than accuracy'
         yield Finding("imbalanced labels", "", share, f"{message} {advice}")
+
+
+def large_weight(probe: Probe) -> Iterator[Finding]:
+    """Finds a weight that makes the step of a single example as large as that of a whole batch."""
+    largest, size = probe.sample.largest_weight, probe.sample.size
+    if largest > size:
+        message = f"the largest weight of an example is {largest:.3g} times their mean, expected at most the {size} "
+        advice = f"take batches of at least {int(np.ceil(largest))}, a smaller lr, or more even weights"
+        yield Finding("large weight", "", largest, f"{message}examples of a step, which it outweighs: {advice}")
 
 
 def _has_ends(seen: LayerStats) -> bool:

@@ -122,7 +122,7 @@ def test_steps_in_one_call_equal_single_steps(kind):
     by_position = ("rows", "losses", "scores", "example_ids")
     for k in range(steps):
         part = {name: apart[name][8 * k : 8 * k + 8] for name in by_position}
-        one = apart | part | {name: apart[name][k : k + 1] for name in ("total_weights", "lrs")}
+        one = apart | part | {name: apart[name][k : k + 1] for name in ("divisors", "lrs")}
         assert Plan(ops, [0, 0], True).train(**one) == 1
     for given in (together, apart):
         assert (given["step_counter"][0], given["update"].steps) == (steps, steps)

@@ -77,7 +77,9 @@ def test_callers_with_different_numbers_of_threads_do_not_disturb_each_other():
 
 @linux
 def test_threads_are_kept_for_the_next_call():
-    before, after, many = map(int, run("""
+    before, after, many = map(
+        int,
+        run("""
 for n in (1, 4):
     predict(n)
     after = threads()
@@ -88,7 +90,8 @@ end = time.monotonic() + 60
 while threads() > after and time.monotonic() < end:  # OpenMP's idle threads may still be ending
     time.sleep(0.01)
 print(threads())
-"""))
+"""),
+    )
     assert (after - before, many) == (3, after)
 
 
@@ -155,11 +158,14 @@ print(failed)
 
 @pytest.mark.parametrize("policy", ["passive", "ACTIVE", ""])
 def test_the_wait_policy_changes_no_result(policy):
-    assert run("""
+    assert run(
+        """
 for _ in range(20):
     predict(4)
 print("done")
-""", OMP_WAIT_POLICY=policy or "active") == ["done"]
+""",
+        OMP_WAIT_POLICY=policy or "active",
+    ) == ["done"]
 
 
 @own_pool

@@ -310,7 +310,13 @@ INSIDE_TOO = {
     "flat_parameters.FlatParameters.views:flat", "sequential.Sequential.from_config:state",
     "labeled_data.LabeledData.__init__:examples", "labeled_data.LabeledData.to_validate:given",
     "measurement.measure:y", "measurement.measure:scores", "measurement.measure:labels",
-    "labeled_data.weighted_mean:losses", "labeled_data.weighted_mean:weights",
+    *(f"weights.{name}" for name in (
+        "times_class_weights:class_weight", "times_class_weights:weights", "product:weights", "product:of_classes",
+        "balanced_weights:y", "balanced_weights:weights", "mean_weight:weights", "weighted_mean:losses",
+        "weighted_mean:weights", "step_factors:weights",
+    )),
+    *(f"labeled_data.LabeledData.{name}" for name in ("__init__:labeled", "__init__:step_weights", "for_steps:rows")),
+    "losses.check_rows:y", "data.ArraySource.check_rows:rows", "sparse.SparseRows.stored_values:rows",
     *(f"{cls}.{name}:targets" for cls in ("native.NativeLoss", "cross_entropy.SoftmaxCrossEntropy")
       for name in ("labels", "numbers")),
     "lazy.is_lazy:X",

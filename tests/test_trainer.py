@@ -337,7 +337,7 @@ def test_values_the_dtype_cannot_hold_are_refused_before_the_first_step():
     before = weights(trainer)
     for weight in (1e39, 1e-40):
         with pytest.raises(ValueError, match=r"sample_weight.*float32"):
-            trainer.fit(X, Y, sample_weight=np.full(len(X), weight), verbose=0)
+            trainer.train_batch(X, Y, sample_weight=np.full(len(X), weight))
     trainer.optimizer = SGD(1e39)
     with pytest.raises(ValueError, match=r"lr: expected a number that float32 can hold"):
         trainer.fit(X, Y, verbose=0)

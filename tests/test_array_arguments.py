@@ -14,6 +14,7 @@ from subprocess_cases import Cases
 
 import minidl
 from minidl import Param, Sequential, Trainer, metrics, plots
+from minidl.engine.probabilities import probabilities
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
 from minidl.losses import (
     binary_cross_entropy,
@@ -21,7 +22,6 @@ from minidl.losses import (
     checked_loss,
     huber,
     poisson,
-    probabilities,
     softmax_cross_entropy,
 )
 from minidl.losses.native import as_float_targets
@@ -225,7 +225,7 @@ ENTRIES = {
         Y, without_trainer(lambda v: check_targets(softmax_cross_entropy, v, 20, (3,), "float32"))),
     "losses.checked_loss:losses": (SCORES[:, 0], loss_returning("losses")),
     "losses.checked_loss:dscores": (SCORES, loss_returning("dscores")),
-    "losses.probabilities:scores": (SCORES, without_trainer(probabilities)),
+    "probabilities.probabilities:scores": (SCORES, without_trainer(lambda v: probabilities(v, "Softmax"))),
     **metric_entries("accuracy", accuracy, Y, SCORES),
     **metric_entries("TopKAccuracy.__call__", TopKAccuracy(2), Y, SCORES),
     **{k: v for f in OF_TWO_LABELS for k, v in metric_entries(f.__name__, f, Y % 2, SCORES[:, :2]).items()},

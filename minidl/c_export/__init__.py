@@ -20,7 +20,7 @@ from minidl.c_export.interface import header_file
 from minidl.c_export.lowering import lower
 from minidl.c_export.self_test import draw_inputs
 from minidl.c_export.source_file import render
-from minidl.onnx.deployment import CLASS_NAMES_KEY, class_names_of, model_of, with_softmax
+from minidl.onnx.deployment import CLASS_NAMES_KEY, class_names_of, model_of, with_probabilities
 from minidl.saving import atomic
 from minidl.saving.atomic import Path
 from minidl.sequential import Sequential
@@ -63,7 +63,8 @@ def export_c(
     name : str or None, default None
         First part of the names in the file; None: the name of the file, without ".c". No keyword of C or C++.
     softmax : bool, default False
-        Whether to write probabilities instead of scores, as `predict_proba` returns them.
+        Whether to write probabilities instead of scores, as `predict_proba` of `model` returns them: a Softmax is
+        appended, or a Sigmoid for independent labels. A single score becomes two columns.
     arena : "static" or "argument", default "static"
         "static": the memory for values is in the file. "argument": the functions take `float *arena` of `DIGITS_ARENA`
         numbers, so that several threads can predict.
@@ -82,8 +83,8 @@ def export_c(
         For another `model`.
     ValueError
         For a layer without C, naming the layer and its path; for weights that are not finite, for a model that is not
-        built, for a name that is no C identifier, for other invalid arguments, and for `softmax=True` if the outputs
-        are not scores of classes. Nothing is written then.
+        built, for a name that is no C identifier, for other invalid arguments, and for `softmax=True` where
+        `predict_proba` raises it. Nothing is written then.
     RuntimeError
         If another thread trains the model.
     OSError
@@ -113,7 +114,7 @@ def export_c(
         raise ValueError('keep_values: expected arena="argument" with it, got "static"')
     check_bool("header", header)
     if check_bool("softmax", softmax):
-        net = with_softmax(model, net)
+        net = with_probabilities(model, net)
     stem = target.removesuffix(".c")
     with net.usage.reading("export_c"):
         program, first, last = lower(net.layers, prefix)

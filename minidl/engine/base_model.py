@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from numpy.typing import ArrayLike
 
-from minidl import losses
 from minidl.engine.input_gradient import inference_network, input_gradient, make_objective
 from minidl.engine.manual import ManualPass
 from minidl.engine.network import Network
+from minidl.engine.probabilities import link_of, probabilities
 from minidl.layers.base import Layer
 from minidl.losses import Loss
 from minidl.utils.arrays import Array
@@ -100,9 +100,11 @@ class BaseModel:
 
     @known_arguments
     def predict_proba(self, X: ArrayLike, num_threads: int | None = None) -> Array:
-        """Returns the probabilities of the classes: the softmax of the scores.
+        """Returns the softmax of the scores: probabilities of classes, of which one is right.
 
-        For a single score s, as with binary_cross_entropy, the two columns are 1 - sigmoid(s) and sigmoid(s).
+        A model does not know the loss that it was trained with, and assumes softmax_cross_entropy. For a single score
+        s, it assumes binary_cross_entropy: the two columns are 1 - sigmoid(s) and sigmoid(s). The outputs of a model
+        that ends in a Softmax are probabilities already. `Trainer.predict_proba` knows the loss.
 
         Parameters
         ----------
@@ -119,7 +121,8 @@ class BaseModel:
         Raises
         ------
         TypeError, ValueError
-            As `predict`, and if the outputs are not of shape (classes,).
+            As `predict`; if the outputs are not of shape (classes,), and if the model ends in a LogSoftmax, Softmin or
+            Sigmoid.
         RuntimeError
             If another thread trains the model.
 
@@ -133,12 +136,8 @@ class BaseModel:
         array([[0.5  , 0.5  ],
                [0.007, 0.993]])
         """
-        if len(self.output_shape) != 1:
-            layer = "Sigmoid" if self.output_shape[0] == 1 else "Softmax"
-            remedy = f"Sequential([{layer}()], model.output_shape, dtype=model.dtype).predict(model.predict(X))"
-            expected = f"expected a model with outputs (classes,), got {self.output_shape}"
-            raise ValueError(f"predict_proba: {expected}; for each position: {remedy}")
-        return losses.probabilities(self.predict(X, num_threads))
+        link = link_of("predict_proba", self.layers, self.output_shape, None)
+        return probabilities(self.predict(X, num_threads), link)
 
     def forward(self, X: ArrayLike, training: bool = False) -> Array:
         """Returns the outputs for a batch X.

@@ -7,15 +7,16 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, log_expit, log_softmax
+from scipy.special import log_expit, log_softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 
+from minidl.engine.probabilities import link_of, probabilities
 from minidl.estimators.base import SequentialEstimator
 from minidl.estimators.targets import MulticlassTargets, MultilabelTargets, Targets
 from minidl.layers.base import Layer
-from minidl.losses import Loss, probabilities
+from minidl.losses import Loss
 from minidl.metrics import Metric
 from minidl.optimizers.base import Rate
 from minidl.sequential import Sequential
@@ -340,7 +341,9 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         return self._targets.decode(scores)
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Returns the probabilities of the classes: the softmax of the scores, or the sigmoid for multilabel targets.
+        """Returns the probabilities of the classes, as the loss makes them of the scores; see `Trainer.predict_proba`.
+
+        By default they are the softmax of the scores, or the sigmoid of each for multilabel targets.
 
         Parameters
         ----------
@@ -357,7 +360,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         NotFittedError
             Before a fit.
         TypeError, ValueError
-            If X is invalid, or if a score is NaN.
+            If X is invalid, if a score is NaN, or if the loss is one of your own that does not say what it `applies`.
 
         Examples
         --------
@@ -367,8 +370,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         >>> np.allclose(classifier.predict_proba([[3.0], [5.0]]).sum(axis=1), 1)
         True
         """
-        scores = self._scores(X)
-        return expit(scores) if isinstance(self._targets, MultilabelTargets) else probabilities(scores)
+        return probabilities(self._scores(X), self._link("predict_proba"))
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Returns the logarithms of `predict_proba`, from the scores: finite even if a probability underflows.
@@ -388,14 +390,17 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         NotFittedError
             Before a fit.
         TypeError, ValueError
-            If X is invalid, or if a score is NaN.
+            If X is invalid, if a score is NaN, or if the loss is one of your own that does not say what it `applies`.
         """
         scores = self._scores(X)
-        if isinstance(self._targets, MultilabelTargets):
+        if self._link("predict_log_proba") == "Sigmoid" and scores.shape[1] > 1:
             return np.asarray(log_expit(scores))
         with np.errstate(over="ignore"):  # differences of the largest numbers
             logarithms = log_softmax(np.pad(scores, ((0, 0), (int(scores.shape[1] == 1), 0))), axis=1)
         return np.maximum(logarithms, np.finfo(scores.dtype).min)
+
+    def _link(self, method: str) -> str:
+        return link_of(method, self.model_.layers, self.model_.output_shape, self.trainer_.loss)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

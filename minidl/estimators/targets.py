@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minidl import losses
-from minidl.losses import BinaryCrossEntropy, Loss, SoftmaxCrossEntropy
+from minidl.losses import BinaryCrossEntropy, Loss
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
 
 Used = NDArray[np.bool_]  # rows of weight above 0
-CROSS_ENTROPIES = (SoftmaxCrossEntropy, BinaryCrossEntropy)
 REGRESSION_LOSSES = (losses.MeanSquaredError, losses.MeanAbsoluteError, losses.Huber, losses.Poisson)
 
 
@@ -35,6 +34,7 @@ class MulticlassTargets:
 
     classes: Array
     description, unit, invalid_losses = "one label per row", "class", REGRESSION_LOSSES
+    invalid_links = ()
 
     @classmethod
     def of(cls, y: Array, name: str = "y") -> Self:
@@ -74,6 +74,7 @@ class MultilabelTargets:
 
     outputs: int
     description, unit, invalid_losses = "an indicator matrix (n, labels)", "label", REGRESSION_LOSSES
+    invalid_links = ("Softmax",)  # scores are compared with 0, one by one
 
     @classmethod
     def of(cls, y: Array) -> Self:
@@ -108,7 +109,8 @@ class RegressionTargets:
 
     outputs: int
     flat: bool  # whether y is (n,)
-    description, unit, invalid_losses = "numbers", "column", CROSS_ENTROPIES
+    description, unit, invalid_losses = "numbers", "column", ()
+    invalid_links = ("Softmax", "Sigmoid")
 
     @classmethod
     def of(cls, y: Array) -> Self:
@@ -143,8 +145,9 @@ def loss_of(given: Any, model: Sequential, targets: Targets) -> Loss:
         expected = f"outputs of shape ({targets.outputs},), one for each {targets.unit} of y"
         raise ValueError(f"model: expected {expected}, got {model.output_shape}")
     loss = losses.get(default if isinstance(given, str) and given == "auto" else given)
-    if isinstance(loss, targets.invalid_losses):
-        raise ValueError(f"loss: expected one for {targets.description}, got {loss!r}")
+    if isinstance(loss, targets.invalid_losses) or getattr(loss, "applies", None) in targets.invalid_links:
+        hint = "; for one label per row, y.argmax(axis=1)" if isinstance(targets, MultilabelTargets) else ""
+        raise ValueError(f"loss: expected one for {targets.description}, got {loss!r}{hint}")
     return loss
 
 

@@ -11,16 +11,12 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from minidl.losses.cross_entropy import SoftmaxCrossEntropy
 from minidl.losses.elementwise import BinaryCrossEntropy, Huber, MeanAbsoluteError, MeanSquaredError, Poisson
 from minidl.losses.native import NativeLoss
 from minidl.utils import foreign_words, hints
-from minidl.utils.arrays import Array, as_array, as_dtype, as_floats, check_array
+from minidl.utils.arrays import Array, as_array, as_dtype, check_array
 from minidl.utils.validation import Shape
-from minidl_c.kernels.softmax import SoftmaxOp
-from minidl_c.runtime.single_op import forward_batch
 
 __all__ = [
     "BinaryCrossEntropy",
@@ -98,15 +94,3 @@ def checked_loss(loss: Loss, scores: Array, targets: Array) -> tuple[Array, Arra
             f"got {losses.shape} and {dscores.shape}"
         )
     return losses, as_dtype(dscores, scores.dtype.name, "loss: dscores")
-
-
-def probabilities(scores: Array) -> Array:
-    """Returns the softmax of rows (n, classes), in the dtype of scores. A single score s counts as scores 0 and s."""
-    scores = as_floats(scores, "scores")
-    if scores.ndim != 2:
-        raise ValueError(f"scores: expected shape (n, classes), got {scores.shape}")
-    if scores.shape[1] == 1:
-        scores = np.pad(scores, ((0, 0), (1, 0)))
-    out = np.empty_like(scores)
-    forward_batch(SoftmaxOp(scores.shape[1:], scores.dtype.name), scores, out)
-    return out

@@ -21,7 +21,8 @@ class SoftmaxCrossEntropy(NativeLoss):
     `-sum y[k] log(p[k])` for probabilities y of the classes. It stays finite for large logits.
 
     Outputs have the shape (classes,), with a label for each example, or (classes, length), (classes, h, w) and so on,
-    with a label for each position. The loss of an example is the mean over its positions.
+    with a label for each position. The loss of an example is the mean over its positions. There are at least two
+    classes; a single score is for `BinaryCrossEntropy`.
 
     Targets are integer labels (n,), (n, length), (n, h, w); uint8 labels of positions are read without a copy. Or they
     are numbers of the shape of the outputs, (n, classes), (n, classes, h, w): probabilities of the classes, which need
@@ -104,9 +105,14 @@ class SoftmaxCrossEntropy(NativeLoss):
         Raises
         ------
         TypeError, ValueError
-            For anything else; the message names `y`.
+            For anything else, where the message names `y`; and for outputs of a single class.
         """
         array = check_array(y, "y")
+        if shape[0] == 1:
+            raise ValueError(
+                f"loss: expected at least two classes for {self!r}, got outputs {shape}, whose softmax is always 1: "
+                f"binary_cross_entropy takes a single score"
+            )
         if array.ndim and array.shape[1:] == shape and array.dtype.kind in "biuf":
             return _as_probabilities(array, shape, dtype)
         is_shaped = array.ndim == len(shape) and array.shape[1:] == shape[1:]

@@ -24,10 +24,10 @@ class NativeLoss:
     Attributes
     ----------
     applies : str
-        Name of the layer that the loss includes, such as "Softmax"; "" if there is none. A model must not end in it as
-        well.
+        Name of the layer that the loss includes: "Softmax" or "Sigmoid", by which `predict_proba` of a Trainer makes
+        probabilities of scores; "" if there is none. A model must not end in it as well.
     classes : bool
-        Whether integers in y are class labels, by which a validation split is stratified.
+        Whether whole numbers and one-hot rows in y are class labels, by which a validation split is stratified.
 
     Notes
     -----
@@ -50,8 +50,8 @@ class NativeLoss:
     ([0.25, 1.0], [[-1.0], [-2.0]])
     """
 
-    applies = ""  # the layer that the loss includes: a model must not end in it as well
-    classes = False  # whether integers in y are class labels, by which a validation split is stratified
+    applies = ""  # the layer that the loss includes, and that makes probabilities of scores
+    classes = False  # whether whole numbers and one-hot rows in y are class labels
 
     def __repr__(self) -> str:
         return constructor_repr(self)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from minidl.onnx import model_file
-from minidl.onnx.deployment import class_names_of, model_of, with_softmax
+from minidl.onnx.deployment import class_names_of, model_of, with_probabilities
 from minidl.onnx.exporting import build_graph, convert_dtype
 from minidl.onnx.importing import build_model
 from minidl.onnx.node_writer import NodeWriter
@@ -52,8 +52,8 @@ def export(
         Dtype of the graph; None: the model's. onnxruntime supports convolutions, average pooling and other layers in
         float32 only. ONNX stores attributes such as eps and slopes as float32 for either dtype.
     softmax : bool, default False
-        Whether to write probabilities instead of scores, as `predict_proba` returns them: a Softmax is appended. A
-        single score becomes two columns.
+        Whether to write probabilities instead of scores, as `predict_proba` of `model` returns them: a Softmax is
+        appended, or a Sigmoid for independent labels. A single score becomes two columns.
     input_dtype : "uint8" or None, default None
         "uint8": the graph's input is bytes, which it casts to the model's dtype; None: the model's dtype.
     class_names : list of str or None, default None
@@ -98,7 +98,7 @@ def export(
         raise ValueError(f"input_dtype: expected 'uint8' or None, got {input_dtype!r}")
     metadata = class_names_of(model, class_names, net)
     if check_bool("softmax", softmax):
-        net = with_softmax(model, net)
+        net = with_probabilities(model, net)
     net = convert_dtype(net, dtype)
     with net.usage.reading("export"):
         graph = build_graph(net, input_dtype)

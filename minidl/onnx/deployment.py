@@ -1,4 +1,4 @@
-"""What an exported file adds to a model: a softmax of the scores, and the names of the classes."""
+"""What an exported file adds to a model: a softmax or sigmoid of the scores, and the names of the classes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from minidl.engine.layer_list import from_spec, last_leaf, to_spec
-from minidl.layers import Dense, LogSoftmax, Sigmoid, Softmax, Softmin
-from minidl.losses import BinaryCrossEntropy, NativeLoss
+from minidl.engine.layer_list import from_spec, to_spec
+from minidl.engine.probabilities import link_of
+from minidl.layers import Dense, Sigmoid, Softmax
 from minidl.sequential import Sequential
 
 CLASS_NAMES_KEY = "class_names"  # metadata entry: a JSON list of strings
-NOT_SCORES = (Softmax, LogSoftmax, Softmin, Sigmoid)  # layers whose outputs are probabilities, or functions of them
 
 
 def model_of(source: Any) -> Sequential:
@@ -34,30 +33,20 @@ def model_of(source: Any) -> Sequential:
     return model
 
 
-def with_softmax(source: Any, model: Sequential) -> Sequential:
-    """Returns the model of `source` with a Softmax at its end, which gives the probabilities of `predict_proba`.
+def with_probabilities(source: Any, model: Sequential) -> Sequential:
+    """Returns the model of `source` with a Softmax or Sigmoid at its end, which predicts what `predict_proba` returns.
 
-    A single score s becomes the scores 0 and s before it. Raises ValueError for outputs that are not scores of classes.
+    A single score s becomes the scores 0 and s before a Softmax. Raises ValueError where `predict_proba` does.
     """
     loss = getattr(getattr(source, "trainer_", source), "loss", None)
-    if hasattr(type(source), "model_") and not hasattr(type(source), "predict_proba"):
-        raise ValueError(f"softmax: expected a classifier, got {type(source).__name__}")
-    if len(model.output_shape) != 1:
-        raise ValueError(f"softmax: expected a model with outputs (classes,), got {model.output_shape}")
-    if isinstance(loss, BinaryCrossEntropy) and model.output_shape != (1,):
-        raise ValueError(
-            "softmax: expected scores of which one class is right, got scores of independent labels "
-            "(binary_cross_entropy): end the model with a Sigmoid"
-        )
-    if isinstance(loss, NativeLoss) and not loss.classes:
-        raise ValueError(f"softmax: expected a loss of classes, such as softmax_cross_entropy, got {loss!r}")
-    if isinstance(last := last_leaf(model.layers), NOT_SCORES):
-        raise ValueError(f"softmax: expected a model without a {type(last).__name__} at its end, got one")
+    link = link_of("softmax", model.layers, model.output_shape, loss)
+    if not link:
+        return model
     layers, state = from_spec(to_spec(model.layers)), model.state_dict()
     if model.output_shape == (1,):
         state[f"{len(layers)}.weight"] = np.array([[0], [1]], model.dtype)
-        layers = (*layers, Dense(2, use_bias=False))
-    longer = Sequential([*layers, Softmax()], None, model.seed, model.dtype)
+        layers, link = (*layers, Dense(2, use_bias=False)), "Softmax"
+    longer = Sequential([*layers, Softmax() if link == "Softmax" else Sigmoid()], None, model.seed, model.dtype)
     longer.build_from(model.input_shape, state)
     return longer
 

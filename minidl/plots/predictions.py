@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from minidl.losses import probabilities
+from minidl.engine.probabilities import link_of, probabilities
 from minidl.plots.figures import (
     ERRORS,
     GREY,
@@ -313,10 +313,9 @@ def _predict(
         raise ValueError(f"model: expected a classifier, got {type(model).__name__}")
     else:
         network = get_model(model)
-        if len(network.output_shape) != 1:
-            raise ValueError(f"model: expected one with outputs (classes,), got {network.output_shape}")
+        link = link_of("model", network.layers, network.output_shape, None)
         scores = network.predict(X)
-        class_probabilities = probabilities(scores)
+        class_probabilities = probabilities(scores, link)
         classes = np.arange(class_probabilities.shape[1])
         predicted = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(np.int64)
     if not len(predicted):

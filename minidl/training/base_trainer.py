@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from minidl.distributed.communicator import SINGLE_PROCESS, Communicator
 from minidl.engine.network import Network
 from minidl.engine.per_example import check_no_coupling
+from minidl.engine.probabilities import link_of, probabilities
 from minidl.losses import Loss, NativeLoss, checked_loss
 from minidl.metrics import Metric
 from minidl.optimizers.base import rate_at
@@ -210,7 +211,11 @@ class BaseTrainer:
 
     @known_arguments
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Returns the probabilities of the classes, as `Sequential.predict_proba`.
+        """Returns probabilities, as the loss makes them of the scores.
+
+        With softmax_cross_entropy, they are the softmax of the scores. With binary_cross_entropy, they are the sigmoid
+        of each score; for a single score s, the two columns are 1 - sigmoid(s) and sigmoid(s). A loss of your own says
+        what it applies by its attribute `applies`, "Softmax" or "Sigmoid".
 
         Parameters
         ----------
@@ -220,14 +225,29 @@ class BaseTrainer:
         Returns
         -------
         array of shape (n, classes)
-            Probabilities in the dtype of the model. Each row sums to 1.
+            Probabilities in the dtype of the model. Each row sums to 1, except those of several independent labels.
 
         Raises
         ------
         TypeError, ValueError, RuntimeError
-            As `Sequential.predict_proba`.
+            As `Sequential.predict`; ValueError also for a loss without probabilities, such as mean_squared_error, and
+            if the outputs are not of shape (classes,).
+
+        Examples
+        --------
+        Scores of two independent labels:
+
+        >>> from minidl import Sequential, Trainer
+        >>> from minidl.layers import Dense
+        >>> from minidl.optimizers import SGD
+        >>> model = Sequential([Dense(2)], input_shape=(1,), dtype="float64")
+        >>> model.load_state_dict({"0.weight": [[0.0], [1.0]], "0.bias": [0.0, 0.0]})
+        >>> Trainer(model, "binary_cross_entropy", SGD(0.1)).predict_proba([[0.0], [5.0]]).round(3)
+        array([[0.5  , 0.5  ],
+               [0.5  , 0.993]])
         """
-        return self.model.predict_proba(X, self.num_threads)
+        link = link_of("predict_proba", self.model.layers, self.model.output_shape, self.loss)
+        return probabilities(self.predict(X), link)
 
     # ---- for fit: data that was checked before
 

@@ -111,8 +111,9 @@ def test_values_of_all_layers(model, tmp_path, rng):
         assert found.T.tobytes() == expected.reshape(value.channels, value.pixels).tobytes()
 
 
-def test_softmax_gives_probabilities(tmp_path):
-    X, y = np.random.default_rng(0).random((60, 5)), np.arange(60) % 3
+@pytest.mark.parametrize("y", [np.arange(60) % 3, np.arange(180).reshape(60, 3) % 5 < 2], ids=["classes", "labels"])
+def test_softmax_gives_probabilities(y, tmp_path):
+    X = np.random.default_rng(0).random((60, 5))
     net = SequentialClassifier(Sequential([Dense(3)]), epochs=1, random_state=0).fit(X, y)
     minidl.export_c(net, tmp_path / "net.c", softmax=True)
     exported = Compiled(net.model_, tmp_path)

@@ -96,7 +96,7 @@ def binary_cross_entropy(rng):
 
 def softmax_cross_entropy(rng):
     """Labels of examples or positions, some of them ignored, or probabilities."""
-    classes, smoothing = int(rng.integers(1, 20)), float(rng.choice([0.0, 0.1, 1.0]))
+    classes, smoothing = int(rng.integers(2, 20)), float(rng.choice([0.0, 0.1, 1.0]))
     positions = tuple(int(n) for n in rng.integers(1, 6, rng.integers(0, 3)))
     ignored = [None, -100, 255, 0][rng.integers(4)]
 

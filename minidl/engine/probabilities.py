@@ -1,0 +1,65 @@
+"""What makes probabilities of a model's scores: a softmax or a sigmoid, as the attribute `applies` of the loss says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from minidl.engine.layer_list import last_leaf
+from minidl.layers.activations import Sigmoid
+from minidl.layers.base import Layer
+from minidl.layers.softmax import LogSoftmax, Softmax, Softmin
+from minidl.losses import Loss
+from minidl.utils.arrays import Array, as_floats
+from minidl.utils.validation import Shape
+from minidl_c.kernels.activations import ActivationOp
+from minidl_c.kernels.softmax import SoftmaxOp
+from minidl_c.runtime.single_op import forward_batch
+
+NOT_SCORES = (LogSoftmax, Softmin, Sigmoid)  # layers whose outputs are functions of probabilities, or of labels
+
+
+def link_of(name: str, layers: Sequence[Layer], outputs: Shape, loss: Loss | None) -> str:
+    """Returns "Softmax" or "Sigmoid", the layer that makes probabilities of these outputs.
+
+    It is what the loss applies. Without a loss, a softmax is assumed, or a sigmoid for a single score; "" for outputs
+    of a Softmax, which are probabilities. Raises ValueError, beginning with `name`, for other losses, and for outputs
+    that are not scores (classes,).
+    """
+    if loss is not None:
+        link = getattr(loss, "applies", None)
+        if link not in ("Softmax", "Sigmoid"):
+            expected = (
+                'expected a loss such as softmax_cross_entropy, or with an attribute applies = "Softmax" or "Sigmoid"'
+            )
+            raise ValueError(f"{name}: {expected}, got {loss!r} with {link!r}")
+    elif isinstance(last := last_leaf(layers), NOT_SCORES):
+        raise ValueError(f"{name}: expected a model without a {type(last).__name__} at its end, got one")
+    else:
+        link = "" if isinstance(last, Softmax) else "Sigmoid" if outputs[0] == 1 else "Softmax"
+    if len(outputs) != 1:
+        made = f"Sequential([{link}()], model.output_shape, dtype=model.dtype).predict(model.predict(X))"
+        remedy = f"for each position: {made if link else 'model.predict(X)'}"
+        raise ValueError(f"{name}: expected a model with outputs (classes,), got {outputs}; {remedy}")
+    if outputs == (1,) and link != "Sigmoid":
+        raise ValueError(f"{name}: expected at least two scores for a softmax, got outputs {outputs}")
+    return str(link)
+
+
+def probabilities(scores: Array, link: str) -> Array:
+    """Returns the probabilities (n, classes) of outputs (n, classes), in their dtype.
+
+    link: what `link_of` returned. A single score s counts as scores 0 and s of a softmax: 1 - sigmoid(s), sigmoid(s).
+    """
+    scores = as_floats(scores, "scores")
+    if not link:
+        return scores
+    if scores.shape[1] == 1:
+        scores, link = np.pad(scores, ((0, 0), (1, 0))), "Softmax"
+    shape, dtype = scores.shape[1:], scores.dtype.name
+    out = np.empty_like(scores)
+    forward_batch(
+        SoftmaxOp(shape, dtype) if link == "Softmax" else ActivationOp(shape, "sigmoid", dtype=dtype), scores, out
+    )
+    return out

@@ -156,7 +156,8 @@ class Trainer(BaseTrainer):
         validation_data : tuple of array-like, or None, default None
             `(X, y)` or `(X, y, sample_weight)` to evaluate on after each epoch.
         validation_split : float, default 0.0
-            Fraction of the examples to hold out for that: random rows, stratified for labels.
+            Fraction of the examples to hold out for that: random rows, stratified for labels, which may be 0.0 and 1.0
+            or one-hot rows.
         shuffle : bool, default True
             Whether each epoch draws another order of the examples; it depends on the trainer's seed.
         sample_weight : array-like of shape (n,) or None, default None

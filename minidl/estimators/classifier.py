@@ -20,6 +20,7 @@ from minidl.losses import Loss
 from minidl.metrics import Metric
 from minidl.optimizers.base import Rate
 from minidl.sequential import Sequential
+from minidl.training.labeled_data import from_one_hot
 from minidl.utils.arrays import Array
 from minidl.utils.hints import known_arguments
 from minidl.utils.validation import Shape
@@ -52,7 +53,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
     epochs : int, default 200
         Largest number of epochs of `fit`.
     batch_size : int or "auto", default "auto"
-        Number of examples in a step. "auto" is 200 (201 if the last batch would hold a single example), or all examples
+        Number of examples in a step. "auto" is 200, or the next size that leaves no batch of a single example, or all
         if they are fewer.
     shuffle : bool, default True
         Whether to reorder the examples in each epoch.
@@ -69,9 +70,11 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         `callbacks=[EarlyStopping("val_loss", patience=10)]`. An EarlyStopping in `callbacks` chooses the weights in
         place of the accuracy, and ends the fit.
     validation_fraction : float, default 0.1
-        Fraction of the examples that `early_stopping` holds out, stratified by class (multilabel targets are not).
+        Fraction of the examples that `early_stopping` holds out, stratified by class; multilabel targets are stratified
+        if each row has one label.
     class_weight : dict, list of dict, "balanced" or None, default None
-        Weights of classes by label, which multiply `sample_weight`. Multilabel targets have a dict for each label.
+        Weights of classes by label, which multiply `sample_weight`. Multilabel targets have a dict for each label; if
+        each row has one label, also a single dict.
     warm_start : bool, default False
         Whether `fit` starts from the weights of the previous fit. Everything else is reset.
     callbacks : iterable of objects, default ()
@@ -281,6 +284,8 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         by_class = self.class_weight
         if by_class is None:
             return None
+        if isinstance(by_class, (Mapping, str)) and (labels := from_one_hot(y)) is not None:
+            y = labels
         if not (isinstance(by_class, Mapping) or (isinstance(by_class, str) and by_class == "balanced") or y.ndim == 2):
             raise TypeError(f"class_weight: expected a dict of weights by label, 'balanced' or None, got {by_class!r}")
         if isinstance(by_class, Mapping) and isinstance(known, MulticlassTargets):  # this y may lack some classes

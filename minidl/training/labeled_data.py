@@ -13,6 +13,7 @@ from minidl.losses import Loss, check_rows, check_targets
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array, check_array
 from minidl.utils.data import ArraySource, Index, as_numbers, fingerprint, some_rows
+from minidl.utils.validation import Shape
 from minidl.utils.weights import Weights, as_weights, mean_weight, step_factors, times_class_weights, weighted_mean
 
 
@@ -24,7 +25,7 @@ class LabeledData:
     targets: Array
     weights: Weights | None  # as given, times those of classes; None: ones
     active_rows: Index  # those of weight above 0
-    labels: Index | None  # y, where it holds labels of classes
+    labels: Index | None  # y, where it holds labels of classes: whole numbers or one-hot rows
     labeled: NDArray[np.bool_] | None  # the rows with a label that the loss does not ignore; None: all
     step_weights: Array | None = None  # of `for_steps`: the factors of gradients, in the model's dtype; None: ones
 
@@ -48,7 +49,7 @@ class LabeledData:
             shape, dtype, n = model.output_shape, model.dtype, len(examples)
             weights = None if sample_weight is None else as_weights(sample_weight, n)
             given = check_rows(y, n)
-            labels = _of_rows(given, weights, lambda part: _labels(loss, part))
+            labels = _of_rows(given, weights, lambda part: _labels(loss, part, shape))
             if class_weight is not None:
                 weights = times_class_weights(weights, class_weight, given if labels is None else labels, shape)
             used = np.arange(n) if weights is None else np.flatnonzero(weights)
@@ -165,10 +166,23 @@ def _labeled(loss: Loss, targets: Array) -> NDArray[np.bool_] | None:
     return None if labeled.all() else labeled
 
 
-def _labels(loss: Loss, y: Any) -> Index | None:
-    """Returns y as labels of classes, if the loss takes integers for labels; None otherwise."""
-    array = check_array(y, "y")
-    column = array[:, 0] if array.shape[1:] == (1,) else array
-    if not getattr(loss, "classes", False) or column.ndim != 1 or column.dtype.kind not in "iub":
+def from_one_hot(rows: Array) -> Index | None:
+    """Returns the classes of a matrix with a single 1 in each row and zeros elsewhere; None for other arrays."""
+    if rows.ndim != 2 or rows.shape[1] < 2:
         return None
+    is_one_hot = (np.count_nonzero(rows, axis=1) == 1) & (rows.max(axis=1) == 1)
+    return rows.argmax(axis=1).astype(np.int64) if is_one_hot.all() else None
+
+
+def _labels(loss: Loss, y: Any, outputs: Shape) -> Index | None:
+    """Returns the labels in y, whole numbers or one-hot rows, if the loss takes integers for labels; None otherwise."""
+    array = check_array(y, "y")
+    if not getattr(loss, "classes", False) or array.dtype.kind not in "iubf":
+        return None
+    if len(outputs) == 1 < outputs[0] and array.shape[1:] == outputs:
+        return from_one_hot(array)
+    column = array[:, 0] if array.shape[1:] == (1,) else array
+    with np.errstate(invalid="ignore"):  # the remainder of infinity
+        if column.ndim != 1 or (column.dtype.kind == "f" and not (column % 1 == 0).all()):
+            return None
     return column.astype(np.int64)

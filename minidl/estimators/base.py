@@ -6,13 +6,20 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d
+from sklearn.utils._set_output import _wrap_data_with_container
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _generate_get_feature_names_out,
+    check_is_fitted,
+    column_or_1d,
+)
 
 from minidl.callbacks import EarlyStopping
 from minidl.callbacks.callback_list import CallbackList
@@ -45,10 +52,13 @@ class Data:
     n_active: int
 
 
-class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class SequentialEstimator(  # type: ignore[call-arg]
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
+):
     """Fits a model to rows and targets. The arguments are those of SequentialClassifier, except class_weight.
 
-    Subclasses define the encoding of targets and the meaning of scores.
+    Subclasses define the encoding of targets and the meaning of scores. auto_wrap_output_keys: `transform` itself makes
+    the frames of set_output, because their columns depend on the layer.
     """
 
     _numeric = False  # whether targets must be numbers
@@ -202,7 +212,8 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         if isinstance(self.batch_size, str):
             if self.batch_size != "auto":
                 raise ValueError(f"batch_size: expected 'auto' or an integer, got {self.batch_size!r}")
-            return BATCH_SIZE + (examples % BATCH_SIZE == 1)  # a batch of one example has no batch norm statistics
+            sizes = range(BATCH_SIZE, BATCH_SIZE + examples)  # a batch of one example has no batch norm statistics
+            return next((size for size in sizes if examples % size != 1), BATCH_SIZE)
         return check_int("batch_size", self.batch_size)
 
     def _validation_fraction(self, examples: int) -> float:
@@ -270,8 +281,8 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
         Returns
         -------
-        array of shape (n, size)
-            Outputs of the layer, one row for each example.
+        array or data frame of shape (n, size)
+            Outputs of the layer, one row for each example; with `set_output`, a frame with a column for each of them.
 
         Raises
         ------
@@ -291,7 +302,13 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """
         front = self._slice_up_to(layer)
         rows, _ = validate_input(self, X, reset=False)
-        return front.predict(rows, self.num_threads).reshape(rows.shape[0], -1)
+        features = front.predict(rows, self.num_threads).reshape(rows.shape[0], -1)
+        columns = SimpleNamespace(  # what scikit-learn asks an estimator for
+            _sklearn_output_config=getattr(self, "_sklearn_output_config", {}),
+            _sklearn_auto_wrap_output_keys=self._sklearn_auto_wrap_output_keys,
+            get_feature_names_out=lambda: _generate_get_feature_names_out(self, features.shape[1]),
+        )
+        return _wrap_data_with_container("transform", features, X, columns)
 
     def _slice_up_to(self, layer: int) -> Sequential:
         model, layers = self.model_, len(self.model_)

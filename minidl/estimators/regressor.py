@@ -48,7 +48,7 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
     epochs : int, default 200
         Largest number of epochs of `fit`.
     batch_size : int or "auto", default "auto"
-        Number of examples in a step. "auto" is 200 (201 if the last batch would hold a single example), or all examples
+        Number of examples in a step. "auto" is 200, or the next size that leaves no batch of a single example, or all
         if they are fewer.
     shuffle : bool, default True
         Whether to reorder the examples in each epoch.

@@ -290,8 +290,10 @@ def test_containers_and_running_statistics():
     np.testing.assert_array_equal(fitted.predict(X[:7]), fitted.predict(X)[:7])
 
 
-@pytest.mark.parametrize("early_stopping", [False, True])
-@pytest.mark.parametrize("n", [201, 401, 1001])
+@pytest.mark.parametrize(
+    "n, early_stopping",
+    [(201, False), (401, False), (1001, False), (40_201, False), (201, True), (401, True), (1001, True)],
+)
 def test_batch_norm_never_gets_a_single_example(n, early_stopping):
     X = np.random.default_rng(0).normal(size=(n + 100 * early_stopping, 4))
     options = {"early_stopping": early_stopping, "validation_fraction": 100 / len(X), "epochs": 2}

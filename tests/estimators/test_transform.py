@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from sklearn import config_context
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import FeatureUnion, make_pipeline
@@ -82,6 +84,24 @@ def test_features_as_a_data_frame():
     np.testing.assert_array_equal(result.index, frame.index)
     np.testing.assert_array_equal(result, estimator.set_output(transform="default").transform(frame))
     assert isinstance(estimator.predict(frame), np.ndarray)
+
+
+@pytest.mark.parametrize("layer", [0, 1, 2, -1, -4])
+def test_a_frame_has_the_columns_of_its_layer(layer):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, index=RNG.permutation(40)).rename(columns=str)
+    estimator = SequentialClassifier([Dense(7), ReLU(), Dense(3)], epochs=1, random_state=0).fit(frame, Y)
+    expected = estimator.transform(frame, layer=layer)
+    result = estimator.set_output(transform="pandas").transform(frame, layer=layer)
+    assert list(result.columns) == [f"sequentialclassifier{i}" for i in range(expected.shape[1])]
+    np.testing.assert_array_equal(result.index, frame.index)
+    np.testing.assert_array_equal(result, expected)
+    again = clone(estimator).set_output(transform="pandas")
+    assert list(again.fit_transform(frame, Y).columns) == list(again.get_feature_names_out())
+    with config_context(transform_output="pandas"):
+        regressor = SequentialRegressor([Dense(5), Dense(1)], epochs=1).fit(frame, Y)
+        assert list(regressor.transform(frame, layer=1).columns) == ["sequentialregressor0"]
+        assert isinstance(regressor.set_output(transform="default").transform(frame, layer=1), np.ndarray)
 
 
 def test_before_another_estimator():

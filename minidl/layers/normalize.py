@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from minidl.layers.base import Layer
 from minidl.utils.arrays import as_array
@@ -29,15 +29,16 @@ class Normalize(Layer):
 
     Parameters
     ----------
-    mean : float or list of float
-        A number, or a list of one number per channel (per feature, for vectors).
-    std : float or list of float
+    mean : float or array-like of float
+        A number, or one number per channel (per feature, for vectors), which is kept as a list.
+    std : float or array-like of float
         Likewise, at least 0. A std of 0, that of a constant channel, counts as 1, as in scikit-learn's StandardScaler.
 
     Raises
     ------
     TypeError, ValueError
-        In `build`, for non-finite values, a negative std, or lists of another length.
+        In `build`, for non-finite values, a negative std, or lists of another length. In the constructor, for an array
+        that does not hold real numbers.
 
     Examples
     --------
@@ -51,9 +52,9 @@ class Normalize(Layer):
     [[-1.0, 0.0], [1.0, 0.0]]
     """
 
-    def __init__(self, mean: float | Sequence[float], std: float | Sequence[float]) -> None:
-        self.mean = mean
-        self.std = std
+    def __init__(self, mean: ArrayLike, std: ArrayLike) -> None:
+        self.mean = _as_plain("mean", mean)
+        self.std = _as_plain("std", std)
 
     @classmethod
     def from_data(cls, X: Any) -> Normalize:
@@ -119,6 +120,11 @@ class Normalize(Layer):
         if len(value) != channels:
             raise ValueError(f"{name}: expected {channels} values, one per channel, got {len(value)}")
         return [check_real(name, element, self.dtype) for element in value]
+
+
+def _as_plain(name: str, value: Any) -> Any:
+    """Returns an array, a tensor or a series as a number or a list, which files can hold; others unchanged."""
+    return as_array(value, name).tolist() if hasattr(value, "__array__") else value
 
 
 def _shorten(value: Any) -> str:

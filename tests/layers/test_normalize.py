@@ -1,6 +1,7 @@
 """Normalize: values as in NumPy; mean and std from data of any kind, as scikit-learn's StandardScaler computes them."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -24,6 +25,37 @@ def test_agrees_with_numpy(shape, mean, std, dtype, rng):
     s = np.where(s == 0, np.asarray(1, dtype), s)
     assert model.forward(x, training=True).tobytes() == ((x.astype(dtype) - m) / s).tobytes()
     assert model.backward(dy).tobytes() == (dy / s).tobytes()
+
+
+@pytest.mark.parametrize("kind", [np.asarray, lambda v: np.asarray(v, "f4"), lambda v: np.asarray(v, int)])
+@pytest.mark.parametrize("values", [[1, 4, 2], 3, [5]])
+def test_arrays_are_kept_as_lists(kind, values, tmp_path):
+    """Means of data are arrays; config, repr and files are those of lists."""
+    shape = (len(values) if isinstance(values, list) else 2, 3)
+    left = Sequential([Normalize(kind(values), kind(values))], shape)
+    right = Sequential([Normalize(values, values)], shape)
+    config = left.layers[0].config()
+    assert config == right.layers[0].config() and json.loads(json.dumps(config)) == config
+    left.save(tmp_path / "left"), right.save(tmp_path / "right")
+    x = np.arange(float(2 * math.prod(shape))).reshape(2, *shape)
+    for model in (left, Sequential.load(tmp_path / "left")):
+        assert model.predict(x).tobytes() == right.predict(x).tobytes()
+
+
+def test_files_of_arrays_and_lists_are_equal(tmp_path):
+    mean, std = np.array([0.5, 1.5]), np.array([0.25, 2], "f4")
+    for name, layer in {"a": Normalize(mean, std), "b": Normalize(mean.tolist(), std.tolist())}.items():
+        Sequential([layer], (2,)).save(tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_arrays_that_are_not_numbers_per_channel_are_refused():
+    for bad in (np.array(["a", "b"]), np.array([None, 1]), np.ma.masked_array([1.0, 2.0], [True, False])):
+        with pytest.raises(TypeError, match=r"^std: expected"):
+            Normalize(0.0, bad)
+    for bad in (np.ones(3), np.array([1, np.nan])):
+        with pytest.raises(ValueError, match=r"mean: expected"):
+            Sequential([Normalize(bad, 1.0)], (2,))
 
 
 # ---- from data ---------------------------------------------------------------------------------------
@@ -132,7 +164,7 @@ def test_repr_shortens_long_lists():
         (0, 1e-40, ValueError, "can hold and divide, got 0.0 and 1e-40"),
         ("0", 1, TypeError, "mean.*'0'"),
         (0, [1, None], TypeError, "std.*None"),
-        (0, np.ones(2), TypeError, "std: expected a number, got array"),
+        (0, np.ones((2, 1)), TypeError, r"std: expected a number, got \[1.0\]"),
     ],
     ids=str,
 )

@@ -61,7 +61,9 @@ def test_invalid_metrics_are_refused(chosen, error, message):
         get(chosen)
 
 
-@pytest.mark.parametrize("value", [None, np.zeros(3), "0.5", [0.5]])
+@pytest.mark.parametrize(
+    "value", [None, np.zeros(3), "0.5", [0.5], 1j, np.complex64(1), np.array("0.5"), np.array(None)]
+)
 def test_a_metric_that_returns_no_number_is_named(value):
     def odd(y, scores):
         return value
@@ -70,6 +72,16 @@ def test_a_metric_that_returns_no_number_is_named(value):
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1), [odd])
     with pytest.raises(TypeError, match="metrics: expected odd to return a number"):
         trainer.evaluate(np.ones((4, 3)), np.array([0, 1, 0, 1]))
+
+
+@pytest.mark.parametrize("value", [True, np.True_, np.array(True), np.float16(1), np.int8(1), np.array(1.0)])
+def test_a_metric_may_return_any_real_number_or_a_bool(value):
+    def odd(y, scores):
+        return value
+
+    trainer = Trainer(Sequential([Dense(2)], input_shape=(3,)), "softmax_cross_entropy", SGD(0.1), [odd])
+    history = trainer.fit(np.ones((4, 3)), np.array([0, 1, 0, 1]), epochs=2, verbose=0)
+    assert history["odd"] == [1.0, 1.0] and type(history["odd"][0]) is float
 
 
 def test_accuracy_needs_classes():

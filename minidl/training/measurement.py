@@ -64,11 +64,18 @@ def measure(
             call = f"metrics: {name}(y, scores), {shapes}, {'' if ignore_index is None else ignored}failed"
             hint = "scores are the outputs of the model, not labels: for labels write a function that takes "
             raise kind(f"{call}: {error}; {hint}scores.argmax(axis=1), or scores > 0") from error
-        if np.ndim(value) != 0 or not isinstance(value, (int, float, np.number, np.ndarray)):
+        if np.ndim(value) != 0 or not _is_number(value):
             got = f"shape {np.shape(value)}" if np.ndim(value) else repr(value)
             raise TypeError(f"metrics: expected {name} to return a number, got {got}")
         values[name] = float(value)
     return values
+
+
+def _is_number(value: object) -> bool:
+    """True for a real number or a bool, of Python or NumPy."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.dtype.kind in "biuf"
+    return isinstance(value, (int, float))
 
 
 def _takes_labels(metric: Metric) -> bool:

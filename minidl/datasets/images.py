@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 T = TypeVar("T")
-SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+SUFFIXES = (
+    *(".apng", ".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm"),
+    *(".tif", ".tiff", ".webp"),
+)
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # theirs in Pillow, which knows others that run programs
 DEEP = ("I", "F")  # first letters of Pillow's modes with more than 8 bits, which it would clip
 DEEP_RAW = re.compile(r";16[BLNS]")  # its names of 16 bits a channel in a file, of which it keeps 8; "BGR;16" has 5
@@ -51,10 +54,10 @@ def load_images(
 ) -> Bunch:
     """Loads images from a folder with a sub-folder for each class.
 
-    Deeper folders are read, too, unless they are links. Read are files ending in .bmp, .gif, .jpeg, .jpg, .pgm, .png,
-    .ppm, .tif, .tiff or .webp, in any case; others and hidden ones are ignored. The first load decodes all images
-    and writes X to `minidl_data/images` in `data_home`. Later loads map that file, if arguments, names, sizes and times
-    of all image files are the same; its pixels are not checked again.
+    Deeper folders are read, too, unless they are links. Read are files ending in .apng, .bmp, .gif, .jfif, .jpe, .jpeg,
+    .jpg, .pbm, .pgm, .png, .pnm, .ppm, .tif, .tiff or .webp, in any case; others and hidden ones are ignored. The first
+    load decodes all images and writes X to `minidl_data/images` in `data_home`. Later loads map that file, if
+    arguments, names, sizes and times of all image files are the same; its pixels are not checked again.
 
     Parameters
     ----------

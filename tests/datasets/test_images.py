@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from minidl import Sequential, Trainer
-from minidl.datasets import load_image, load_images
+from minidl.datasets import images, load_image, load_images
 from minidl.layers import Dense, Flatten, Rescale
 from minidl.optimizers import SGD
 
@@ -53,6 +53,22 @@ def test_order_labels_and_names(folder, tmp_path):
     assert data.X.dtype == np.uint8
     assert not data.X.flags.writeable
     np.testing.assert_array_equal(data.X, np.stack([images[name].transpose(2, 0, 1) for name in names]))
+
+
+SUFFIXES = {"JPEG": ("jpg", "jpeg", "jpe", "jfif", "JPE"), "PPM": ("ppm", "pgm", "pbm", "pnm"), "PNG": ("png", "apng")}
+
+
+def test_every_suffix_of_a_format_is_read(tmp_path):
+    """Those that Pillow knows for the formats; PFM has floats."""
+    known = {name: kind for name, kind in Image.registered_extensions().items() if kind in images.FORMATS}
+    assert set(known) - {".pfm"} <= set(images.SUFFIXES)
+    for kind, suffixes in SUFFIXES.items():
+        for suffix in suffixes:
+            path = tmp_path / "in" / "a" / f"{suffix}.{suffix}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (5, 4), "red").save(path, kind)
+    data = load_images(tmp_path / "in", data_home=tmp_path)
+    assert len(data.file_names) == sum(len(suffixes) for suffixes in SUFFIXES.values())
 
 
 def test_the_memory_map_trains(folder, tmp_path):

@@ -53,6 +53,8 @@ def probabilities(scores: Array, link: str) -> Array:
     link: what `link_of` returned. A single score s counts as scores 0 and s of a softmax: 1 - sigmoid(s), sigmoid(s).
     """
     scores = as_floats(scores, "scores")
+    if scores.ndim != 2:
+        raise ValueError(f"scores: expected shape (n, classes), got {scores.shape}")
     if not link:
         return scores
     if scores.shape[1] == 1:

@@ -175,8 +175,8 @@ class Trainer(BaseTrainer):
         mixup : float, default 0.0
             alpha; above 0, each step trains on mixtures `lambda * a + (1 - lambda) * b` of its examples a with others
             of the step, and of their targets and weights, with lambda ~ Beta(alpha, alpha). Labels are mixed as one-hot
-            rows. Metrics of training compare the scores of a mixture with the label of its larger part. No augmentation
-            comes before it.
+            rows, those of pixels as well. Metrics of training compare the scores of a mixture with the label of its
+            larger part. No augmentation comes before it; layers that move pixels move a mixture and its target.
         steps_per_epoch : int or None, default None
             Number of batches of an epoch, with an X of batches; several epochs of an iterator need it.
         normalize_weights : bool, default True

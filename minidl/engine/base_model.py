@@ -286,7 +286,7 @@ class BaseModel:
         """
         network = self._built()
         examples = ArraySource(X, self.input_shape, self.dtype)
-        objective = make_objective(y, loss, dscores, len(examples), self.output_shape, self.dtype)
+        objective = make_objective(y, loss, dscores, len(examples), network)
         with self.usage.reading("input_gradient"):
             return input_gradient(self._in_inference(network), examples, objective, num_threads)
 

@@ -13,7 +13,6 @@ from minidl.layers.color_jitter import ColorJitter
 from minidl.layers.cutout import Cutout
 from minidl.layers.dropout import Dropout, Dropout2D, StochasticDepth
 from minidl.layers.noise import GaussianNoise
-from minidl_c.kernels.augment import AugmentOp
 from minidl_c.kernels.dropout import DropoutOp
 
 RANDOM = (
@@ -60,12 +59,10 @@ def copies_without_randomness(layers: Sequence[Layer], instead: Mapping[int, Lay
 def _without_randomness(layer: Layer) -> Layer:
     """Returns a layer that does in training what this one, which draws random numbers there, does in inference."""
     still = copy.copy(layer)
-    if isinstance(layer, RandomCrop):
-        size = layer.out_shape[1:]
-        centre = tuple((all_ + some) // 2 - some for all_, some in zip(layer.in_shape[1:], size, strict=True))
-        still.op = AugmentOp(layer.in_shape, size, centre, centre, dtype=layer.dtype)
+    if isinstance(still, RandomCrop):
+        still._take_centre()
     else:
-        still.op = DropoutOp(layer.in_shape, 0.0, dtype=layer.dtype)  # the identity
+        still.op, still.moves_pixels = DropoutOp(layer.in_shape, 0.0, dtype=layer.dtype), False  # the identity
     return still
 
 

@@ -14,6 +14,7 @@ from minidl.engine.flat_parameters import BorrowedParameters, FlatParameters
 from minidl.engine.network import BranchSegment, Network
 from minidl.engine.param_groups import ParamGroup, param_groups
 from minidl.engine.per_example import LaneSegment
+from minidl.engine.pixel_targets import at_rest, check_sized_targets
 from minidl.engine.segments import NativeSegment, NumpySegment, Segment
 from minidl.layers.base import Layer
 from minidl.losses import Loss, check_targets, checked_loss, softmax_cross_entropy
@@ -47,9 +48,10 @@ def class_objective(y: ArrayLike | None, n: int, shape: Shape, dtype: str) -> Ob
 
 
 def make_objective(
-    y: ArrayLike | None, loss: str | Loss | None, dscores: ArrayLike | None, n: int, shape: Shape, dtype: str
+    y: ArrayLike | None, loss: str | Loss | None, dscores: ArrayLike | None, n: int, network: Network
 ) -> Objective:
     """Returns the objective that the arguments of Sequential.input_gradient stand for; raises as that does."""
+    shape, dtype = network.layers[-1].out_shape, network.dtype
     if dscores is not None:
         if y is not None or loss is not None:
             raise ValueError("dscores: expected neither y nor a loss with it, got one")
@@ -63,7 +65,7 @@ def make_objective(
     function = loss_named(loss)
     if y is None:
         raise ValueError("y: expected the targets of the loss, got None")
-    targets = check_targets(function, y, n, shape, dtype)
+    targets = at_rest(network, function, check_sized_targets(network, function, y, n))
     return lambda scores, here: checked_loss(function, scores, targets[here])[1]
 
 

@@ -36,6 +36,8 @@ class RandomRotation(Layer):
     -----
     The angle depends only on the run's seed, the layer's path in the model, the step and the example's row in the data.
 
+    Targets of pixels move with the images: see docs/how-to/data.md.
+
     Examples
     --------
     >>> from minidl import Sequential
@@ -49,6 +51,8 @@ class RandomRotation(Layer):
      [3. 4.]]
     """
 
+    moves_pixels = True
+
     def __init__(self, degrees: float | tuple[float, float], value: float = 0.0) -> None:
         self.degrees = degrees
         self.value = value
@@ -56,8 +60,16 @@ class RandomRotation(Layer):
     def build(self, in_shape: Shape) -> Shape:
         degrees = check_interval("degrees", self.degrees, 0, -MAX_DEGREES, MAX_DEGREES)
         value = check_real("value", self.value, self.dtype)
-        self.op = AffineOp(check_image_shape(in_shape), degrees, value=value, path=self._path, dtype=self.dtype)
+        channels, height, width = check_image_shape(in_shape)
+        self._degrees, self._value = degrees, value
+        turn = 90 if height == width else 180  # degrees that map the image to itself
+        self.shows_outside = degrees[0] != degrees[1] or degrees[0] % turn != 0
+        self.op = self.target_op(channels, self.dtype, False)
         return in_shape
+
+    def target_op(self, channels: int, dtype: str, nearest: bool) -> AffineOp:
+        shape, value = (channels, *self.in_shape[1:]), 0.0 if nearest else self._value
+        return AffineOp(shape, self._degrees, value=value, path=self._path, dtype=dtype, nearest=nearest)
 
 
 class RandomZoom(Layer):
@@ -83,6 +95,8 @@ class RandomZoom(Layer):
     The factor depends only on the run's seed, the layer's path in the model, the step and the example's row in the
     data.
 
+    Targets of pixels move with the images: see docs/how-to/data.md.
+
     Examples
     --------
     >>> import numpy as np
@@ -96,6 +110,8 @@ class RandomZoom(Layer):
      [0. 0. 0. 0.]]
     """
 
+    moves_pixels = True
+
     def __init__(self, scale: float | tuple[float, float], value: float = 0.0) -> None:
         self.scale = scale
         self.value = value
@@ -104,5 +120,10 @@ class RandomZoom(Layer):
         scale = self.scale if isinstance(self.scale, (tuple, list)) else check_fraction("scale", self.scale)
         zoom = check_interval("scale", scale, 1, MIN_ZOOM, MAX_ZOOM)
         value = check_real("value", self.value, self.dtype)
-        self.op = AffineOp(check_image_shape(in_shape), zoom=zoom, value=value, path=self._path, dtype=self.dtype)
+        self._zoom, self._value, self.shows_outside = zoom, value, zoom[0] < 1
+        self.op = self.target_op(check_image_shape(in_shape)[0], self.dtype, False)
         return in_shape
+
+    def target_op(self, channels: int, dtype: str, nearest: bool) -> AffineOp:
+        shape, value = (channels, *self.in_shape[1:]), 0.0 if nearest else self._value
+        return AffineOp(shape, zoom=self._zoom, value=value, path=self._path, dtype=dtype, nearest=nearest)

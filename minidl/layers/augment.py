@@ -36,6 +36,8 @@ class RandomCrop(Layer):
     The position depends only on the run's seed, the layer's path in the model, the step and the example's row in the
     data. Threads, batch size, dtype and processor do not change it.
 
+    Targets of pixels move with the images: see docs/how-to/data.md.
+
     Examples
     --------
     >>> import numpy as np
@@ -50,6 +52,8 @@ class RandomCrop(Layer):
     (1, 1, 2, 2)
     """
 
+    moves_pixels = True
+
     def __init__(self, size: int | Pair, padding: int | Pair = 0) -> None:
         self.size = size
         self.padding = padding
@@ -60,9 +64,20 @@ class RandomCrop(Layer):
         last = height + padding[0] - size[0], width + padding[1] - size[1]
         if last[0] < -padding[0] or last[1] < -padding[1]:
             raise ValueError(f"size: {size} does not fit into an image of {height} x {width} with padding {padding}")
-        first = -padding[0], -padding[1]
-        self.op = AugmentOp(in_shape, size, first, last, path=self._path, dtype=self.dtype)
+        self._choices = size, (-padding[0], -padding[1]), last
+        self.op = self.target_op(in_shape[0], self.dtype, False)
+        self.shows_outside = any(padding)
         return self.op.out_shape
+
+    def _take_centre(self) -> None:
+        """Makes the crop of a built layer the centre in training, as it is in inference."""
+        size = self._choices[0]
+        top, left = ((all_ + some) // 2 - some for all_, some in zip(self.in_shape[1:], size, strict=True))
+        self._choices = size, (top, left), (top, left)
+        self.op = self.target_op(self.in_shape[0], self.dtype, False)
+
+    def target_op(self, channels: int, dtype: str, nearest: bool) -> AugmentOp:
+        return AugmentOp((channels, *self.in_shape[1:]), *self._choices, path=self._path, dtype=dtype)
 
 
 class RandomFlip(Layer):
@@ -87,6 +102,8 @@ class RandomFlip(Layer):
     A flip depends only on the run's seed, the layer's path in the model, the step and the example's row in the data.
     Threads, batch size, dtype and processor do not change it.
 
+    Targets of pixels move with the images: see docs/how-to/data.md.
+
     Examples
     --------
     Each example of a batch has a flip of its own:
@@ -103,14 +120,20 @@ class RandomFlip(Layer):
      [1. 2. 3.]]
     """
 
+    moves_pixels = True
+
     def __init__(self, horizontal: bool = True, vertical: bool = False) -> None:
         self.horizontal = horizontal
         self.vertical = vertical
 
     def build(self, in_shape: Shape) -> Shape:
-        flips = check_bool("vertical", self.vertical), check_bool("horizontal", self.horizontal)
-        self.op = AugmentOp(in_shape, check_image_shape(in_shape)[1:], flips=flips, path=self._path, dtype=self.dtype)
+        self._flips = check_bool("vertical", self.vertical), check_bool("horizontal", self.horizontal)
+        self.op = self.target_op(check_image_shape(in_shape)[0], self.dtype, False)
         return in_shape
+
+    def target_op(self, channels: int, dtype: str, nearest: bool) -> AugmentOp:
+        shape = channels, *self.in_shape[1:]
+        return AugmentOp(shape, shape[1:], flips=self._flips, path=self._path, dtype=dtype)
 
 
 class RandomShift(Layer):
@@ -133,6 +156,8 @@ class RandomShift(Layer):
     A shift depends only on the run's seed, the layer's path in the model, the step and the example's row in the data.
     Threads, batch size, dtype and processor do not change it.
 
+    Targets of pixels move with the images: see docs/how-to/data.md.
+
     Examples
     --------
     >>> import numpy as np
@@ -149,11 +174,17 @@ class RandomShift(Layer):
      [2. 3. 0.]]
     """
 
+    moves_pixels = True
+
     def __init__(self, max_shift: int | Pair) -> None:
         self.max_shift = max_shift
 
     def build(self, in_shape: Shape) -> Shape:
         last = check_pair("max_shift", self.max_shift, 0, MAX_OFFSET)
-        first = -last[0], -last[1]
-        self.op = AugmentOp(in_shape, check_image_shape(in_shape)[1:], first, last, path=self._path, dtype=self.dtype)
+        self._choices = check_image_shape(in_shape)[1:], (-last[0], -last[1]), last
+        self.op = self.target_op(in_shape[0], self.dtype, False)
+        self.shows_outside = any(last)
         return in_shape
+
+    def target_op(self, channels: int, dtype: str, nearest: bool) -> AugmentOp:
+        return AugmentOp((channels, *self.in_shape[1:]), *self._choices, path=self._path, dtype=dtype)

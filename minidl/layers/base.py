@@ -39,6 +39,12 @@ class Layer:
         Smallest number of examples in a batch of training.
     macs : int, default 0
         Multiply-adds of one example's forward, for `summary`; `build` sets it where it is known.
+    moves_pixels : bool, default False
+        Whether, in training, outputs (c, h, w) show pixels of other places of the input: targets with its height and
+        width then move with them. A layer with an op defines `target_op`; the `forward` of a layer in NumPy is called
+        with the targets, too, which have channels of their own: it must copy pixels, or put 0 for those from outside.
+    shows_outside : bool, default False
+        Whether some of these pixels may lie outside the input. `build` sets it.
     needs_dx : bool
         False if the result of `backward` is discarded. Set by the model.
     in_shape, out_shape : tuple of int
@@ -82,6 +88,8 @@ class Layer:
     op: Any = None  # an Op, or a tuple of them
     min_batch_size: int = 1  # in training
     macs: int = 0  # multiply-adds of one example's forward, for `summary`; set by build where it is known
+    moves_pixels: bool = False  # in training: see `target_op`
+    shows_outside: bool = False  # whether it also moves pixels from outside the image into it; set by build
     needs_dx: bool = True
     in_shape: Shape
     out_shape: Shape
@@ -160,6 +168,28 @@ class Layer:
             The gradient of its input, in the dtype of `dy`; may be a view.
         """
         raise NotImplementedError(f"{type(self).__name__} defines neither an op nor backward")
+
+    def target_op(self, channels: int, dtype: str, nearest: bool) -> Op:
+        """Returns the op that moves targets as this layer's op moves its input. A layer with `moves_pixels` defines it.
+
+        It draws the same random numbers, so that an example's targets stay those of its pixels.
+
+        Parameters
+        ----------
+        channels : int
+            Number of channels of the targets; height and width are those of the input.
+        dtype : "float32" or "float64"
+            Dtype of the targets.
+        nearest : bool
+            True for labels: each pixel of the output is that of the nearest pixel, or 0 outside the image. False: as
+            the input.
+
+        Returns
+        -------
+        minidl_c.op.Op
+            A new op without parameters.
+        """
+        raise NotImplementedError(f"{type(self).__name__} moves pixels, but defines no target_op for their targets")
 
     @property
     def ops(self) -> tuple[Op, ...]:

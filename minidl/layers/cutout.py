@@ -33,6 +33,9 @@ class Cutout(Layer):
     -----
     The box depends only on the run's seed, the layer's path in the model, the step and the example's row in the data.
 
+    Targets stay as they are, also those of pixels in the box: a model learns to conclude their labels from what is
+    around the box, or, as an autoencoder, to fill it.
+
     References
     ----------
     DeVries, Taylor, "Improved Regularization of Convolutional Neural Networks with Cutout", arXiv:1708.04552 (2017).

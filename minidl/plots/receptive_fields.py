@@ -12,6 +12,7 @@ from minidl.engine.eval_copy import eval_copies
 from minidl.engine.flat_parameters import FlatParameters
 from minidl.engine.layer_paths import LayerPath
 from minidl.engine.network import Network
+from minidl.engine.pixel_targets import at_rest
 from minidl.layers.base import Layer
 from minidl.layers.maxpool2d import GlobalMaxPool2D, MaxPool2D
 from minidl.losses import Loss, checked_loss
@@ -102,7 +103,8 @@ def trace_pool(
             rows = np.arange(start, min(start + size, n_examples))
             images = data.examples.gather_copy(rows).reshape(-1, *model.input_shape)
             scores, tape = rest.forward(compute_outputs(model, layers_before, images))
-            rest.backward(tape, checked_loss(loss, scores, data.targets[rows])[1], want_dx=True)
+            targets = at_rest(network, loss, data.targets[rows])
+            rest.backward(tape, checked_loss(loss, scores, targets)[1], want_dx=True)
             rest.release(tape)
             dx_sum += recorder.dx.sum(axis=0, dtype=np.float64)
             dx_nonzero += (recorder.dx != 0).sum(axis=0)

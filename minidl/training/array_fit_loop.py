@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable
 
 from minidl.callbacks.callback_list import CallbackList
+from minidl.engine.pixel_targets import moves
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.fit_loop import FitLoop
 from minidl.training.fit_state import FitConfig
 from minidl.training.mixup import mixed, mixed_weights
+from minidl.training.moved_targets import moved_in_steps
 from minidl.training.progress import Progress
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index, epoch_order
@@ -59,7 +61,7 @@ class ArrayFitLoop(FitLoop):
         trainer, config, order = self.trainer, self.config, self._order
         left = len(order) - self.seen.count
         until, planned = self.callbacks.steps_until_next(trainer.step), self._timer.steps
-        if config.mixup:
+        if config.mixup or self._moves_targets:
             planned = min(planned, config.data.examples.chunk_size // config.step_size)  # they are copied
         steps = max(1, min(planned, until or planned, left // config.step_size))
         steps, due = trainer.comm.broadcast([steps, steps == until])  # each rank has a clock and callbacks of its own
@@ -89,8 +91,22 @@ class ArrayFitLoop(FitLoop):
         if len(rows):
             logs["loss"] = self._mean(self.seen.losses, rows)
             if self.trainer.metrics and (scores := self.seen.scores) is not None:
-                logs.update(self.trainer.compute_metrics(self.config.data.targets[rows], scores))
+                logs.update(self.trainer.compute_metrics(self._targets(rows), scores))
         return logs
+
+    @property
+    def _moves_targets(self) -> bool:
+        network = self.trainer.model.network
+        return network is not None and moves(network, self.config.data.targets)
+
+    def _targets(self, rows: Index) -> Array:
+        """Returns the targets that the latest steps had, which trained on these rows."""
+        config, trainer, network = self.config, self.trainer, self.trainer.model.network
+        if network is None or not self._moves_targets:
+            return config.data.targets[rows]
+        batch = trainer.batches(config.data, rows, config.step_size, config.batch_size)
+        first = trainer.step - -(-len(rows) // config.step_size)
+        return moved_in_steps(batch, network, trainer.loss, trainer.seed, first, trainer.num_threads)
 
     def _mean(self, losses: Array, rows: Index) -> float:
         """Returns the loss of the latest steps, which trained on these rows."""

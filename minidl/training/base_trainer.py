@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from minidl.distributed.communicator import SINGLE_PROCESS, Communicator
 from minidl.engine.network import Network
 from minidl.engine.per_example import check_no_coupling
+from minidl.engine.pixel_targets import at_rest, check_movable
 from minidl.engine.probabilities import link_of, probabilities
 from minidl.losses import Loss, NativeLoss, checked_loss
 from minidl.metrics import Metric
@@ -24,6 +25,7 @@ from minidl.training.diagnosis import explain
 from minidl.training.history import History
 from minidl.training.labeled_data import LabeledData
 from minidl.training.measurement import is_ours, is_scikits, measure
+from minidl.training.moved_targets import with_moved_targets
 from minidl.training.per_example_steps import ClippedSteps
 from minidl.training.sample_buffer import SampleBuffer
 from minidl.training.step_cache import StepCache, StepKey
@@ -141,6 +143,7 @@ class BaseTrainer:
                 raise ValueError("X: expected at least one example in a batch, got none")
             self.check_batch(len(data.active_rows))
             self.check_trainable()
+            self.check_targets(data)
         check_data(self.comm, data, self.step)
         with self.model.usage.training("train_batch"), self.stepping(), self.comm.abort_on_error():
             self.kept.keep_batch(self.sample_key, data)
@@ -283,6 +286,22 @@ class BaseTrainer:
             check_no_coupling(network)
         self._checked = what
 
+    def check_targets(self, data: LabeledData) -> None:
+        """Raises TypeError or ValueError, naming the layer, if it moves pixels, but cannot move their targets.
+
+        Parameters
+        ----------
+        data : LabeledData
+            Checked data to train on.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the targets of pixels would not be those of the pixels any more.
+        """
+        used, targets = data.active_rows, data.targets
+        check_movable(self._network(), self.loss, targets if len(used) == len(targets) else targets[used])
+
     def check_metrics(self, data: LabeledData) -> None:
         """Raises what minidl's metrics raise for these targets, and scikit-learn's for labels.
 
@@ -296,7 +315,7 @@ class BaseTrainer:
         TypeError, ValueError
             If a metric refuses the targets.
         """
-        targets = data.targets[data.active_rows]
+        targets = at_rest(self._network(), self.loss, data.targets[data.active_rows], self.num_threads)
         scores = np.broadcast_to(
             np.zeros(self.model.output_shape, self.model.dtype), (len(targets), *self.model.output_shape)
         )
@@ -435,13 +454,18 @@ class BaseTrainer:
             clip={name: most for name in ("clip_norm", "clip_value") if (most := getattr(self, name)) is not None},
         )
 
-    def run(self, batch: StepBatches) -> None:
-        """Runs these steps.
+    def run(self, batch: StepBatches) -> StepBatches:
+        """Runs these steps. Targets of pixels move with the pixels that layers move.
 
         Parameters
         ----------
         batch : StepBatches
             What `batches` returned.
+
+        Returns
+        -------
+        StepBatches
+            The same steps, with the targets that they had.
 
         Raises
         ------
@@ -450,12 +474,14 @@ class BaseTrainer:
         """
         with batch.comm.raise_together():
             self.check_trainable()
+            batch = with_moved_targets(batch, self._network(), self.loss, self.seed, self.num_threads)
             steps = self.steps(in_parts=batch.micro_batch_size < batch.batch_size)
         with batch.comm.raise_together() if not steps.is_distributable else nullcontext():
             done = steps.run(batch, self.num_threads)
         if done < batch.steps:
             with batch.comm.raise_together():
                 raise FloatingPointError(explain(self.model, self.loss, batch, done, self.seed, self.num_threads))
+        return batch
 
     def evaluate_rows(
         self,
@@ -492,7 +518,7 @@ class BaseTrainer:
             between()
         comm.allgather_rows(scores)
         with comm.raise_together():
-            targets = data.targets[rows]
+            targets = at_rest(self._network(), self.loss, data.targets[rows], self.num_threads)
             logs = {"loss": data.mean(checked_loss(self.loss, scores, targets)[0], rows)}
             logs.update(self.compute_metrics(targets, scores))
         return logs

@@ -42,7 +42,8 @@ class BatchFitLoop(FitLoop):
 
     def _nothing_read(self) -> None:
         self._count, self._digest = 0, ""  # of the batches that this epoch has trained on
-        self._targets: list[Array] = []
+        self._first: Array | None = None  # of its targets, with metrics: none of them, for shape and dtype
+        self._targets: list[Array] = []  # of their steps
         self._weights: list[NDArray[np.float64]] = []
 
     # ---- the steps of an epoch
@@ -66,8 +67,10 @@ class BatchFitLoop(FitLoop):
         """Returns a batch as data; raises TypeError or ValueError, naming it, if it is invalid."""
         where = f"batch {self._count} of epoch {self.trainer.epoch}"
         data = LabeledData.from_batch(self.trainer.model, self.trainer.loss, batch, where)
-        if self._targets:
-            _check_kind(self._targets[0], data.targets, where)
+        if self._first is None and self.trainer.metrics:
+            self._first = data.targets[:0]
+        elif self._first is not None:
+            _check_kind(self._first, data.targets, where)
         return data
 
     def _step(self, data: LabeledData) -> None:
@@ -79,21 +82,21 @@ class BatchFitLoop(FitLoop):
         batch = trainer.batches(data, rows, len(rows))
         batch = dataclasses.replace(batch, example_ids=batch.example_ids + self.seen.count)  # as rows of one X
         with trainer.stepping():
-            trainer.run(batch)
-            self._remember(data)
+            ran = trainer.run(batch)
+            self._remember(data, ran.targets[ran.rows])
             self.seen.append(batch.losses, batch.scores)
         self.progress.advance(1)
         if due:
             self.callbacks.step_end(trainer, trainer.step - 1, data.mean(batch.losses, rows))
             self._call("on_save")
 
-    def _remember(self, data: LabeledData) -> None:
-        """Keeps what the end of the epoch, or a state, needs of a batch."""
+    def _remember(self, data: LabeledData, targets: Array) -> None:
+        """Keeps what the end of the epoch, or a state, needs of a batch, with the targets of its step."""
         rows = data.active_rows
         self._count, self._digest = self._count + 1, _digest(self._digest, data)
         self._weights.append(np.ones(len(rows)) if data.weights is None else data.weights[rows])
         if self.trainer.metrics:
-            self._targets.append(data.targets[rows])
+            self._targets.append(targets)
 
     def _train_logs(self) -> dict[str, float]:
         logs: dict[str, float] = {"epoch": self.trainer.epoch, "loss": float("nan")}
@@ -144,7 +147,7 @@ class BatchFitLoop(FitLoop):
 def _check_kind(first: Array, targets: Array, where: str) -> None:
     """Raises ValueError unless the metrics of an epoch can take both targets together, as one array."""
     try:
-        np.concatenate([first[:0], targets[:0]])
+        np.concatenate([first, targets[:0]])
     except (TypeError, ValueError) as error:
         expected, got = (f"{y.dtype} {('n', *y.shape[1:])}".replace("'", "") for y in (first, targets))
         why = "metrics take labels or numbers for a whole epoch, not both"

@@ -76,6 +76,7 @@ def _array_config(
     validation = data.to_validate(model, loss, held_back, validation_data)
     trainer.check_batch(len(rows) % batch_size or batch_size)  # the last one
     trainer.check_trainable()
+    trainer.check_targets(data)
     trainer.check_metrics(data)
     return FitConfig(data, rows, validation, epochs, batch_size, n_micro, shuffle, float(split), alpha, normalize)
 
@@ -111,5 +112,6 @@ def _batch_config(
     validation = data.to_validate(trainer.model, trainer.loss, None, validation_data)
     trainer.check_batch(len(data.active_rows))
     trainer.check_trainable()
+    trainer.check_targets(data)
     trainer.check_metrics(data)
     return BatchFitConfig(feed, validation, epochs)

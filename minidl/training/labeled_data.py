@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.losses import Loss, check_rows, check_targets
+from minidl.engine.pixel_targets import check_sized_targets
+from minidl.losses import Loss, check_rows
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array, check_array
 from minidl.utils.data import ArraySource, Index, as_numbers, fingerprint, some_rows
@@ -46,7 +47,8 @@ class LabeledData:
                 ArraySource(X, shape, model.dtype)
                 model.build(shape)
             examples = ArraySource(X, model.input_shape, model.dtype, check=False)
-            shape, dtype, n = model.output_shape, model.dtype, len(examples)
+            network, shape, n = model.network, model.output_shape, len(examples)
+            assert network is not None
             weights = None if sample_weight is None else as_weights(sample_weight, n)
             given = check_rows(y, n)
             labels = _of_rows(given, weights, lambda part: _labels(loss, part, shape))
@@ -56,9 +58,9 @@ class LabeledData:
             if n and not len(used):
                 raise ValueError("sample_weight, class_weight: expected at least one example of weight above 0")
             examples.check_rows(used)
-            targets = _of_rows(given, weights, lambda part: check_targets(loss, part, len(part), shape, dtype))
+            targets = _of_rows(given, weights, lambda part: check_sized_targets(network, loss, part, len(part)))
         assert targets is not None
-        return cls(examples, targets, weights, used, labels, _labeled(loss, targets))
+        return cls(examples, targets, weights, used, labels, labeled_rows(loss, targets))
 
     @classmethod
     def from_tuple(cls, model: Sequential, loss: Loss, given: Any, name: str, for_steps: bool = False) -> LabeledData:
@@ -157,7 +159,7 @@ def _of_rows(y: Array, weights: Weights | None, convert: Callable[[Array], Array
     return whole
 
 
-def _labeled(loss: Loss, targets: Array) -> NDArray[np.bool_] | None:
+def labeled_rows(loss: Loss, targets: Array) -> NDArray[np.bool_] | None:
     """Returns for each row whether it has a label that the loss does not ignore; None: all have."""
     ignored = getattr(loss, "ignore_index", None)
     if ignored is None or targets.dtype.kind not in "iu":

@@ -17,6 +17,7 @@ from minidl.layers.param import Param
 from minidl.sequential import Sequential
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.labeled_data import LabeledData
+from minidl.training.moved_targets import with_moved_targets
 from minidl.training.per_example_steps import fill
 from minidl.utils.arrays import Array
 from minidl.utils.validation import check_bool, check_choice
@@ -62,12 +63,15 @@ def per_example_gradients(
         network.refresh()
         if not as_in_training:
             network, everything = _settled(network, model)
+        else:
+            trainer.check_targets(data)
         check_no_coupling(network)
         params = chosen(model, network.trained_params(everything), layers)
     trainer.check_between_steps("per_example_gradients")
     with model.usage.writing("per_example_gradients"):
         wanted = grad_requests(network, params.values(), len(data.active_rows), reduce == "norm")
         batch = trainer.batches(data, data.active_rows, len(data.active_rows))
+        batch = with_moved_targets(batch, network, trainer.loss, trainer.seed, trainer.num_threads)
         fill(network, trainer.loss, batch, wanted, trainer.seed, trainer.num_threads)
     return {name: _shown(one, data) for name, one in zip(params, wanted, strict=True)}
 

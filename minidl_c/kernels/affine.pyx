@@ -7,7 +7,7 @@ A point of y at (v, u), down and right of the centre, shows the point of x at
 so that a positive angle a turns the image counter-clockwise, and a zoom above 1 enlarges it. It is the sum of the four pixels around
 that point, with the weights of bilinear interpolation; pixels outside have a value of their own. dx is the transpose: each pixel
 inside gets its weight times dy, added in row-major order of dy. Positions and weights are computed in float64, and weights rounded
-to the dtype.
+to the dtype. An op for labels takes the nearest pixel instead (between two, the one below or to the right).
 
 Angle and zoom depend only on seed, the layer's path, step and the example's index in the data (key: `keys_of_examples` in
 threefry.h):
@@ -32,12 +32,13 @@ cdef extern from "minidl_c/kernels/affine_tiles.h" nogil:
     const int CORNERS
 
     void sine_cosine(const double *turns, double *sine, double *cosine)
-    void resample_row(const affine *m, int oh, Py_ssize_t C, int H, int W, double value, const void *x, void *y)
-    void spread_row(const affine *m, int oh, Py_ssize_t c0, Py_ssize_t c1, int H, int W, const void *dy, void *dx)
+    void resample_row(const affine *m, int nearest, int oh, Py_ssize_t C, int H, int W, double value, const void *x, void *y)
+    void spread_row(const affine *m, int nearest, int oh, Py_ssize_t c0, Py_ssize_t c1, int H, int W, const void *dy, void *dx)
 
 ctypedef struct affine_dims:
     Py_ssize_t C
     int H, W
+    bint nearest                        # instead of bilinear interpolation
     double first_angle, last_angle      # in turns
     double first_zoom, last_zoom
     double value
@@ -55,7 +56,7 @@ cdef void affine_forward_tile(
 ) noexcept nogil:
     cdef int oh
     for oh in range(h0, h1):
-        resample_row(m, oh, d.C, d.H, d.W, <real> d.value, x, y)
+        resample_row(m, d.nearest, oh, d.C, d.H, d.W, <real> d.value, x, y)
 
 
 cdef void affine_backward_tile(
@@ -69,7 +70,7 @@ cdef void affine_backward_tile(
     cdef int oh
     memset(dx + c0 * plane, 0, (c1 - c0) * plane * sizeof(real))
     for oh in range(d.H):
-        spread_row(m, oh, c0, c1, d.H, d.W, dy, dx)
+        spread_row(m, d.nearest, oh, c0, c1, d.H, d.W, dy, dx)
 
 
 cdef double between(double first, double last, uint32_t bits) noexcept nogil:
@@ -130,16 +131,19 @@ cdef class AffineOp(Op):
     """Random rotation and zoom of images (c, h, w).
 
     degrees, zoom: the (smallest, largest) angle, from -360 to 360, and factor, from 2**-10 to 2**10; value: of pixels outside, finite
-    in the dtype; path: the layer's path in the model. Raises ValueError for others, and for images of more than 2**24 pixels.
+    in the dtype; path: the layer's path in the model; nearest: takes the nearest pixel, for labels. Raises ValueError for others, and
+    for images of more than 2**24 pixels.
     """
 
     cdef affine_dims d
 
-    def __cinit__(self, in_shape, degrees=(0.0, 0.0), zoom=(1.0, 1.0), double value=0.0, path="", dtype="float32"):
+    def __cinit__(
+        self, in_shape, degrees=(0.0, 0.0), zoom=(1.0, 1.0), double value=0.0, path="", dtype="float32", bint nearest=False,
+    ):
         cdef affine_dims *d = &self.d
         d.C, d.H, d.W = augmented(in_shape)
         d.first_angle, d.last_angle, d.first_zoom, d.last_zoom = affine_ranges(degrees, zoom)
-        d.value, d.path = value, hash_path(path)
+        d.value, d.path, d.nearest = value, hash_path(path), nearest
         init_op(self, (d.C, d.H, d.W), (d.C, d.H, d.W), dtype)
         self.c.work = self.c.in_size * CORNERS
         self.c.splits = 1

@@ -20,23 +20,24 @@ INLINE double at_least_at_most(double value, double least, double most) {
   return value < least ? least : value > most ? most : value;
 }
 
-#define resample_row(m, oh, C, H, W, value, x, y) BY_DTYPE(resample_row, y)(m, oh, C, H, W, value, x, y)
-#define spread_row(m, oh, c0, c1, H, W, dy, dx) BY_DTYPE(spread_row, dx)(m, oh, c0, c1, H, W, dy, dx)
+#define resample_row(m, nearest, oh, C, H, W, value, x, y) BY_DTYPE(resample_row, y)(m, nearest, oh, C, H, W, value, x, y)
+#define spread_row(m, nearest, oh, c0, c1, H, W, dy, dx) BY_DTYPE(spread_row, dx)(m, nearest, oh, c0, c1, H, W, dy, dx)
 
 #define TEMPLATE "minidl_c/kernels/affine_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif
 #else
 
-/* OUT the corners around the points that output pixel (oh, ow) of the 16 images shows, with the weights of bilinear interpolation.
- * Points far outside are moved to the border of pixels that are outside. */
-INLINE void FN(find_corners)(const affine *m, int32_t oh, int32_t ow, int32_t H, int32_t W, FN(corners) *k) {
+/* OUT the corners around the points that output pixel (oh, ow) of the 16 images shows, with the weights of bilinear interpolation;
+ * if `nearest`, all of the weight is that of the nearest pixel. Points far outside are moved to the border of pixels that are outside. */
+INLINE void FN(find_corners)(const affine *m, int nearest, int32_t oh, int32_t ow, int32_t H, int32_t W, FN(corners) *k) {
   const double centre_h = (H - 1) / 2., centre_w = (W - 1) / 2., down = oh - centre_h, right = ow - centre_w;
   for (int lane = 0; lane < LANES; lane++) {
     double h = centre_h + (m->along[lane] * down + m->across[lane] * right);
     double w = centre_w + (m->along[lane] * right - m->across[lane] * down);
     h = at_least_at_most(h, -1, H);
     w = at_least_at_most(w, -1, W);
+    if (nearest) h = __builtin_floor(h + 0.5), w = __builtin_floor(w + 0.5);
     int32_t top = (int32_t)__builtin_floor(h), left = (int32_t)__builtin_floor(w);
     REAL below = (REAL)(h - top), beside = (REAL)(w - left);
     for (int corner = 0; corner < CORNERS; corner++) {
@@ -50,11 +51,12 @@ INLINE void FN(find_corners)(const affine *m, int32_t oh, int32_t ow, int32_t H,
 }
 
 /* OUT y [C][H][W][16]: row `oh` of all channels, from x [C][H][W][16]. Pixels outside x have `value`. */
-INLINE void FN(resample_row)(const affine *m, int32_t oh, ptrdiff_t C, int32_t H, int32_t W, REAL value, const REAL *x, REAL *y) {
+INLINE void FN(resample_row)(const affine *m, int nearest, int32_t oh, ptrdiff_t C, int32_t H, int32_t W, REAL value,
+                             const REAL *x, REAL *y) {
   const ptrdiff_t plane = (ptrdiff_t)H * W * LANES;
   for (int32_t ow = 0; ow < W; ow++) {
     FN(corners) k;
-    FN(find_corners)(m, oh, ow, H, W, &k);
+    FN(find_corners)(m, nearest, oh, ow, H, W, &k);
     REAL *pixel = y + ((ptrdiff_t)oh * W + ow) * LANES;
     for (ptrdiff_t c = 0; c < C; c++) {
       for (int lane = 0; lane < LANES; lane += VL) {
@@ -71,11 +73,12 @@ INLINE void FN(resample_row)(const affine *m, int32_t oh, ptrdiff_t C, int32_t H
 }
 
 /* ADD dx [C][H][W][16]: what row `oh` of dy [C][H][W][16] contributes to channels c0 to c1, pixel by pixel, corner by corner. */
-INLINE void FN(spread_row)(const affine *m, int32_t oh, ptrdiff_t c0, ptrdiff_t c1, int32_t H, int32_t W, const REAL *dy, REAL *dx) {
+INLINE void FN(spread_row)(const affine *m, int nearest, int32_t oh, ptrdiff_t c0, ptrdiff_t c1, int32_t H, int32_t W,
+                           const REAL *dy, REAL *dx) {
   const ptrdiff_t plane = (ptrdiff_t)H * W * LANES;
   for (int32_t ow = 0; ow < W; ow++) {
     FN(corners) k;
-    FN(find_corners)(m, oh, ow, H, W, &k);
+    FN(find_corners)(m, nearest, oh, ow, H, W, &k);
     const REAL *pixel = dy + ((ptrdiff_t)oh * W + ow) * LANES;
     for (ptrdiff_t c = c0; c < c1; c++) {
       for (int corner = 0; corner < CORNERS; corner++) {

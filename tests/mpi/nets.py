@@ -19,6 +19,9 @@ from minidl.layers import (
     Flatten,
     GlobalAvgPool2D,
     MaxPool2D,
+    RandomCrop,
+    RandomFlip,
+    RandomRotation,
     ReLU,
     Rescale,
 )
@@ -32,8 +35,11 @@ class Inspector:
 
     rank_zero_only = True
 
+    def __init__(self, case):
+        self.case = case
+
     def on_epoch_end(self, trainer, epoch, logs):
-        X, y = images(40)
+        X, y = images(40, self.case)
         with contextlib.redirect_stdout(None):
             trainer.report()
         trainer.evaluate(X, y)
@@ -72,6 +78,10 @@ def noisy():
     return [Rescale(1 / 255), Conv2D(4, 5, stride=3), ReLU(), Noise(), GlobalAvgPool2D(), Dense(10)]
 
 
+def pixels():
+    return [Rescale(1 / 255), RandomFlip(), RandomRotation((90, 90)), RandomCrop(20), Conv2D(10, 3, padding=1)]
+
+
 SMALL, SOME = {"batch_size": 20}, {"batch_size": 100, "validation_split": 0.1}
 CASES = {  # layers, dtype, arguments of the trainer, arguments of fit
     "lenet": (lenet, "float32", {}, SOME),
@@ -81,21 +91,23 @@ CASES = {  # layers, dtype, arguments of the trainer, arguments of fit
     "vgg accumulating": (vgg, "float32", {}, {"batch_size": 16, "gradient_accumulation_steps": 2}),
     "dropout": (dropout, "float32", {}, SOME),
     "examples clipped": (dropout, "float64", {"per_example_clip_norm": 0.1}, SMALL),
+    "pixels": (pixels, "float32", {}, {"batch_size": 20}),
     "noise in NumPy": (noisy, "float32", {}, SMALL),
 }
 
 
-def images(n=237):
-    """Of ten classes, that differ in their brightness: small nets learn something."""
+def images(n, case):
+    """Of ten classes, that differ in their brightness: small nets learn something. "pixels": those of each pixel."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 10, n)
-    return (rng.integers(0, 60, (n, 1, 28, 28)) + 15 * y[:, None, None, None]).astype(np.uint8), y
+    X = (rng.integers(0, 60, (n, 1, 28, 28)) + 15 * y[:, None, None, None]).astype(np.uint8)
+    return X, X[:, 0] // 20 if case == "pixels" else y
 
 
 def trained(case, comm):
     layers, dtype, options, arguments = CASES[case]
     options = {"optimizer": SGD(0.02, momentum=0.9), **options}
-    X, y = images()
+    X, y = images(237, case)
     weights = np.random.default_rng(1).integers(0, 3, len(X)) / 2.0 if "clipped" in case or case == "dropout" else None
     if case == "dropout":
         many = np.arange(2 * CHUNK + 1) % len(X)  # with two ranks, one evaluates a block more than the other
@@ -104,7 +116,7 @@ def trained(case, comm):
     model = Sequential(layers(), (1, 28, 28), seed=1, dtype=dtype)
     trainer = Trainer(model, "softmax_cross_entropy", metrics=["accuracy"], seed=2, distributed=comm, **options)
     with tempfile.TemporaryDirectory() as folder:  # CSVLogger is an observer: only rank 0 writes
-        callbacks = [CSVLogger(f"{folder}/log.csv"), EarlyStopping("loss", patience=2), Inspector()]
+        callbacks = [CSVLogger(f"{folder}/log.csv"), EarlyStopping("loss", patience=2), Inspector(case)]
         trainer.fit(X, y, epochs=2, sample_weight=weights, callbacks=callbacks, verbose=0, **arguments)
     for start in (0, 33):
         trainer.train_batch(X[start : start + 33], y[start : start + 33])

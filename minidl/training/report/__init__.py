@@ -14,9 +14,10 @@ from minidl.training.report.probe import Probe
 from minidl.training.sample_buffer import MAX_EXAMPLES, Sample
 
 SYMPTOMS = (
-    symptoms.not_finite, symptoms.channels_last, symptoms.inputs, symptoms.unshuffled_labels, symptoms.one_class,
-    symptoms.large_weight, curves.unscaled_targets, curves.diverging_loss, curves.stuck_loss, curves.oscillating_loss,
-    symptoms.dead_units, symptoms.saturated_units, symptoms.update_sizes, symptoms.gradient_sizes, curves.overfitting,
+    symptoms.not_finite, symptoms.unmovable_targets, symptoms.channels_last, symptoms.inputs,
+    symptoms.unshuffled_labels, symptoms.one_class, symptoms.large_weight, curves.unscaled_targets,
+    curves.diverging_loss, curves.stuck_loss, curves.oscillating_loss, symptoms.dead_units,
+    symptoms.saturated_units, symptoms.update_sizes, symptoms.gradient_sizes, curves.overfitting,
     curves.rising_validation,
 )  # fmt: skip
 

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from minidl.engine.eval_copy import copy_layers
 from minidl.engine.flat_parameters import FlatParameters
 from minidl.engine.network import Network
+from minidl.engine.pixel_targets import Draw, at_rest, check_movable, moved
 from minidl.losses import checked_loss
 from minidl.optimizers.base import rate_at
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.labeled_data import LabeledData
+from minidl.training.moved_targets import with_moved_targets
 from minidl.training.per_example_steps import clip_factors
 from minidl.training.report.baseline import Baseline, baseline_of
 from minidl.training.report.instrument import BatchArgs, instrumented
@@ -58,6 +60,7 @@ class Probe:
             for name, array in self.update.state.items():
                 array[...] = update.state[name]
         self.series, self.seen = instrumented(self.network)
+        self.unmovable = self._unmovable()
         self.rate, self.largest_rate = self._rates()
         self.losses: NDArray[np.float64] = np.empty(len(data.active_rows))
         self.scores = np.empty((len(data.active_rows), *trainer.model.output_shape), network.dtype)
@@ -86,8 +89,8 @@ class Probe:
 
     @property
     def targets(self) -> Array:
-        """The targets of the examples."""
-        return self.data.targets[self.data.active_rows]
+        """The targets of the examples, as in inference."""
+        return at_rest(self.network, self.loss, self.data.targets[self.data.active_rows])
 
     @property
     def weights(self) -> NDArray[np.float64]:
@@ -108,6 +111,21 @@ class Probe:
         return flat[:, 0].astype(np.int64) if whole and inside else None
 
     # ---- the step
+
+    def _unmovable(self) -> str:
+        """Returns why the targets cannot move with the pixels that layers move, with the layer's name; or ""."""
+        try:
+            check_movable(self.network, self.loss, self.data.targets[self.data.active_rows])
+        except (TypeError, ValueError) as error:
+            return str(error)
+        return ""
+
+    def _trained(self, rows: Index) -> Array:
+        """Returns the targets of these rows in a step."""
+        targets, draw = self.data.targets[rows], Draw(self.trainer.seed, self.trainer.step, rows)
+        if self.unmovable:
+            return at_rest(self.network, self.loss, targets)
+        return moved(self.network, self.loss, targets, draw, self.trainer.num_threads)
 
     def _rates(self) -> tuple[float, float]:
         """Returns the learning rate of the last step, and the largest one so far: schedules end at 0."""
@@ -143,7 +161,7 @@ class Probe:
         self.scores[places], tape = self.series.forward(
             x, BatchArgs(trainer.num_threads, trainer.seed, trainer.step, rows)
         )
-        self.losses[places], dscores = checked_loss(self.loss, self.scores[places], self.data.targets[rows])
+        self.losses[places], dscores = checked_loss(self.loss, self.scores[places], self._trained(rows))
         return tape, dscores
 
     def _clipped(self, places: Index) -> Array:
@@ -155,7 +173,11 @@ class Probe:
         return weights * clip_factors(self.network, self.loss, batch, most, seed, trainer.num_threads)
 
     def _step_batch(self, places: Index) -> StepBatches:
-        return self.trainer.batches(self.data, self.data.active_rows[places], len(places))
+        trainer = self.trainer
+        batch = trainer.batches(self.data, self.data.active_rows[places], len(places))
+        if self.unmovable:
+            return replace(batch, targets=at_rest(self.network, self.loss, batch.targets))
+        return with_moved_targets(batch, self.network, self.loss, trainer.seed, trainer.num_threads)
 
     def _step(self, places: Index, weights: Array, tape: Any, dscores: Array) -> None:
         """Makes a step of the optimizer as the trainer does, but at the largest rate so far."""

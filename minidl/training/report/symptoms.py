@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -23,6 +24,13 @@ def not_finite(probe: Probe) -> Iterator[Finding]:
         advice = f"start again, or from an earlier checkpoint, with a smaller lr than {probe.rate:.3g}"
         message = f"{what} NaN or infinite, expected finite numbers: {advice}, and check that X has no huge numbers"
         yield Finding("not finite", "", float(bad), message)
+
+
+def unmovable_targets(probe: Probe) -> Iterator[Finding]:
+    """Finds targets of pixels that cannot move with the pixels that a layer moves: `fit` refuses them."""
+    if probe.unmovable:
+        name, separator, message = probe.unmovable.partition(": expected ")
+        yield Finding("unmovable targets", name, math.nan, separator.removeprefix(": ") + message)
 
 
 def dead_units(probe: Probe) -> Iterator[Finding]:

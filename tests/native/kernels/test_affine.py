@@ -89,6 +89,30 @@ def test_zoom_enlarges_the_centre(check, dtype):
     check.equal(y, inside, "reduced")
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_nearest_takes_the_pixel_of_the_largest_weight(check, dtype):
+    """An op for labels, on images that number their pixels from 1, with 0 outside; backward is its transpose."""
+    rng = np.random.default_rng(1)
+    for shape, options in geometries(rng, 8):
+        op = AffineOp(shape, **options | {"value": 0.0}, dtype=dtype, nearest=True)
+        matrices = augment.affine_matrices(shape, augment.affine_draws(range(17), options["degrees"], options["zoom"]))
+        size = shape[1] * shape[2]
+        numbers = np.broadcast_to(np.arange(1.0, size + 1).reshape(shape[1:]), (17, *shape))
+        y = forward(check, op, check.input(np.ascontiguousarray(numbers), dtype))
+        found = y[:, 0].reshape(17, size).astype(int)
+        assert (y == found.reshape(17, 1, *shape[1:])).all()
+        weights = np.concatenate([(1 - matrices.sum(axis=2))[:, :, None], matrices], axis=2)  # outside first
+        chosen = np.take_along_axis(weights, found[:, :, None], axis=2)[:, :, 0]
+        whole = weights[:, :, 0] < 1e-9  # all four pixels around the point are inside
+        assert (chosen[whole] >= weights.max(axis=2)[whole] - 1e-6).all()
+        assert (found[weights[:, :, 0] > 1 - 1e-9] == 0).all()
+        dy = check.input(rng.standard_normal((17, *shape)), dtype)
+        picked = np.zeros((17, size, size + 1))
+        np.put_along_axis(picked, found[:, :, None], 1, axis=2)
+        expected = augment.affine_backward(dy, picked[:, :, 1:])
+        check.close(backward(check, op, dy), expected, ref.rounding(12, dtype) * size + 1e-12, "dx")
+
+
 @pytest.mark.oracle
 @pytest.mark.parametrize("shape", [(3, 7, 7), (1, 5, 12), (2, 9, 4)])
 def test_agrees_with_pytorch(check, shape):

@@ -17,7 +17,7 @@ from minidl.engine.per_example import LaneSegment
 from minidl.engine.pixel_targets import at_rest, check_sized_targets
 from minidl.engine.segments import NativeSegment, NumpySegment, Segment
 from minidl.layers.base import Layer
-from minidl.losses import Loss, check_targets, checked_loss, softmax_cross_entropy
+from minidl.losses import Loss, check_rows, checked_loss, softmax_cross_entropy
 from minidl.losses import get as loss_named
 from minidl.utils.arrays import Array, as_array, as_dtype
 from minidl.utils.data import ArraySource, Index
@@ -29,14 +29,14 @@ CHUNK_BYTES = 2**26  # of the values and gradients that a chunk of examples keep
 Objective = Callable[[Array, slice], Array]  # the gradients dscores of the scores of these examples
 
 
-def class_objective(y: ArrayLike | None, n: int, shape: Shape, dtype: str) -> Objective:
+def class_objective(y: ArrayLike | None, n: int, shape: Shape) -> Objective:
     """Returns the gradient of one score per example: that of output y, or of the highest one (None)."""
     if len(shape) != 1:
         raise ValueError(f"loss: expected a loss, or dscores, for a model with outputs {shape}, got None")
     chosen: Index | None = None
     if y is not None:
         labels = np.full(n, check_int("y", y, minimum=0)) if np.ndim(y) == 0 else y
-        chosen = check_targets(softmax_cross_entropy, labels, n, shape, dtype)
+        chosen = softmax_cross_entropy.as_labels(check_rows(labels, n), shape)
 
     def dscores(scores: Array, here: slice) -> Array:
         gradient = np.zeros_like(scores)
@@ -61,7 +61,7 @@ def make_objective(
         given = as_dtype(array, dtype, "dscores")
         return lambda scores, here: given[here]
     if loss is None:
-        return class_objective(y, n, shape, dtype)
+        return class_objective(y, n, shape)
     function = loss_named(loss)
     if y is None:
         raise ValueError("y: expected the targets of the loss, got None")

@@ -115,6 +115,28 @@ class SoftmaxCrossEntropy(NativeLoss):
             )
         if array.ndim and array.shape[1:] == shape and array.dtype.kind in "biuf":
             return _as_probabilities(array, shape, dtype)
+        return self.as_labels(array, shape)
+
+    def as_labels(self, array: Array, shape: Shape) -> NDArray[Any]:
+        """Returns y as int64 or uint8 labels of outputs of this shape.
+
+        Parameters
+        ----------
+        array : array of shape (n, ...)
+            Integer labels, one for each example or position.
+        shape : tuple of int
+            Shape of the model's output, without the batch axis.
+
+        Returns
+        -------
+        array
+            C-contiguous labels `(n, *shape[1:])`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For anything else; the message names `y`.
+        """
         is_shaped = array.ndim == len(shape) and array.shape[1:] == shape[1:]
         if array.dtype.kind not in "iu" and (is_shaped or array.dtype.kind not in "bf"):
             hint = "y.astype(int)" if array.dtype.kind in "bf" else "np.unique(y, return_inverse=True)[1]"

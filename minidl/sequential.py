@@ -26,7 +26,7 @@ from minidl.utils.arrays import Array
 from minidl.utils.constructors import Validated
 from minidl.utils.foreign_words import MODEL
 from minidl.utils.hints import answers
-from minidl.utils.validation import Shape, check_count, check_int, check_shape
+from minidl.utils.validation import Shape, check_count, check_int, check_non_negative, check_shape
 
 
 @answers(MODEL)
@@ -85,6 +85,7 @@ class Sequential(BaseModel):
         self.layers = layer_list.check_layers(layers)
         self.dtype, self.seed = dtype, seed
         super().__init__()
+        self._lr_mult = 1.0
         self._claimed = False  # True once `build_from` has taken the layers for this model
         if input_shape is not None:
             self.build(input_shape)
@@ -142,7 +143,8 @@ class Sequential(BaseModel):
         names = [name for _, name in layer_list.named_layers(self.layers)]
         with self.unbuilt_on_error():
             layer_list.build(self.layers, shape, self.dtype, self.seed, state)
-            self.network = Network(self.layers, names, FlatParameters(self.layers, self.dtype))
+            home = FlatParameters(self.layers, self.dtype)
+            self.network = Network(self.layers, names, home, lr_mult=self._lr_mult)
 
     @contextmanager
     def unbuilt_on_error(self) -> Iterator[None]:
@@ -184,6 +186,17 @@ class Sequential(BaseModel):
     def trainable(self, trainable: bool) -> None:
         for layer in self.layers:
             layer.trainable = trainable
+
+    @property
+    def lr_mult(self) -> float:
+        """Multiplier of the learning rate of all layers, which multiplies their own `lr_mult`."""
+        return self._lr_mult
+
+    @lr_mult.setter
+    def lr_mult(self, factor: float) -> None:
+        self._lr_mult = check_non_negative("lr_mult", factor, "float32")
+        if self.network is not None:
+            self.network.lr_mult = self._lr_mult
 
     @property
     def params(self) -> dict[str, Param]:
@@ -367,7 +380,7 @@ class Sequential(BaseModel):
         Returns
         -------
         dict
-            `layers`, `input_shape`, `seed` and `dtype`, for `from_config`.
+            `layers`, `input_shape`, `seed` and `dtype`, for `from_config`, and `lr_mult` if it is not 1.
 
         Raises
         ------
@@ -375,7 +388,8 @@ class Sequential(BaseModel):
             As `save`.
         """
         layers = layer_list.get_config(self.layers, custom_objects)
-        return {"layers": layers, "input_shape": list(self.input_shape), "seed": self.seed, "dtype": self.dtype}
+        config = {"layers": layers, "input_shape": list(self.input_shape), "seed": self.seed, "dtype": self.dtype}
+        return config if self._lr_mult == 1 else config | {"lr_mult": self._lr_mult}
 
     @classmethod
     def from_config(
@@ -402,12 +416,13 @@ class Sequential(BaseModel):
         TypeError, ValueError
             If an argument is invalid, or if `state` does not fit the layers.
         """
-        if not isinstance(config, Mapping) or set(config) != {"layers", "input_shape", "seed", "dtype"}:
+        if not isinstance(config, Mapping) or set(config) - {"lr_mult"} != {"layers", "input_shape", "seed", "dtype"}:
             got = sorted(map(str, config)) if isinstance(config, Mapping) else type(config).__name__
             raise ValueError(f"config: expected what get_config returns, got {got}")
         check_mapping(state)
         custom = checked_custom(custom_objects)
         model = cls(layer_list.from_config(config["layers"], custom), None, config["seed"], config["dtype"])
+        model.lr_mult = config.get("lr_mult", 1.0)
         check_dtype(state, model.dtype)
         model.build_from(config["input_shape"], dict(state))
         return model
@@ -429,7 +444,7 @@ class Sequential(BaseModel):
             that of those that a step changes, `macs` the number of multiply-adds of one example's forward.
             `parameter_bytes`, `step_bytes` and `training_bytes` are memory of parameters, of a step, and of training
             without data and optimizer. `rows` has for each layer `name`, `depth`, `output` (a shape), `parameters`,
-            `trainable`, `macs` and `example_bytes`, the size of its output.
+            `trainable`, `macs`, `example_bytes`, the size of its output, and `lr_mult`, with those of what it is in.
 
         Raises
         ------
@@ -461,17 +476,17 @@ class Sequential(BaseModel):
             return layer_list.layer_at(self.layers, index)
         chosen = self.layers[index]
         if self.network is None:
-            return _rebuild(layer_list.to_spec(chosen), None, self.seed, self.dtype, {})
+            return _rebuild(layer_list.to_spec(chosen), None, self.seed, self.dtype, {}, self._lr_mult)
         layer_list.check_slice(chosen, index)
         shape = chosen[0].in_shape if chosen else None
         with self.usage.reading("a slice"):
             state = copies(chosen)
-        return _rebuild(layer_list.to_spec(chosen), shape, self.seed, self.dtype, state)
+        return _rebuild(layer_list.to_spec(chosen), shape, self.seed, self.dtype, state, self._lr_mult)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Supports copy and pickle: stores layers by class and arguments, and a copy of the state."""
         state, shape = ({}, None) if self.network is None else (self.state_dict(), self.input_shape)
-        return _rebuild, (layer_list.to_spec(self.layers), shape, self.seed, self.dtype, state)
+        return _rebuild, (layer_list.to_spec(self.layers), shape, self.seed, self.dtype, state, self._lr_mult)
 
     def as_layer(self) -> Block:
         """Returns copies of the layers as one layer for another model.
@@ -491,7 +506,9 @@ class Sequential(BaseModel):
         ['0.0.weight', '0.0.bias', '1.weight', '1.bias']
         """
         state = None if self.network is None else self.state_dict()
-        return Block.of(layer_list.from_spec(layer_list.to_spec(self.layers)), state)
+        block = Block.of(layer_list.from_spec(layer_list.to_spec(self.layers)), state)
+        block.lr_mult = self._lr_mult
+        return block
 
     def __repr__(self) -> str:
         lines = [f"({i}): {layer!r}" for i, layer in enumerate(self.layers)]
@@ -499,10 +516,16 @@ class Sequential(BaseModel):
 
 
 def _rebuild(
-    specs: tuple[layer_list.LayerSpec, ...], shape: Shape | None, seed: int, dtype: str, state: Mapping[str, Array]
+    specs: tuple[layer_list.LayerSpec, ...],
+    shape: Shape | None,
+    seed: int,
+    dtype: str,
+    state: Mapping[str, Array],
+    lr_mult: float,
 ) -> Sequential:
     """Returns a model of new layers with this state; it is not built if shape is None."""
     model = Sequential(layer_list.from_spec(specs), None, seed, dtype)
+    model.lr_mult = lr_mult
     if shape is not None:
         model.build_from(shape, dict(state))
     return model

@@ -13,8 +13,13 @@ on_step_end is called after every step, or, if the callback has an attribute `ev
 on_terminate is called between two steps when SIGTERM asks the process to end. on_save follows on_step_end,
 on_epoch_end, on_fit_end and on_terminate, after all callbacks have seen that step: the moment to save.
 
-A callback with `state_dict()` and `load_state_dict(state)` has its state saved in checkpoints, unless it is empty. A
-resume passes each state to the callback of the same class. Several callbacks of one class are matched by an attribute
+`state_dict()` and `load_state_dict(state)` of a callback are what it remembers of a fit. Each fit begins with the state
+that the callback had when it first came into one, and an interrupted fit keeps its own until it is completed, whatever
+the callback has done since. One object serves several fits, one after the other: a callback with a state or an
+on_fit_begin is refused while another fit runs with it.
+
+States are saved in checkpoints, unless they are empty. A resume passes each, after on_fit_begin, to the callback of the
+same class. Several callbacks of one class are matched by an attribute
 `state_key`, or else by their order. A resume without a callback whose state is in the file is an error, unless that
 callback had a true attribute `rank_zero_only`: then training is the same without it. When several processes train
 together (distributed/mpi.py), callbacks run in each of them, but those with `rank_zero_only` run on rank 0 only.
@@ -24,8 +29,11 @@ A string in an attribute `closing_note` is printed at the end of a fit, unless i
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import inspect
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from minidl.utils.validation import check_int
@@ -40,6 +48,9 @@ HOOKS = {  # the arguments of each hook
     "on_terminate": ("trainer",),
     "on_save": ("trainer",),
 }
+FIRST_STATE = "_state_before_fits"  # an attribute of a callback, so that its copies have it too
+_running: set[int] = set()  # ids of the callbacks of all fits that run in this process
+_lock = threading.Lock()
 
 
 class CallbackList:
@@ -48,9 +59,12 @@ class CallbackList:
     watchers: False drops the callbacks with `rank_zero_only`. Raises TypeError for a callback without any hook, with an
     unknown hook, with a hook of another signature, or with only one of state_dict and load_state_dict; ValueError for a
     callback that is listed twice.
+
+    carried: states that callbacks with these keys begin the fit with, as in a resume; None: none.
     """
 
     def __init__(self, callbacks: Iterable[Any], watchers: bool = True) -> None:
+        self.carried: list[State] | None = callbacks.carried if isinstance(callbacks, CallbackList) else None
         if not isinstance(callbacks, Iterable):
             raise TypeError(f"callbacks: expected a list of objects, got {callbacks!r}")
         self.callbacks = list(callbacks)
@@ -73,6 +87,33 @@ class CallbackList:
                 check_int(f"every_n_steps of {callback!r}", callback.every_n_steps)
         if not watchers:
             self.callbacks = [c for c in self.callbacks if not getattr(c, "rank_zero_only", False)]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.callbacks)
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """A context in which a fit runs with these callbacks; raises RuntimeError if another one does."""
+        own = {id(callback): callback for callback in self.callbacks if _remembers(callback)}
+        with _lock:
+            for shared in own.keys() & _running:
+                expected = "expected an object of its own for each fit that runs at the same time"
+                raise RuntimeError(f"callbacks: {expected}, got {own[shared]!r}, which another fit is using")
+            _running.update(own)
+        try:
+            yield
+        finally:
+            with _lock:
+                _running.difference_update(own)
+
+    def begin_anew(self) -> None:
+        """Gives callbacks that earlier fits used the state that they had before them."""
+        for callback in (one for callbacks in self._with_state().values() for one in callbacks):
+            if hasattr(callback, FIRST_STATE):
+                callback.load_state_dict(copy.deepcopy(getattr(callback, FIRST_STATE)))
+            else:  # a state that cannot be had yet, or not be kept, begins in its on_fit_begin
+                with contextlib.suppress(Exception):
+                    object.__setattr__(callback, FIRST_STATE, copy.deepcopy(callback.state_dict()))
 
     def steps_until_next(self, step: int) -> int | None:
         """Returns the number of steps, from this one on, until a callback must be called; None: no limit."""
@@ -145,6 +186,11 @@ def _check_arguments(owner: str, name: str, hook: Callable[..., Any]) -> None:
     except TypeError:
         expected = f"{name}({', '.join(HOOKS[name])})"
         raise TypeError(f"callbacks: expected {expected} of {owner}, got {name}{signature}") from None
+
+
+def _remembers(callback: Any) -> bool:
+    """Whether a callback keeps something of the fit that it is in."""
+    return hasattr(callback, "state_dict") or getattr(callback, "on_fit_begin", None) is not None
 
 
 def _every(callback: Any) -> int | None:

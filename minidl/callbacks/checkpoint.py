@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import uuid
 from typing import Any
 
 from minidl.callbacks.monitor import Monitor
 from minidl.callbacks.state_checks import check_number, check_state, optional
+from minidl.saving import safetensors_file
 from minidl.saving.atomic import Path, check_writable, text
 from minidl.utils.hints import answers
 from minidl.utils.validation import check_int
 
 _FIELDS = re.compile(r"\{(step|epoch)\}")
+_RUN = re.compile(r"[0-9a-f]{32}")
 
 
 @answers({})
@@ -32,10 +35,12 @@ class Checkpoint:
         Saves after every n-th step of the trainer; None: after every epoch. Without `monitor`, also
         saves at the end of the fit.
     max_to_keep : int or None, default None
-        Number of files of such a path to keep, the latest ones; None: all. Files of other runs are not deleted.
+        Number of files of such a path to keep, the latest ones of this fit; None: all. Files of other fits are not
+        deleted, even if they have replaced one of this fit.
     monitor : str or None, default None
-        A name in the history, such as "val_accuracy": saves only after epochs with a new best value. None: saves
-        regardless.
+        A name in the history, such as "val_accuracy": saves only after epochs with a new best value of this fit. None:
+        saves regardless. Without "val_", it is a mean over the steps of the epoch, each before its update, and not the
+        value of the weights that are saved.
     lower_is_better : bool or None, default None
         Direction of `monitor`. Known for losses and minidl's metrics, required for others.
 
@@ -97,7 +102,8 @@ class Checkpoint:
         self._monitor = None if monitor is None else Monitor(monitor, lower_is_better)
         self._due = False
         self._record: float | None = None
-        self._saved: list[str] = []  # names of the files of this run that exist, if the path is a pattern
+        self._saved: list[str] = []  # names of the files of this fit that exist, if the path is a pattern
+        self._run: str | None = None  # what they all contain, if some are to be deleted
 
     def on_fit_begin(self, trainer: Any) -> None:
         """Raises the errors of a save before training starts.
@@ -117,6 +123,8 @@ class Checkpoint:
         check_writable(self._name(trainer))
         if self._monitor is not None:
             self._monitor.check(trainer)
+        self._due = False
+        self._run = None if self.max_to_keep is None else uuid.uuid4().hex
         trainer.check_savable()
 
     def on_step_end(self, trainer: Any, step: int, loss: float) -> None:
@@ -192,8 +200,16 @@ class Checkpoint:
             self._saved = [*(old for old in self._saved if old != os.path.basename(name)), os.path.basename(name)]
         trainer.save_checkpoint(name)
         while self.max_to_keep is not None and len(self._saved) > self.max_to_keep:
+            old = os.path.join(os.path.dirname(name), self._saved.pop(0))
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(os.path.dirname(name), self._saved.pop(0)))
+                if self._wrote(old):
+                    os.unlink(old)
+
+    def _wrote(self, path: str) -> bool:
+        """Whether this fit wrote a file, and not another one with the same path."""
+        with safetensors_file.open_regular(path) as file:
+            length = min(int.from_bytes(file.read(8), "little"), safetensors_file.MAX_HEADER)
+            return self._run is not None and self._run.encode() in file.read(length)
 
     @property
     def state_key(self) -> str:
@@ -201,16 +217,14 @@ class Checkpoint:
         return f"Checkpoint {os.path.basename(self.path)!r}"
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the best value so far and the files of this run; empty if neither is used.
+        """Returns the best value so far and the files of this fit.
 
         Returns
         -------
         dict
             The state.
         """
-        if self.monitor is None and not self._has_fields:
-            return {}
-        return {"record": self._record, "saved": list(self._saved)}
+        return {"record": self._record, "saved": list(self._saved), "run": self._run}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores a state.
@@ -225,8 +239,9 @@ class Checkpoint:
         TypeError, ValueError
             If the state is invalid.
         """
-        check_state(state, {"record": optional(check_number), "saved": self._check_saved})
-        self._record, self._saved = state["record"], list(state["saved"])
+        checks = {"record": optional(check_number), "saved": self._check_saved, "run": optional(_check_run)}
+        state = check_state(state, checks, run=None)
+        self._record, self._saved, self._run = state["record"], list(state["saved"]), state["run"] or self._run
 
     def _check_saved(self, name: str, saved: Any) -> None:
         """Checks that these are names of files of this path, since surplus ones will be deleted."""
@@ -263,6 +278,11 @@ class Checkpoint:
 
     def _name(self, trainer: Any) -> str:
         return _FIELDS.sub(lambda match: str(getattr(trainer, match[1])), self.path)
+
+
+def _check_run(name: str, run: Any) -> None:
+    if not isinstance(run, str) or not _RUN.fullmatch(run):
+        raise ValueError(f"{name}: expected 32 hexadecimal digits, got {run!r:.100}")
 
 
 def _is_pattern(path: str) -> bool:

@@ -55,6 +55,10 @@ class EarlyStopping:
     The attributes are None until they have a value, and are reset at the start of each fit. All of this state,
     including the saved weights, is in a checkpoint.
 
+    "loss" and other values without "val_" are means over the steps of an epoch, each before its update: no weights
+    have exactly that value. What is restored are the weights at the end of the epoch, whose own loss can be higher, as
+    `evaluate` shows; `fit` prints which. Monitor a "val_" name to choose weights by their own value.
+
     Examples
     --------
     The rate is too large, so each epoch is worse than the one before:
@@ -81,9 +85,7 @@ class EarlyStopping:
             check_int("patience", patience, minimum=0),
             check_non_negative("min_delta", min_delta),
         )
-        self._reset()
-
-    def _reset(self) -> None:
+        self._like = arrays_like({})
         self.best: float | None = None
         self.best_epoch: int | None = None
         self.stopped_epoch: int | None = None
@@ -92,7 +94,7 @@ class EarlyStopping:
         self._wait = 0  # epochs since then
 
     def on_fit_begin(self, trainer: Any) -> None:
-        """Resets the state.
+        """Checks the monitor.
 
         Parameters
         ----------
@@ -106,7 +108,6 @@ class EarlyStopping:
         """
         self._monitor.check(trainer)
         self._like = arrays_like(trainer.model.state_dict())
-        self._reset()
 
     def on_epoch_end(self, trainer: Any, epoch: int, logs: dict[str, float]) -> None:
         """Saves the weights if they are the best so far; stops the fit when patience runs out.
@@ -123,7 +124,7 @@ class EarlyStopping:
         value, monitor = logs[self.monitor], self._monitor
         if monitor.is_better(value, self.best):
             self.best, self.best_epoch, self._weights = value, epoch, trainer.model.state_dict()
-        than = None if self._counted is None else self._counted + monitor.sign * self.min_delta
+        than = None if self._counted is None else monitor.beyond(self._counted, self.min_delta)
         if monitor.is_better(value, than):
             self._counted, self._wait = value, 0
             return
@@ -148,7 +149,9 @@ class EarlyStopping:
         if not self._wait or self.best is None:
             return None
         stopped = "" if self.stopped_epoch is None else f"stopped after {self._wait} epochs without improvement; "
-        return f"EarlyStopping: {stopped}restored the weights with {self.monitor} {self.best:.4f}"
+        weights = "the weights" if self._monitor.is_held_out else "the weights after the epoch"
+        whose = "" if self._monitor.is_held_out else ", a mean over its steps before their updates"
+        return f"EarlyStopping: {stopped}restored {weights} with {self.monitor} {self.best:.4f}{whose}"
 
     @property
     def state_key(self) -> str:
@@ -173,7 +176,7 @@ class EarlyStopping:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores a state, after `on_fit_begin`.
+        """Restores a state.
 
         Parameters
         ----------

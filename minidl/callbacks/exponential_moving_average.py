@@ -9,7 +9,10 @@ import numpy as np
 from minidl.callbacks.state_checks import arrays_like, check_state, optional
 from minidl.utils.arrays import Array
 from minidl.utils.hints import answers
-from minidl.utils.validation import check_bool, check_fraction, check_int
+from minidl.utils.validation import check_bool, check_count, check_fraction, check_int
+
+OF_MODEL = {"_names", "_parameters", "_live", "_difference"}  # attributes that a copy does not have
+WARMED_UP = 2**62  # updates, of files of earlier versions: their decay was constant
 
 
 @answers({})
@@ -21,11 +24,15 @@ class ExponentialMovingAverage:
     Parameters
     ----------
     decay : float, default 0.999
-        In [0, 1).
+        In [0, 1). It averages over about `1 / (1 - decay)` averaged steps.
     every_n_steps : int, default 1
         Averages after every n-th step of the trainer. 1 returns to Python after every step.
     apply : bool, default True
         Whether to copy the averages into the model when the fit ends.
+    warmup : bool, default True
+        Whether the decay begins lower, so that the first weights are soon forgotten: the n-th update of the averages
+        has `min(decay, (1 + n) / (10 + n))`, as `tf.train.ExponentialMovingAverage` with `num_updates`. False: the same
+        decay in each update; after 460 of them, 0.999 still gives the first weights a share of 0.63.
 
     Raises
     ------
@@ -45,6 +52,7 @@ class ExponentialMovingAverage:
     References
     ----------
     Polyak and Juditsky, "Acceleration of Stochastic Approximation by Averaging" (1992).
+    The warm-up: https://www.tensorflow.org/api_docs/python/tf/train/ExponentialMovingAverage.
 
     Examples
     --------
@@ -54,27 +62,29 @@ class ExponentialMovingAverage:
     >>> from minidl.optimizers import SGD
     >>> model = Sequential([Dense(1)], input_shape=(1,))
     >>> model.load_state_dict({"0.weight": [[0]], "0.bias": [0]})
-    >>> average = ExponentialMovingAverage(decay=0.5, apply=False)
+    >>> average = ExponentialMovingAverage(decay=0.5, apply=False, warmup=False)
     >>> trainer = Trainer(model, "mean_squared_error", SGD(0.25))
     >>> history = trainer.fit([[0.0]], [1.0], epochs=2, callbacks=[average], verbose=0)
     >>> model.params["0.bias"].value, average.averages["0.bias"]
     (array([0.75], dtype=float32), array([0.625], dtype=float32))
     """
 
-    def __init__(self, decay: float = 0.999, every_n_steps: int = 1, apply: bool = True) -> None:
+    def __init__(self, decay: float = 0.999, every_n_steps: int = 1, apply: bool = True, warmup: bool = True) -> None:
         self.decay, self.every_n_steps = check_fraction("decay", decay), check_int("every_n_steps", every_n_steps)
-        self.apply = check_bool("apply", apply)
+        self.apply, self.warmup = check_bool("apply", apply), check_bool("warmup", warmup)
+        self._updates = 0  # of the averages
         self._flat: Array | None = None  # the averages, in the layout of the model's flat parameters
         self._buffers: dict[str, Array] = {}
         self._kept: dict[str, Array] = {}  # the averages of a copy, which has no model
+        self._like = arrays_like({})
 
     def __getstate__(self) -> dict[str, Any]:
         """Returns arguments and averages: a copy, or a pickle, has no part of the trained model."""
-        arguments = {"decay": self.decay, "every_n_steps": self.every_n_steps, "apply": self.apply}
-        return arguments | {"_flat": None, "_buffers": {}, "_kept": self._kept if self._flat is None else self.averages}
+        own = {name: value for name, value in vars(self).items() if name not in OF_MODEL}
+        return own | {"_flat": None, "_buffers": {}, "_kept": self._kept if self._flat is None else self.averages}
 
     def on_fit_begin(self, trainer: Any) -> None:
-        """Resets the averages.
+        """Looks up the weights.
 
         Parameters
         ----------
@@ -84,7 +94,7 @@ class ExponentialMovingAverage:
         model = trainer.model
         self._names, self._parameters = list(model.params), model.network.parameters
         self._live = {f"{i}.{name}": b for i, layer in enumerate(model.layers) for name, b in layer.buffers.items()}
-        self._flat, self._buffers, self._kept = None, {}, {}
+        self._like = arrays_like(trainer.model.state_dict())
         self._difference = np.empty_like(self._parameters.values)
 
     def on_step_end(self, trainer: Any, step: int, loss: float) -> None:
@@ -103,9 +113,11 @@ class ExponentialMovingAverage:
         if self._flat is None:
             self._flat = weights.copy()
         else:
+            self._updates += 1
+            warm = (1 + self._updates) / (10 + self._updates) if self.warmup else 1.0
             with np.errstate(over="ignore", invalid="ignore"):  # for infinite weights
                 np.subtract(weights, self._flat, out=self._difference)
-                self._difference *= 1 - self.decay
+                self._difference *= 1 - min(self.decay, warm)
                 self._flat += self._difference
         self._buffers = {name: buffer.copy() for name, buffer in self._live.items()}
 
@@ -142,17 +154,18 @@ class ExponentialMovingAverage:
         return f"ExponentialMovingAverage({self.decay}, {self.every_n_steps})"
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the averages and the buffers.
+        """Returns the averages and the buffers, and the number of their updates.
 
         Returns
         -------
         dict
             The state.
         """
-        return {"averages": None if self._flat is None else self.averages}
+        has_some = self._flat is not None or self._kept
+        return {"averages": self.averages if has_some else None, "updates": self._updates}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores a state, after `on_fit_begin`.
+        """Restores a state.
 
         Parameters
         ----------
@@ -164,8 +177,9 @@ class ExponentialMovingAverage:
         TypeError, ValueError
             If the state is invalid.
         """
-        zeros = zip(self._names, self._parameters.views(np.zeros_like(self._parameters.values)), strict=True)
-        check_state(state, {"averages": optional(arrays_like({**dict(zeros), **self._live}))})
+        checks = {"averages": optional(self._like), "updates": check_count}
+        state = check_state(state, checks, updates=WARMED_UP)
+        self._flat, self._buffers, self._kept, self._updates = None, {}, {}, state["updates"]
         if state["averages"] is not None:
             self._flat = np.zeros_like(self._parameters.values)
             for name, view in zip(self._names, self._parameters.views(self._flat), strict=True):

@@ -34,9 +34,13 @@ class Monitor:
         self.name, self.lower_is_better = name, check_bool("lower_is_better", lower_is_better)
 
     @property
-    def sign(self) -> int:
-        """The sign of a change for the better."""
-        return -1 if self.lower_is_better else 1
+    def is_held_out(self) -> bool:
+        """True if its values are those of the weights at the end of the epoch."""
+        return self.name.startswith("val_")
+
+    def beyond(self, value: float, margin: float) -> float:
+        """Returns the value that is better than this one by a margin of at least 0."""
+        return value - margin if self.lower_is_better else value + margin
 
     def check(self, trainer: Any) -> None:
         """Raises ValueError unless the fit that begins measures this name."""

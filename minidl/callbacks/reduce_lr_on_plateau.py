@@ -18,7 +18,8 @@ MIN_LR_CHANGE = 1e-8  # smaller reductions are skipped, as in PyTorch
 class ReduceLROnPlateau:
     """Multiplies the optimizer's learning rate by `factor` after more than `patience` epochs without improvement.
 
-    The rates are those of torch.optim.lr_scheduler.ReduceLROnPlateau with `threshold_mode="rel"`.
+    The rates are those of torch.optim.lr_scheduler.ReduceLROnPlateau with `threshold_mode="rel"`, as long as `monitor`
+    has no negative value: of such, PyTorch counts a slightly worse one as an improvement.
 
     Parameters
     ----------
@@ -29,7 +30,7 @@ class ReduceLROnPlateau:
     patience : int, default 10
         Number of consecutive epochs without improvement that are tolerated.
     threshold : float, default 1e-4
-        An improvement is below `best * (1 - threshold)`, or above `best * (1 + threshold)` if higher is better.
+        An improvement is better than `best` by more than `threshold * abs(best)`.
     cooldown : int, default 0
         Number of epochs after a reduction that do not count.
     min_lr : float, default 0.0
@@ -50,7 +51,7 @@ class ReduceLROnPlateau:
 
     Notes
     -----
-    Each fit resets `best` and starts from the optimizer's current learning rate. Learning rate, best value and counters
+    Each fit begins with a new `best` and the optimizer's current learning rate. Learning rate, best value and counters
     are in a checkpoint.
 
     Examples
@@ -90,15 +91,12 @@ class ReduceLROnPlateau:
             check_int("cooldown", cooldown, minimum=0),
         )
         self.min_lr = check_non_negative("min_lr", min_lr)
-        self._reset()
-
-    def _reset(self) -> None:
-        self.best = -self._monitor.sign * math.inf
+        self.best = self._monitor.beyond(0.0, -math.inf)
         self._wait = 0  # epochs since the best value, without those of a cooldown
         self._cooling = 0  # remaining epochs of a cooldown
 
     def on_fit_begin(self, trainer: Any) -> None:
-        """Resets the state.
+        """Checks optimizer and monitor.
 
         Parameters
         ----------
@@ -114,7 +112,6 @@ class ReduceLROnPlateau:
         lr = getattr(trainer.optimizer, "lr", None)
         if not isinstance(lr, numbers.Real):
             raise ValueError(f"optimizer: expected a number as lr, for ReduceLROnPlateau to lower, got {lr!r}")
-        self._reset()
 
     def on_epoch_end(self, trainer: Any, epoch: int, logs: dict[str, float]) -> None:
         """Lowers the learning rate when patience runs out.
@@ -129,7 +126,8 @@ class ReduceLROnPlateau:
             The record of the epoch.
         """
         value = logs[self.monitor]
-        if self._monitor.is_better(value, self.best * (1 + self._monitor.sign * self.threshold)):
+        margin = self.threshold * abs(self.best) if math.isfinite(self.best) else 0.0
+        if self._monitor.is_better(value, self._monitor.beyond(self.best, margin)):
             self.best, self._wait = value, 0
         else:
             self._wait += 1

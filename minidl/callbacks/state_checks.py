@@ -14,13 +14,18 @@ from minidl.utils.validation import Shape
 Check = Callable[[str, Any], Any]  # check(name, value) raises TypeError or ValueError
 
 
-def check_state(state: Any, checks: Mapping[str, Check]) -> None:
-    """Raises TypeError or ValueError unless a state has exactly one valid entry for each check."""
+def check_state(state: Any, checks: Mapping[str, Check], **newer: Any) -> dict[str, Any]:
+    """Returns a state; raises TypeError or ValueError unless it has exactly one valid entry for each check.
+
+    newer: entries that files of earlier versions lack, with their values then.
+    """
+    state = newer | state if isinstance(state, dict) else state
     if not isinstance(state, Mapping) or state.keys() != checks.keys():
         got = sorted(map(str, state)) if isinstance(state, Mapping) else type(state).__name__
         raise ValueError(f"state: expected {sorted(checks)}, got {got}")
     for name, check in checks.items():
         check(name, state[name])
+    return dict(state)
 
 
 def check_number(name: str, value: Any) -> None:

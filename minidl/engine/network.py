@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minidl.engine.flat_parameters import FlatParameters
-from minidl.engine.param_groups import overrides_settings, param_groups, settings_of
+from minidl.engine.param_groups import ParamGroup, overrides_settings, param_groups, settings_of
 from minidl.engine.segments import NativeSegment, NumpySegment, ParamGroups, Segment, trains
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, named_leaves
@@ -76,7 +76,8 @@ def segment_of(layer: Layer, name: str, parameters: FlatParameters, trained: Par
 class Network:
     """The segments of a model. Values go from one to the next as NCHW arrays in the model's dtype.
 
-    names: of the layers, for errors. trained: the parameter group of each layer; None: from the layers' own settings.
+    names: of the layers, for errors. trained: the parameter group of each layer; None: from the layers' own settings,
+    whose `lr_mult` that of the model multiplies.
     """
 
     def __init__(
@@ -85,23 +86,24 @@ class Network:
         names: Sequence[str],
         parameters: FlatParameters,
         trained: ParamGroups | None = None,
+        lr_mult: float = 1.0,
     ) -> None:
-        self.layers, self.names = list(layers), list(names)
+        self.layers, self.names, self.lr_mult = list(layers), list(names), lr_mult
         self.parameters, self.dtype = parameters, parameters.dtype
         self._has_own_settings = any(overrides_settings(leaf) for leaf in self.leaves)
-        self._settings_version = None if trained is not None else Layer.settings_version()
-        self._settings = None if trained is not None else settings_of(layers)
-        self._cut(param_groups(layers) if trained is None else trained)
+        self._version = None if trained is not None else (Layer.settings_version(), lr_mult)
+        self._settings = None if trained is not None else (settings_of(layers), lr_mult)
+        self._cut(param_groups(layers, ParamGroup(lr_scale=lr_mult)) if trained is None else trained)
 
     def refresh(self) -> None:
         """Cuts the model again if layers were frozen or thawed since, or their rates changed."""
-        version = Layer.settings_version()
-        if version == self._settings_version and not self._has_own_settings:  # each step asks several times
+        version = Layer.settings_version(), self.lr_mult
+        if version == self._version and not self._has_own_settings:  # each step asks several times
             return
-        settings, self._settings_version = settings_of(self.layers), version
+        settings, self._version = (settings_of(self.layers), self.lr_mult), version
         if settings == self._settings:
             return
-        self._settings, trained = settings, param_groups(self.layers)
+        self._settings, trained = settings, param_groups(self.layers, ParamGroup(lr_scale=self.lr_mult))
         if trained != self.trained:
             self._cut(trained)
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from minidl.engine.network import BranchSegment, Network
-from minidl.engine.param_groups import param_groups
-from minidl.engine.segments import NativeSegment, Segment
+from minidl.engine.param_groups import ParamGroup, param_groups
+from minidl.engine.segments import NativeSegment, ParamGroups, Segment
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, title
 from minidl.utils.validation import Shape
@@ -27,6 +27,7 @@ class Row:
     trainable: how many of the parameters a step changes.
     macs: multiply-adds of a forward pass through convolutions and dense layers, taps on padding included.
     example_bytes: of the layer's output.
+    lr_mult: factor of the learning rate: the layer's own times those of the containers and the model that it is in.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Row:
     trainable: int
     macs: int
     example_bytes: int
+    lr_mult: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,9 @@ class Summary:
         cells: list[tuple[int, tuple[str, ...]]] = [(0, ("input", str(self.input), "", "", ""))]
         for row in self.rows:
             frozen = ", frozen" if row.trainable < row.parameters and not row.trainable else ""
+            rate = f", lr_mult {row.lr_mult:g}" if row.lr_mult != 1 and row.trainable else ""
             numbers = (f"{row.parameters:,}", f"{row.macs:,}", size(row.example_bytes))
-            cells.append((row.depth, (row.name + frozen, str(row.output), *numbers)))
+            cells.append((row.depth, (row.name + frozen + rate, str(row.output), *numbers)))
         return cells
 
     def _footer(self) -> str:
@@ -123,22 +126,23 @@ class Summary:
 def summarize(network: Network, batch_size: int, num_threads: int | None) -> Summary:
     """Returns the Summary of a built model."""
     item = np.dtype(network.dtype).itemsize
-    frozen = {key for key, training in param_groups(network.layers).items() if training.frozen}
-    rows = tuple(row for i, layer in enumerate(network.layers) for row in _rows(str(i), layer, 0, item, frozen))
+    groups = param_groups(network.layers, ParamGroup(lr_scale=network.lr_mult))
+    rows = tuple(row for i, layer in enumerate(network.layers) for row in _rows(str(i), layer, 0, item, groups))
     parameter_bytes = item * sum(row.parameters for row in rows if row.depth == 0)
     step_bytes = _step_bytes(network, batch_size, num_threads)
     return Summary(network.layers[0].in_shape, rows, parameter_bytes, batch_size, step_bytes)
 
 
-def _rows(path: str, layer: Layer, depth: int, item: int, frozen: set[int]) -> Iterator[Row]:
+def _rows(path: str, layer: Layer, depth: int, item: int, groups: ParamGroups) -> Iterator[Row]:
     """Yields the rows of a layer and of the layers in it."""
-    kept = [leaf for leaf in layer.leaves() if id(leaf) not in frozen]
+    kept = [leaf for leaf in layer.leaves() if not groups[id(leaf)].frozen]
     parameters, trainable = _count([layer]), _count(kept)
     name, output = f"{path} {title(layer)}", layer.out_shape
-    yield Row(name, depth, output, parameters, trainable, layer.macs, item * math.prod(output))
+    numbers = parameters, trainable, layer.macs, item * math.prod(output), groups[id(layer)].lr_scale
+    yield Row(name, depth, output, *numbers)
     if isinstance(layer, Container):
         for place, part in layer.named_children():
-            yield from _rows(f"{path}.{place}", part, depth + 1, item, frozen)
+            yield from _rows(f"{path}.{place}", part, depth + 1, item, groups)
 
 
 def _count(layers: Sequence[Layer]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
-from minidl.callbacks import EarlyStopping
+from minidl.callbacks import EarlyStopping, ExponentialMovingAverage
 from minidl.callbacks.callback_list import CallbackList
 from minidl.estimators.inputs import validate_input
 from minidl.estimators.models import model_of, optimizer_of
@@ -87,8 +88,8 @@ class SequentialEstimator(  # type: ignore[call-arg]
             trainer = self._make_trainer(data, self.model_[:] if warm else None)
             patience = check_int("n_iter_no_change", self.n_iter_no_change)
             tol = None if self.tol is None else check_non_negative("tol", self.tol)
-            callbacks, split = self._check_callbacks(), 0.0
-            user_decides = any(isinstance(callback, EarlyStopping) for callback in callbacks)
+            own, split = self._copy_callbacks(), 0.0
+            callbacks, user_decides = list(own), any(isinstance(callback, EarlyStopping) for callback in own)
             if self.early_stopping:
                 split = self._validation_fraction(data.n_active)
                 (metric,) = trainer.metrics
@@ -96,30 +97,47 @@ class SequentialEstimator(  # type: ignore[call-arg]
                     callbacks.append(EarlyStopping(f"val_{metric}", patience, tol or 0.0, lower_is_better=False))
             elif tol is not None and not user_decides:
                 callbacks.append(NoImprovement(tol, patience))
-            self._train(trainer, data, check_int("epochs", self.epochs), split, callbacks, True)
+            self._train(trainer, data, check_int("epochs", self.epochs), split, CallbackList(callbacks), True)
+            self.callbacks_ = own
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any, known: Targets | None) -> None:
-        """Trains the trainer for one more epoch, or a new one for its first."""
+        """Trains the trainer for one more epoch, or a new one for its first; callbacks go on where they stood."""
         if check_bool("early_stopping", self.early_stopping):
             raise ValueError("early_stopping: expected False for partial_fit, got True")
+        callbacks = CallbackList(self._copy_callbacks())
+        for callback in callbacks:
+            applies = isinstance(callback, ExponentialMovingAverage) and callback.apply
+            if applies or isinstance(callback, EarlyStopping):
+                expected = "none that replaces the weights at the end of a fit, for partial_fit: each call is a fit"
+                raise ValueError(f"callbacks: expected {expected}, got {callback!r}")
+        callbacks.carried = CallbackList(getattr(self, "callbacks_", [])).states()
         first, trainer, checked = not hasattr(self, "trainer_"), None, {}
         try:
             with self._unchanged_on_error():
                 data = self._check_data(X, y, sample_weight, known if first else self._targets, reset=first)
                 checked = dict(self.__dict__)
                 trainer = self._make_trainer(data, None) if first else self.trainer_
-                self._train(trainer, data, 1, 0.0, self._check_callbacks(), False)
+                self._train(trainer, data, 1, 0.0, callbacks, False)
+                self.callbacks_ = list(callbacks)
         except KeyboardInterrupt:
             if first and trainer is not None and trainer.step:  # keeps the steps, as later calls do
                 self.__dict__.update(checked)
                 self._keep(trainer, data)
             raise
 
-    def _check_callbacks(self) -> list[Any]:
-        """Returns the callbacks; raises TypeError for an iterator, which a second fit would find empty."""
+    def _copy_callbacks(self) -> list[Any]:
+        """Returns copies of the callbacks, as a fit changes no argument; raises TypeError for what cannot be copied.
+
+        An iterator is refused, which a second fit would find empty.
+        """
         if isinstance(self.callbacks, Iterator):
             raise TypeError(f"callbacks: expected a list or a tuple, got the iterator {self.callbacks!r}")
-        return CallbackList(self.callbacks).callbacks
+        given = CallbackList(self.callbacks).callbacks
+        try:
+            return copy.deepcopy(given)
+        except Exception as error:
+            got = f"got {given!r}: {error}; a __deepcopy__ that returns self shares one object"
+            raise TypeError(f"callbacks: expected objects that can be copied, {got}") from error
 
     @contextmanager
     def _unchanged_on_error(self) -> Iterator[None]:
@@ -180,7 +198,7 @@ class SequentialEstimator(  # type: ignore[call-arg]
         return Trainer(model, loss, optimizer, metrics, seed=seed, num_threads=self.num_threads)
 
     def _train(
-        self, trainer: Trainer, data: Data, epochs: int, split: float, callbacks: list[Any], normalize: bool
+        self, trainer: Trainer, data: Data, epochs: int, split: float, callbacks: CallbackList, normalize: bool
     ) -> None:
         """Trains, and stores the results only after success: a rejected fit changes nothing."""
         try:

@@ -80,6 +80,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
     callbacks : iterable of objects, default ()
         Callbacks of the Trainer; see minidl.callbacks. "val_loss" and "val_accuracy" ("val_subset_accuracy" for
         multilabel targets) can be monitored with `early_stopping`.
+        A fit trains with copies of them: see `callbacks_`.
     dtype : "auto", "float32" or "float64", default "auto"
         Dtype of the computations. "auto" is float64 for X in float64 (or a model in it), as scikit-learn computes, else
         float32.
@@ -114,6 +115,8 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         The trained model.
     trainer_ : Trainer
         The trainer, which has the complete history.
+    callbacks_ : list of objects
+        The copies of `callbacks` that the last fit trained with, such as an EarlyStopping with its `best_epoch`.
 
     See Also
     --------

@@ -47,7 +47,9 @@ def model_of(given: Any, shape: Shape, outputs: int, seed: int, dtype: str, of_X
         model = given[:] if isinstance(given, Sequential) else Sequential(given)[:]
         dtype = _resolve_dtype(model, dtype, of_X)
         if model.network is None:
-            model = Sequential(model.layers, shape, seed, dtype)
+            unbuilt, model = model, Sequential(model.layers, None, seed, dtype)
+            model.lr_mult = unbuilt.lr_mult
+            model.build(shape)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         hint = ""

@@ -81,6 +81,7 @@ def restore_exported(graph: Graph) -> Plan | None:
         zeros = {name: zeros_view(array.shape, str(array.dtype)) for name, array in state.items()}
         check_dtype(state, config["dtype"])
         model = Sequential(from_config(config["layers"], {}), None, config["seed"], config["dtype"])
+        model.lr_mult = config.get("lr_mult", 1.0)
         in_shape = check_shape("input_shape", config["input_shape"])
         build(model.layers, in_shape, model.dtype, model.seed, zeros)
         again = write_layers(model.layers, graph.inputs[0].dtype)
@@ -88,7 +89,7 @@ def restore_exported(graph: Graph) -> Plan | None:
     except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError):
         return None
     unbuild(model.layers)
-    return Plan(list(model.layers), in_shape, model.dtype, state, model.seed) if same else None
+    return Plan(list(model.layers), in_shape, model.dtype, state, model.seed, model.lr_mult) if same else None
 
 
 def _serialize_nodes(graph: Graph) -> bytes:
@@ -105,10 +106,12 @@ class Plan:
     dtype: str
     state: dict[str, Array]
     seed: int = 0
+    lr_mult: float = 1.0
 
     def build(self) -> Sequential:
         """Returns the model, and empties `state`."""
         model = Sequential(self.layers, None, self.seed, self.dtype)
+        model.lr_mult = self.lr_mult
         model.build_from(self.in_shape, self.state)
         return model
 

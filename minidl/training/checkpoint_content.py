@@ -178,7 +178,7 @@ def _check_same_model(expected: Any, config: Any) -> None:
         if _object(saved) != _object(given):
             wanted, got = _described(saved, given), _described(given, saved)
             raise ValueError(f"model: expected layer {i} of the checkpoint, {wanted}, got {got}")
-    for name in sorted(expected.keys() - {"layers"}):
+    for name in sorted(expected.keys() - {"layers", "lr_mult"}):
         if config[name] != expected[name]:
             raise ValueError(
                 f"model: expected that of the checkpoint, with {name} {expected[name]}, got {config[name]}"
@@ -199,7 +199,8 @@ def _described(layer: Any, other: Any) -> str:
 
 
 def take_settings(model: Sequential, config: Any) -> None:
-    """Sets `trainable` and `lr_mult` of a model's layers as they were when the checkpoint was saved."""
+    """Sets `lr_mult` of a model, and both settings of its layers, as they were when the checkpoint was saved."""
+    model.lr_mult = config["model"].get("lr_mult", 1.0)
     for layer, layer_config in zip(model.layers, config["model"]["layers"], strict=True):
         ((_, content),) = layer_config.items()
         settings = content[2] if isinstance(content, list) and len(content) > 2 else {}

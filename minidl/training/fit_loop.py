@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -9,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from minidl.callbacks.callback_list import CallbackList, State
+from minidl.callbacks.callback_list import CallbackList
 from minidl.optimizers.base import rate_at
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.consistency import check_epoch, warnings_for
@@ -17,6 +19,7 @@ from minidl.training.fit_state import Arguments, FitState
 from minidl.training.progress import Progress
 from minidl.training.signals import Signals
 from minidl.utils.arrays import Array
+from minidl.utils.hints import warn_caller
 
 ROWS_HASHED = 64  # of the data of a fit that came to its end: all of them would take as long as some of its steps
 
@@ -58,10 +61,11 @@ class FitLoop(ABC):
         self.epochs_done = 0
         self.in_epoch = False
         self.seen = self._nothing_seen()
+        self._measured: list[str] = []  # names of the losses and metrics of its epochs
         self.callbacks_ready = False  # whether all callbacks have begun
         self._should_stop = False  # when it began
         self._stopping = False  # as all processes know it
-        self._restored: list[State] | None = None  # states of callbacks that do not have them yet
+        self._restored = callbacks.carried  # states of callbacks that do not have them yet, or no longer
         self._arguments: dict[str, Any] | None = None
 
     def _nothing_seen(self) -> SeenExamples:
@@ -92,9 +96,11 @@ class FitLoop(ABC):
             self._arguments = self.config.describe(self.trainer.outputs)
         return self._arguments
 
-    def hash_arguments(self) -> None:
-        """Hashes the data now: the caller may write into it before the state is asked for."""
+    def detach(self) -> None:
+        """Hashes the data and copies the callbacks' states: they may change before the state is asked for."""
         assert self.arguments
+        if self._restored is None:
+            self._restored = copy.deepcopy(self.callbacks.states())
 
     @property
     def is_complete(self) -> bool:
@@ -150,14 +156,10 @@ class FitLoop(ABC):
         elif self.config.epochs:
             self.progress.note(f"the saved fit is complete: trains {self.config.epochs} more epochs")
 
-    def restore_callbacks(self, state: FitState) -> None:
-        """Restores the states of callbacks, which a fit that could not begin may have reset."""
-        self._restored = state.callbacks
-
     # ---- running
 
     def begin(self) -> None:
-        """Calls on_fit_begin, and then gives callbacks the states that they had when the fit was interrupted."""
+        """Resets callbacks, calls on_fit_begin, and then gives them the states of an interrupted fit."""
         trainer = self.trainer
         trainer.should_stop = self._stopping = self._should_stop
         steps, network = trainer.steps(in_parts=self.config.gradient_accumulation_steps > 1), trainer.model.network
@@ -165,6 +167,8 @@ class FitLoop(ABC):
         size = self.config.step_size
         for warning in warnings_for(trainer.comm, steps, network, trainer.loss, trainer.optimizer, size):
             self.progress.note(warning)
+        with trainer.comm.raise_together():
+            self.callbacks.begin_anew()
         self._call("on_fit_begin")
         if self._restored is not None:
             with trainer.comm.raise_together():
@@ -195,10 +199,19 @@ class FitLoop(ABC):
         finally:
             self.progress.close()
         self._call("on_fit_end")
+        self._warn_of_nan()
         for note in self.callbacks.closing_notes():
             self.progress.note(note)
         self._call("on_save")
         check()
+
+    def _warn_of_nan(self) -> None:
+        """Warns of losses and metrics that were NaN in each epoch of the fit: no callback saw them improve."""
+        of_fit = {name: self.trainer.history[name][-self.epochs_done :] for name in self._measured}
+        names = [name for name, values in of_fit.items() if all(map(math.isnan, values))]
+        if names and self.trainer.comm.rank == 0:
+            got = f"got NaN in each of the {self.epochs_done} epochs of this fit, which never counts as an improvement"
+            warn_caller(f"{', '.join(names)}: expected numbers, {got}")
 
     def _call(self, hook: str, *args: Any) -> None:
         """Calls a hook of all callbacks. What it raises, and whether to stop, is the same in all processes."""
@@ -223,6 +236,7 @@ class FitLoop(ABC):
         if self.config.validation is not None:
             values = trainer.evaluate_rows(*self.config.validation, check, trainer.comm)
             logs.update({f"val_{name}": value for name, value in values.items()})
+        self._measured = list(logs)
         logs["lr"] = rate_at(trainer.optimizer, max(trainer.step - 1, 0))
         logs["images_per_second"] = (self.seen.count - before) / seconds
         trainer.append_history(logs)

@@ -33,15 +33,15 @@ def outcome_of(error: BaseException, loop: FitLoop, first_step: int, was_unbuilt
     return Outcome.INTERRUPTED
 
 
-def _hashed(loop: FitLoop, error: BaseException) -> bool:
-    """Returns whether the data of an interrupted fit could be hashed, for its state; if not, says so in the error.
+def _detached(loop: FitLoop, error: BaseException) -> bool:
+    """Returns whether the state of an interrupted fit could be taken from data and callbacks; if not, says so.
 
     Its state would raise the same each time, and with it every checkpoint.
     """
     try:
-        loop.hash_arguments()
+        loop.detach()
     except Exception as another:  # such as that of a lazy array, which may have interrupted the fit
-        error.add_note(f"This fit cannot be completed, as its data cannot be read: {another}")
+        error.add_note(f"This fit cannot be completed, as its data or callbacks cannot be read: {another}")
         return False
     return True
 
@@ -90,15 +90,14 @@ class FitRecord:
         state = self.state(first_step)
         self._enter(loop, state)
         try:
-            yield
+            with loop.callbacks.in_use():
+                yield
         except BaseException as error:
             outcome = outcome_of(error, loop, first_step, was_unbuilt)
-            if outcome is not Outcome.INTERRUPTED or not _hashed(loop, error):
+            if outcome is not Outcome.INTERRUPTED or not _detached(loop, error):
                 self._loop = None
             if outcome is Outcome.NOT_STARTED:
                 self._loop, self._resumed = before
-                if self._loop is not None and state is not None:
-                    self._loop.restore_callbacks(state)
             if was_unbuilt and outcome in (Outcome.NOT_STARTED, Outcome.UNTOUCHED):
                 trainer.model.discard()
             raise

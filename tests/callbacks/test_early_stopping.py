@@ -55,7 +55,6 @@ def fitted(monkeypatch, values, **arguments):
         ([1, 2, 3, 4, 5], {"lower_is_better": False}, 5, 4),
         ([5, 4, 3], {"lower_is_better": False}, 2, 0),
         ([3, NAN, 2, NAN, NAN, 1], {"patience": 2}, 5, 2),
-        ([NAN, NAN, 2], {"patience": 2}, 2, None),
         ([NAN, 2, 1], {"patience": 2}, 3, 2),
         ([float("inf"), 2, 1], {}, 3, 2),
         ([9, 8.5, 8.1, 7.9, 7.6], {"patience": 3, "min_delta": 1}, 5, 4),  # slowly, but 7.9 is better than 9 by 1
@@ -72,6 +71,13 @@ def test_when_it_stops_and_which_weights_it_leaves(monkeypatch, values, argument
     assert early.stopped_epoch == epochs - 1 or epochs == len(values)
     assert weights(trainer) == after_epochs[-1 if best is None else best]
     assert "1.running_mean" in trainer.model.state_dict()  # buffers too
+
+
+def test_values_that_are_always_nan_are_named(monkeypatch):
+    with pytest.warns(UserWarning, match=r"^val_loss: expected numbers, got NaN in each of the 2 epochs of this fit"):
+        trainer, early, after_epochs = fitted(monkeypatch, [NAN, NAN, 2], patience=2)
+    assert len(trainer.history["loss"]) == 2 and early.best_epoch is None
+    assert weights(trainer) == after_epochs[-1]
 
 
 def test_a_fit_that_it_does_not_stop(monkeypatch):
@@ -246,8 +252,11 @@ def test_fit_says_which_weights_it_restores(capsys):
     trainer, early = batchnorm_trainer(), EarlyStopping("loss", patience=2, min_delta=100)
     trainer.fit(X, Y, **FIT | {"epochs": 9, "verbose": 1}, callbacks=[early])
     last = capsys.readouterr().out.splitlines()[-1]
-    restored = f"restored the weights with loss {early.best:.4f}"
-    assert last == f"EarlyStopping: stopped after 2 epochs without improvement; {restored}"
+    restored = f"restored the weights after the epoch with loss {early.best:.4f}, a mean over its steps before"
+    assert last == f"EarlyStopping: stopped after 2 epochs without improvement; {restored} their updates"
+    early = EarlyStopping(patience=1, min_delta=100)
+    trainer.fit(X, Y, **FIT | LONG | {"verbose": 1}, callbacks=[early])
+    assert capsys.readouterr().out.endswith(f"; restored the weights with val_loss {early.best:.4f}\n")
     trainer.fit(X, Y, **FIT | {"epochs": 1, "verbose": 1}, callbacks=[EarlyStopping("loss")])
     assert capsys.readouterr().out.splitlines()[-1].startswith("epoch 1/1 ")
     trainer.fit(X, Y, **FIT | {"epochs": 9, "verbose": 0}, callbacks=[EarlyStopping("loss", min_delta=100)])

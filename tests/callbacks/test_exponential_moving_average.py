@@ -18,8 +18,10 @@ from interrupted_fits import (
     python_trainer,
 )
 
-from minidl import Trainer
+from minidl import Sequential, Trainer
 from minidl.callbacks import Checkpoint, EarlyStopping, ExponentialMovingAverage
+from minidl.layers import Scale
+from minidl.optimizers import SGD
 
 
 class StateRecorder:
@@ -32,22 +34,23 @@ class StateRecorder:
         self.after_steps.append(trainer.model.state_dict())
 
 
-def by_hand(states, decay, params):
+def by_hand(states, decay, params, warmup=True):
     """The same formula, tensor by tensor, in each tensor's dtype."""
     average = {name: value.copy() for name, value in states[0].items()}
-    for state in states[1:]:
+    for n, state in enumerate(states[1:], 1):
+        now = min(decay, (1 + n) / (10 + n)) if warmup else decay
         for name, value in state.items():
-            average[name] += value.dtype.type(1 - decay) * (value - average[name])
+            average[name] += value.dtype.type(1 - now) * (value - average[name])
     return {name: value if name in params else states[-1][name] for name, value in average.items()}
 
 
 @pytest.mark.parametrize("make", [native_trainer, batchnorm_trainer, python_trainer], ids=lambda make: make.__name__)
 @pytest.mark.parametrize(("decay", "every"), [(0.9, 1), (0.999, 1), (0.0, 1), (0.7, 5)])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_it_matches_the_formula(make, decay, every, dtype):
-    trainer, average, states = make(dtype), ExponentialMovingAverage(decay, every), StateRecorder()
+@pytest.mark.parametrize(("dtype", "warmup"), [("float32", True), ("float64", False)])
+def test_it_matches_the_formula(make, decay, every, dtype, warmup):
+    trainer, average, states = make(dtype), ExponentialMovingAverage(decay, every, warmup=warmup), StateRecorder()
     trainer.fit(X, Y, **FIT, callbacks=[average, states])
-    expected = by_hand(states.after_steps[every - 1 :: every], decay, trainer.model.params)
+    expected = by_hand(states.after_steps[every - 1 :: every], decay, trainer.model.params, warmup)
     assert comparable(average.averages) == comparable({name: expected[name] for name in average.averages})
     assert average.averages.keys() == trainer.model.state_dict().keys()
     assert all(np.array_equal(value, expected[name]) for name, value in trainer.model.state_dict().items())
@@ -58,7 +61,11 @@ def test_it_matches_torch():
     import torch
     from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-    trainer, average, states = batchnorm_trainer("float64"), ExponentialMovingAverage(0.9, apply=False), StateRecorder()
+    trainer, average, states = (
+        batchnorm_trainer("float64"),
+        ExponentialMovingAverage(0.9, 1, False, False),
+        StateRecorder(),
+    )
     trainer.fit(X, Y, **FIT, callbacks=[average, states])
     layers = {"0": torch.nn.Conv2d(1, 4, 3), "1": torch.nn.BatchNorm2d(4), "4": torch.nn.Linear(64, 3)}
     theirs = torch.nn.ModuleDict(layers)
@@ -69,6 +76,31 @@ def test_it_matches_torch():
         averaged.update_parameters(theirs)
     for name, value in average.averages.items():
         np.testing.assert_allclose(value, averaged.module.state_dict()[name].numpy(), rtol=1e-12, err_msg=name)
+
+
+def test_by_default_it_forgets_the_first_weights():
+    """A weight that rises by 1 in each step, whose average stays close: with a constant decay it is 368 behind."""
+    values = []
+    for warmup in (True, False):
+        model = Sequential([Scale()], (1,))
+        average = ExponentialMovingAverage(apply=False, warmup=warmup)
+        trainer = Trainer(model, lambda scores, y: (-scores[:, 0], -np.ones_like(scores)), SGD(1.0))
+        trainer.fit(np.ones((1, 1)), np.zeros(1), epochs=460, callbacks=[average], verbose=0)
+        values.append(float(trainer.model.params["0.weight"].value[0] - average.averages["0.weight"][0]))
+    assert values[0] < 50 and 365 < values[1] < 371
+
+
+def test_a_state_of_an_earlier_version_keeps_its_constant_decay(tmp_path):
+    """Its file has no number of updates."""
+    trainer, average, states = batchnorm_trainer(), ExponentialMovingAverage(0.9), StateRecorder()
+    steady = ExponentialMovingAverage(0.9, warmup=False)
+    interrupt_fit(trainer, 20, callbacks=[steady, Checkpoint(tmp_path / "c", every_n_steps=1)])
+    resumed = Trainer.resume(tmp_path / "c")
+    ((_, state, _),) = [one for one in resumed.interrupted.callbacks if "Average" in one[0]]
+    assert state.pop("updates") == 20
+    resumed.fit(X, Y, **FIT, callbacks=[average])
+    batchnorm_trainer().fit(X, Y, **FIT, callbacks=[states, steady])
+    assert comparable(average.averages) == comparable(steady.averages)
 
 
 def test_steps_do_not_use_it_and_apply_is_optional():
@@ -189,6 +221,7 @@ def test_with_early_stopping_the_last_one_wins():
         ({"decay": "x"}, TypeError, "decay: expected a number"),
         ({"every_n_steps": 0}, ValueError, "every_n_steps: expected at least 1"),
         ({"apply": 1}, TypeError, "apply: expected True or False"),
+        ({"warmup": 1}, TypeError, "warmup: expected True or False"),
     ],
 )
 def test_invalid_arguments(arguments, error, message):

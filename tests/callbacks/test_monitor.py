@@ -25,7 +25,8 @@ from minidl.callbacks.monitor import Monitor
 )
 def test_which_value_is_better(name, lower, expected):
     monitor = Monitor(name, lower)
-    assert (monitor.lower_is_better, monitor.sign) == (expected, -1 if expected else 1)
+    assert monitor.lower_is_better == expected and monitor.is_held_out == name.startswith("val_")
+    assert monitor.beyond(-3.0, 0.5) == (-3.5 if expected else -2.5)
     assert (monitor.is_better(1.0, 2.0), monitor.is_better(2.0, 1.0)) == (expected, not expected)
     assert not monitor.is_better(1.0, 1.0)
     assert monitor.is_better(math.inf, None) and monitor.is_better(-math.inf, None)

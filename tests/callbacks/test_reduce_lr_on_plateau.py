@@ -34,6 +34,11 @@ def rates(monkeypatch, values, lr=1.0, **arguments):
         ([float("inf"), 2, 2], {"patience": 0}, [1, 0.1, 0.1, 0.1 * 0.1]),
         ([1, 2, 3, 3], {"patience": 0, "lower_is_better": False}, [1, 1, 1, 1, 0.1]),
         ([1, 1, 1], {"patience": 0, "min_lr": 5}, [1, 1, 1, 1]),  # it never rises
+        ([-13, -13, -13], {"patience": 0, "threshold": 0}, [1, 1, 0.1, 0.1 * 0.1]),
+        ([-13, -13, -13], {"patience": 0}, [1, 1, 0.1, 0.1 * 0.1]),
+        ([-10, -10.5, -12], {"patience": 0, "threshold": 0.1}, [1, 1, 0.1, 0.1]),
+        ([-9.8, -9.8005, -8], {"patience": 0, "lower_is_better": False}, [1, 1, 0.1, 0.1]),
+        ([0, -1e-9, -1e-9], {"patience": 0}, [1, 1, 1, 0.1]),
     ],
 )
 def test_rates(monkeypatch, values, arguments, expected):
@@ -43,6 +48,7 @@ def test_rates(monkeypatch, values, arguments, expected):
 @pytest.mark.oracle
 @pytest.mark.parametrize("seed", range(40))
 def test_rates_match_torch(monkeypatch, seed):
+    """For values of at least 0: PyTorch's threshold is on the wrong side of a negative one."""
     import torch
 
     rng = np.random.default_rng(seed)
@@ -54,7 +60,7 @@ def test_rates_match_torch(monkeypatch, seed):
         "min_lr": float(rng.choice([0, 1e-3])),
     }
     lower = bool(rng.integers(2))
-    values = rng.choice([NAN, np.inf, -0.5, *rng.normal(size=4), *rng.uniform(1, 1.2, 5)], 60).tolist()
+    values = rng.choice([NAN, np.inf, 0.0, *abs(rng.normal(size=4)), *rng.uniform(1, 1.2, 5)], 60).tolist()
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.3)
     scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, "min" if lower else "max", **arguments)
     expected = []

@@ -103,9 +103,8 @@ def test_callbacks_get_the_trainer_and_may_stop_it(tmp_path):
 
 
 def test_callbacks_that_change_the_model_run_before_early_stopping():
-    average = ExponentialMovingAverage(0.9)
-    averaged = make_classifier(callbacks=[average]).fit(X, Y)
-    for name, value in average.averages.items():
+    averaged = make_classifier(callbacks=[ExponentialMovingAverage(0.9)]).fit(X, Y)
+    for name, value in averaged.callbacks_[0].averages.items():
         np.testing.assert_array_equal(averaged.model_.params[name].value, value)
     stopped = make_classifier(callbacks=[ExponentialMovingAverage(0.9)], early_stopping=True).fit(X, Y)
     assert bits(stopped) == bits(make_classifier(early_stopping=True).fit(X, Y))

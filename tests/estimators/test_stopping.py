@@ -109,9 +109,12 @@ def test_early_stopping_holds_out_a_stratified_part_and_keeps_the_best_weights()
 def test_an_early_stopping_callback_chooses_the_weights_in_place_of_the_estimators_own(make, loss):
     """Its monitor, patience and min_delta count; tol and n_iter_no_change do not."""
     y = np.where(np.random.default_rng(0).random(150) < 0.3, (Y + 1) % 3, Y)
-    seen, chosen = ModelRecorder(), EarlyStopping("val_loss", patience=7)
+    seen = ModelRecorder()
     options = {"loss": loss, "lr": 0.02, "early_stopping": True, "validation_fraction": 0.3, "random_state": 0}
-    fitted = make(**options, tol=1.0, n_iter_no_change=2, callbacks=[chosen, seen]).fit(X, y)
+    fitted = make(**options, tol=1.0, n_iter_no_change=2, callbacks=[EarlyStopping("val_loss", patience=7), seen]).fit(
+        X, y
+    )
+    chosen = fitted.callbacks_[0]
 
     losses = fitted.trainer_.history["val_loss"]
     best = int(np.argmin(losses))

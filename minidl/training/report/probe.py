@@ -52,7 +52,8 @@ class Probe:
         except Exception as error:
             raise TypeError(f"report: expected layers, loss and optimizer that can be copied: {error}") from error
         self.trainer, self.data, self.sample = trainer, data, sample
-        self.network = Network(layers, network.names, FlatParameters(layers, network.dtype))
+        home = FlatParameters(layers, network.dtype)
+        self.network = Network(layers, network.names, home, lr_mult=network.lr_mult)
         self.update = None
         if update is not None:
             self.update = self.optimizer.update(self.network.parameters.values.size, network.dtype)

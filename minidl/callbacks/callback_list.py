@@ -106,7 +106,7 @@ class CallbackList:
             with _lock:
                 _running.difference_update(own)
 
-    def begin_anew(self) -> None:
+    def reset_states(self) -> None:
         """Gives callbacks that earlier fits used the state that they had before them."""
         for callback in (one for callbacks in self._with_state().values() for one in callbacks):
             if hasattr(callback, FIRST_STATE):

@@ -168,7 +168,7 @@ class FitLoop(ABC):
         for warning in warnings_for(trainer.comm, steps, network, trainer.loss, trainer.optimizer, size):
             self.progress.note(warning)
         with trainer.comm.raise_together():
-            self.callbacks.begin_anew()
+            self.callbacks.reset_states()
         self._call("on_fit_begin")
         if self._restored is not None:
             with trainer.comm.raise_together():

@@ -79,7 +79,7 @@ def test_it_matches_torch():
 
 
 def test_by_default_it_forgets_the_first_weights():
-    """A weight that rises by 1 in each step, whose average stays close: with a constant decay it is 368 behind."""
+    """A weight that rises by 1 in each step, whose average stays close: with a constant decay it lags by 368."""
     values = []
     for warmup in (True, False):
         model = Sequential([Scale()], (1,))

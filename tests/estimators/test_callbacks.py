@@ -178,7 +178,7 @@ def test_a_plateau_is_counted_over_calls_of_partial_fit():
     assert rates[-1] < 0.01
     at_once = SequentialClassifier(**{**OPTIONS, "epochs": 8}, optimizer=SGD(0.1), callbacks=[plateau]).fit(X, Y)
     assert bits(at_once) == bits(stream)
-    assert len(stream.fit(X, Y).callbacks_[1].epochs) == 6  # a fit begins anew
+    assert len(stream.fit(X, Y).callbacks_[1].epochs) == 6  # a fit begins from scratch
     assert len(stream.partial_fit(X, Y).callbacks_[1].epochs) == 7  # and partial_fit goes on from it
 
 

@@ -115,6 +115,7 @@ class FitCounter:
         self.path.write_text(self.path.read_text() + "x")
 
 
+@pytest.mark.filterwarnings("ignore:Persisting input arguments took")  # on a busy machine
 def test_a_cached_pipeline_fits_once(tmp_path):
     """It clones a fitted step, whose parameters must be those from before the fit."""
     (tmp_path / "fits").write_text("")

@@ -96,7 +96,7 @@ CASES = {  # layers, dtype, arguments of the trainer, arguments of fit
 }
 
 
-def images(n, case):
+def images(n, case=""):
     """Of ten classes, that differ in their brightness: small nets learn something. "pixels": those of each pixel."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 10, n)

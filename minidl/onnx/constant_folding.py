@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import math
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -161,6 +162,14 @@ def fold_slice(inputs: list[Any], attributes: dict[str, Any]) -> Array:
     return x[tuple(pieces)]
 
 
+def fold_transpose(inputs: list[Any], attributes: dict[str, Any]) -> Array:
+    """Permutes the axes, which count from 0; without `perm` in reverse."""
+    perm = attributes.get("perm")
+    if perm is not None and min(perm, default=0) < 0:
+        raise ValueError(f"expected a permutation of {inputs[0].ndim} axes, got {list(perm)}")
+    return np.asarray(np.transpose(inputs[0], perm))
+
+
 FOLD_FUNCTIONS: dict[str, FoldFunction] = {
     "Add": fold_arithmetic(np.add),
     "BatchNormalization": fold_batch_norm,
@@ -191,10 +200,22 @@ FOLD_FUNCTIONS: dict[str, FoldFunction] = {
     "Sqrt": fold_arithmetic(np.sqrt),
     "Squeeze": lambda inputs, attributes: np.squeeze(inputs[0], get_axes(inputs, attributes) or None),
     "Sub": fold_arithmetic(np.subtract),
-    "Transpose": lambda inputs, attributes: np.transpose(inputs[0], attributes.get("perm")),
+    "Transpose": fold_transpose,
     "Unsqueeze": lambda inputs, attributes: np.expand_dims(inputs[0], get_axes(inputs, attributes)),
     "Where": fold_arithmetic(np.where),
 }
+
+
+def _tensors_of_nodes(nodes: Iterable[Node]) -> Iterator[tuple[str, Array]]:
+    """Yields the names and values of Constant nodes, which the file holds as it does its tensors.
+
+    Invalid ones are left out: they are refused where they are needed.
+    """
+    for node in nodes:
+        if node.op == "Constant" and not node.domain and len(node.outputs) == 1:
+            with suppress(ValueError):
+                if not has_batch(array := fold_constant([], node.attributes)):
+                    yield node.outputs[0], array
 
 
 class Constants(Mapping[str, Array]):
@@ -205,12 +226,13 @@ class Constants(Mapping[str, Array]):
 
     def __init__(self, graph: Graph) -> None:
         self.shapes: dict[str, tuple[int, ...]] = {}
-        self._tensors, self._values = graph.tensors, dict(graph.tensors)
+        self._tensors = graph.tensors | dict(_tensors_of_nodes(graph.nodes))
+        self._values = dict(self._tensors)
         self._producers: dict[str, int] = {}
         self.nodes = graph.nodes
-        self._work = MAX_WORK * sum(array.size for array in graph.tensors.values())
+        self._work = MAX_WORK * sum(array.size for array in self._tensors.values())
         for i, node in enumerate(graph.nodes):
-            if self._is_constant(node):
+            if self._is_constant(node) and node.outputs[0] not in self._values:
                 self._producers[node.outputs[0]] = i
 
     def _is_constant(self, node: Node) -> bool:

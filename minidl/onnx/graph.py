@@ -55,6 +55,9 @@ class Graph:
     shapes: dict[str, list[int | str | None] | None] = field(
         default_factory=dict
     )  # declared shapes of intermediate values
+    ranks: dict[str, tuple[Node, int]] = field(
+        default_factory=dict
+    )  # numbers of axes that Transposes of the file, which are gone, have for values
 
 
 class UnsupportedNodeError(ValueError):

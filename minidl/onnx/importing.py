@@ -148,7 +148,7 @@ class Importer:
 
     def run(self) -> Plan:
         """Returns the layers and their state. Raises UnsupportedNodeError for the first unsupported node."""
-        self.constants.shapes[self.input.name] = (self.batch, *self.shape)
+        self.note_shape(self.input.name, self.shape)
         layers, shape = self.import_series(parse_graph(self.graph, self.constants), self.shape)
         if not layers:
             raise ValueError("expected at least one node that becomes a layer, got none")
@@ -165,6 +165,13 @@ class Importer:
         build_warnings.warn(named_layers(plan.layers), self.shape)
         return plan
 
+    def note_shape(self, name: str, shape: Shape) -> None:
+        """Notes the shape of a value; raises UnsupportedNodeError if a Transpose that is gone had other axes."""
+        self.constants.shapes[name] = (self.batch, *shape)
+        node, rank = self.graph.ranks.get(name, (None, 0))
+        if node is not None and rank != len(shape) + 1:
+            refuse(node, f"expected a permutation of {len(shape) + 1} axes, got {node.attributes['perm']}")
+
     def import_series(self, items: Series, shape: Shape) -> tuple[list[LayerWithWeights], Shape]:
         """Returns the layers of a series of nodes, and the shape of their output, without the batch."""
         placed: list[PlacedLayer] = []
@@ -172,7 +179,7 @@ class Importer:
             node = item if isinstance(item, Node) else item.node
             for weighted in self.import_item(item, shape):
                 shape = self.append_or_fuse(placed, weighted, shape, node)
-            self.constants.shapes[node.outputs[0]] = (self.batch, *shape)
+            self.note_shape(node.outputs[0], shape)
         return [entry.weighted for entry in placed], shape
 
     def import_node(self, node: Node, shape: Shape) -> list[LayerWithWeights]:
@@ -232,7 +239,7 @@ class Importer:
         joined, shape = self.join_branches(value.join, branches), carried.shape
         for weighted in joined:
             shape = self.infer_layer_shape(weighted, shape, value.join)
-        self.constants.shapes[value.join.outputs[0]] = (self.batch, *shape)
+        self.note_shape(value.join.outputs[0], shape)
         rest, shape = self.import_series(value.rest, shape)
         return [*joined, *rest], shape
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from minidl.onnx.constant_folding import Constants
-from minidl.onnx.graph import REWRITTEN, Graph, Node
+from minidl.onnx.graph import REWRITTEN, Graph, Node, refuse
 from minidl.onnx.norm_patterns import CHANNEL_NORM
 from minidl.onnx.rewriting import SPLIT_PART
 from minidl.onnx.tensordots import TENSORDOT, TensordotNode, is_over_last_axis, merge_tensordots
@@ -63,6 +63,7 @@ class _Mover:
         self.nodes: list[Node] = []
         self.tensors = dict(graph.tensors)
         self.moved: dict[str, _Moved] = {}
+        self.ranks: dict[str, tuple[Node, int]] = {}
         self.aliases: dict[str, str] = {}
         self.written: set[str] = set()
         self.taken = {name for node in graph.nodes for name in (*node.inputs, *node.outputs)} | set(graph.tensors)
@@ -77,7 +78,7 @@ class _Mover:
             if (source := self.aliases.get(value.name)) is not None:
                 self.nodes.append(Node("Identity", "", [source], [value.name]))
             self._write(value.name)
-        return replace(self.graph, nodes=self.nodes, tensors=self.tensors)
+        return replace(self.graph, nodes=self.nodes, tensors=self.tensors, ranks=self.ranks)
 
     def _transpose_input(self) -> None:
         """Brings channels-last images to channels first at once if elementwise nodes come before their Transpose."""
@@ -122,9 +123,17 @@ class _Mover:
         self.nodes.append(node)
 
     def _defer(self, node: Node, axes: Axes) -> None:
-        """Notes that the output of a Transpose is still to be computed; two that cancel are gone."""
+        """Notes that the output of a Transpose is still to be computed; two that cancel are gone.
+
+        Raises UnsupportedNodeError unless the axes are those of the value, or of one whose rank is not known yet.
+        """
         name = node.inputs[0]
-        before = self.moved.get(name, _Moved(name, tuple(range(len(axes)))))
+        before = self.moved.get(name)
+        if before is None:
+            _, rank = self.ranks.setdefault(name, (node, len(axes)))
+            before = _Moved(name, tuple(range(rank)))
+        if sorted(axes) != list(range(len(before.axes))):
+            refuse(node, f"expected a permutation of {len(before.axes)} axes, got {list(axes)}")
         axes = compose(before.axes, axes)
         if axes == tuple(sorted(axes)):
             self.aliases[node.outputs[0]] = before.source

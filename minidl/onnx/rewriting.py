@@ -12,7 +12,7 @@ from minidl.onnx.input_cast import INTEGERS
 
 # Operators of the domain REWRITTEN
 STRIDED_VIEW = "Gather"  # the elements of an array, flattened with the batch, at the indices of input 1
-SPLIT_PART = "Split"  # one output of a Split: part `index` of `count` equal ones, or `start` to `stop`
+SPLIT_PART = "Split"  # one output of a Split: part `index` of `count` equal ones, or `start` to `stop` of `size`
 
 NUMBERS = (DATA_TYPES["float32"], DATA_TYPES["float64"], *INDEX_TYPES)  # they have all indices of rows
 MOVES = {  # operators whose outputs are elements of their first input; of all inputs for Concat
@@ -42,12 +42,14 @@ def _split_parts(node: Node, constants: Constants) -> list[Node] | None:
         if (found := constants.find(node.inputs[1])) is None:
             return None
         sizes = found.reshape(-1).tolist()
-    if len(sizes or node.outputs) != count or node.attributes.get("num_outputs", count) != count:
+    if {len(sizes or node.outputs), node.attributes.get("num_outputs", count)} != {count} or min(sizes or [0]) < 0:
         return None
     ends = None if sizes is None else np.cumsum([0, *sizes]).tolist()
     parts = []
     for i, output in enumerate(node.outputs):
-        extent = {"index": i, "count": count} if ends is None else {"start": ends[i], "stop": ends[i + 1]}
+        extent = {"index": i, "count": count}
+        if ends is not None:
+            extent = {"start": ends[i], "stop": ends[i + 1], "size": ends[-1]}
         attributes = {"axis": node.attributes.get("axis", 0), **extent}
         parts.append(Node(SPLIT_PART, node.name, node.inputs[:1], [output], attributes, node.doc, REWRITTEN))
     return parts

@@ -1,7 +1,9 @@
-"""Constant folding, with and without attributes, against NumPy; nothing here needs the onnx package."""
+"""Constant folding, with and without attributes, against NumPy."""
 
 import numpy as np
 import pytest
+from onnx_models.graphs import Graph as File
+from onnx_models.graphs import check
 
 from minidl.onnx.constant_folding import FOLD_FUNCTIONS, Constants
 from minidl.onnx.graph import ANY_BATCH, Graph, Node, Value
@@ -142,6 +144,7 @@ def test_all_foldable_operators_have_a_case():
     ("Concat", [np.ones(4097)], {"axis": 0}, "at most 4096 elements"),
     ("Gather", [ROW, integers(3)], {}, "out of bounds"),
     ("Reshape", [MATRIX, integers(5, -1)], {}, "cannot reshape"),
+    ("Transpose", [MATRIX], {"perm": [-1, 0]}, "expected a permutation of 2 axes, got [-1, 0]"),
     ("Reshape", [MATRIX, integers(1, ANY_BATCH)], {}, "expected values that do not depend on the batch size"),
     ("Slice", [ROW, *[integers(0)] * 3, integers(ANY_BATCH)], {}, "expected values that do not depend on the batch"),
     ("Mul", [integers(ANY_BATCH // 2), integers(2)], {}, f"expected other integers than {ANY_BATCH}"),
@@ -185,6 +188,33 @@ def test_the_work_for_large_constants_is_limited():
     assert Constants(graph_of(chain(21), a00=np.ones(5000)))["a21"][0] == 22
     with pytest.raises(ValueError, match=r"node 'n' \(Add\): .* expected less work to compute large constants"):
         Constants(graph_of(chain(22), a00=np.ones(5000)))["a22"]
+
+
+def test_values_of_constant_nodes_are_those_of_the_file():
+    """They count for the limit as tensors do, and no more: it is still a limit."""
+    attributes = {"value": np.ones(5000), "value_floats": [1.0] * 5000}
+    for name, value in attributes.items():
+        node = Node("Constant", "w", [], ["a00"], {name: value})
+        assert Constants(graph_of([node, *chain(21)]))["a21"][0] == 22
+        with pytest.raises(ValueError, match=r"node 'n' \(Add\): .* expected less work to compute large constants"):
+            Constants(graph_of([node, *chain(22)]))["a22"]
+
+
+@pytest.mark.oracle("onnx", "onnxruntime")
+def test_weights_in_constant_nodes(tmp_path):
+    """A file without any initializer, as Paddle writes it; weights are transposed and scaled by nodes."""
+    from onnx import numpy_helper
+
+    def constant(array):
+        return g.add("Constant", value=numpy_helper.from_array(array.astype("f4")))
+
+    g = File((90,))
+    turned = g.add("Transpose", constant(g.rng.standard_normal((60, 90))), perm=[1, 0])
+    scaled = g.add("Mul", turned, g.add("Constant", value_float=0.5))
+    y = g.add("MatMul", "x", scaled)
+    g.add("Add", y, g.add("Constant", value_floats=g.rng.standard_normal(60).tolist()))
+    assert not g.tensors
+    check(g, tmp_path, "Dense")
 
 
 def test_only_the_first_output_of_a_batch_norm_is_a_constant():

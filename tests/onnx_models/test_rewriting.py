@@ -3,6 +3,8 @@
 Compared with onnxruntime.
 """
 
+import re
+
 import numpy as np
 import pytest
 from onnx_models.graphs import Graph, check
@@ -183,3 +185,48 @@ def test_a_strided_view_that_ends_for_larger_batches_is_refused(op, tmp_path):
     g.add("Gather", flat, g.add("Reshape", indices, g.integers(-1, 3, 4)))
     with pytest.raises(ValueError, match=r"\(Gather\): expected sums and products of shapes and ranges for input 1"):
         import_model(g.save(tmp_path, out_shape=(None, 3, 4)))
+
+
+INVALID = {
+    "a negative axis of a Transpose": (
+        lambda g: g.append("Transpose", perm=[0, 2, -1, 1]).append("Relu").append("Transpose", perm=[0, 3, 1, 2]),
+        "node 'Transpose_0' (Transpose): expected a permutation of 4 axes, got [0, 2, -1, 1]",
+    ),
+    "two Transposes of different rank": (
+        lambda g: g.append("Transpose", perm=[0, 2, 3, 1]).append("Relu").append("Transpose", perm=[0, 2, 4, 3, 1]),
+        "node 'Transpose_2' (Transpose): expected a permutation of 4 axes, got [0, 2, 4, 3, 1]",
+    ),
+    "two Transposes of another rank that cancel": (
+        lambda g: g.append("Relu").append("Transpose", perm=[0, 2, 1]).append("Transpose", perm=[0, 2, 1]),
+        "node 'Transpose_1' (Transpose): expected a permutation of 4 axes, got [0, 2, 1]",
+    ),
+    "the same of the input": (
+        lambda g: g.append("Transpose", perm=[0, 2, 1]).append("Transpose", perm=[0, 2, 1]).append("Relu"),
+        "node 'Transpose_0' (Transpose): expected a permutation of 4 axes, got [0, 2, 1]",
+    ),
+    "a Reshape of two unknown sizes": (
+        lambda g: g.append("Reshape", g.integers(-1, -1)),
+        "expected a shape that keeps examples of (3, 8, 8) separate, got [-1, -1]",
+    ),
+    "a Split into more parts than there are": (
+        lambda g: g.append("Split", axis=1, outputs=[f"part{i}" for i in range(500)]),
+        "expected an axis of 3 in parts, got 500 of them",
+    ),
+    "a Split into unequal parts before opset 18": (
+        lambda g: g.append("Split", axis=1, outputs=["first", "second"]),
+        "expected an axis of 3 in parts, got 2 of them",
+    ),
+    "a Split into other sizes": (
+        lambda g: g.append("Split", g.integers(1, 1), axis=1, outputs=["first", "second"]),
+        "expected a part of 3, got 0 to 1 of 2",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_nodes_that_onnx_does_not_allow(name, tmp_path):
+    build, message = INVALID[name]
+    graph = Graph()
+    build(graph)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        import_model(graph.save(tmp_path, out_shape=(None,)))

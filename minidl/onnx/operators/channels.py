@@ -56,17 +56,23 @@ def make_columns(reader: NodeReader, axis: int, start: int, stop: int, step: int
 
 
 def read_split_part(reader: NodeReader) -> list[LayerWithWeights]:
-    """Reads one output of a Split: given by its range, or as one of equal parts, of which the last may be smaller."""
+    """Reads one output of a Split: given by its range, or as one of equal parts, of which the last may be smaller.
+
+    A Split into others than its axis has, such as empty ones, is invalid, also if only its first output is used.
+    """
     axis = reader.normalize_axis(reader.attribute("axis", 0))
     index, count, start, stop = (reader.attribute(name, 0) for name in ("index", "count", "start", "stop"))
     if axis == 0:
         reader.refuse("expected an axis after the batch, got 0")
     size = reader.shape[axis - 1]
+    whole = reader.attribute("size", size)
     if count:
         part = -(-size // count)
+        if part * (count - 1) >= size or (size % count and reader.opset < 18):
+            reader.refuse(f"expected an axis of {size} in parts, got {count} of them")
         start, stop = index * part, min((index + 1) * part, size)
-    if not 0 <= start < stop <= size:
-        reader.refuse(f"expected a part of {size}, got {start} to {stop}")
+    if whole != size or not 0 <= start < stop <= size:
+        reader.refuse(f"expected a part of {size}, got {start} to {stop} of {whole}")
     return make_columns(reader, axis, start, stop) if (start, stop) != (0, size) else []
 
 

@@ -51,9 +51,8 @@ def read_reshape(reader: NodeReader) -> list[LayerWithWeights]:
         rest[i] = reader.shape[i] if same and size == 0 else size
     if rest.count(-1) == 1 and (known := -math.prod(rest)) > 0:
         rest[rest.index(-1)] = size_of_example // known
-    if first not in [(-1,), (ANY_BATCH,), (reader.batch,), *([(0,)] if same else [])] or not _holds(
-        rest, size_of_example
-    ):
+    keeps_batch = first in [(-1,), (ANY_BATCH,), (reader.batch,), *([(0,)] if same else [])]
+    if not keeps_batch or sizes.count(-1) > 1 or not _holds(rest, size_of_example):
         reader.refuse(f"expected a shape that keeps examples of {reader.shape} separate, got {list(sizes)}")
     return reshape_to(reader, tuple(rest))
 

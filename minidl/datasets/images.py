@@ -43,6 +43,7 @@ NAME_KEPT = 40  # characters of the folder's name in that of the file: at most 1
 ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)  # of EXIF: values that swap height and width
 TIFF_WIDTH, TIFF_HEIGHT = 256, 257  # tags
 MAX_SIDE = 2**16  # pixels
+RULES = 2  # changes with the pixels that are made of the same files, so that older copies are not used
 
 
 def load_images(
@@ -87,8 +88,8 @@ def load_images(
     OSError
         If a folder cannot be read or written.
     ValueError
-        If there are no images, if some cannot be decoded, have more than 8 bits a channel, or have several sizes
-        without `size`. The message names files.
+        If there are no images, if some cannot be decoded, have more than 8 bits a channel or more than
+        `PIL.Image.MAX_IMAGE_PIXELS` pixels, or have several sizes without `size`. The message names files.
     TypeError, ValueError
         If an argument is invalid.
 
@@ -119,7 +120,7 @@ def load_images(
     place = copies_in(home_of(data_home)) / "images"
     listing = _Listing.of(Path(folder).expanduser(), place.parent)
     kept = f"{listing.folder.name[:NAME_KEPT]}-{_digest(listing.folder, request)}-"
-    path = place / f"{kept}{_digest(*listing.facts)}.npy"
+    path = place / f"{kept}{_digest(RULES, *listing.facts)}.npy"
     X = _mapped(path, (len(listing.files), request.channels))
     if X is None:
         with written(path) as file:
@@ -165,7 +166,8 @@ def load_image(
     OSError
         If the file cannot be read.
     ValueError
-        If the image cannot be decoded, or has more than 8 bits a channel.
+        If the image cannot be decoded, has more than 8 bits a channel, or more than `PIL.Image.MAX_IMAGE_PIXELS`
+        pixels.
     TypeError, ValueError
         If an argument is invalid.
 
@@ -175,8 +177,8 @@ def load_image(
 
     Notes
     -----
-    Formats are BMP, GIF, JPEG, PNG, PPM, TIFF and WebP. A small file may hold a very large image. Pillow warns of one
-    with more than `PIL.Image.MAX_IMAGE_PIXELS` pixels; twice as many are an error.
+    Formats are BMP, GIF, JPEG, PNG, PPM, TIFF and WebP. A small file may hold a very large image, which takes 4 bytes of
+    memory a pixel. `PIL.Image.MAX_IMAGE_PIXELS`, by default 89 million, limits that; it can be set.
 
     Examples
     --------
@@ -298,7 +300,7 @@ def _write(file: IO[bytes], listing: _Listing, request: _Request) -> None:
         shape = (len(listing.files), request.channels, *size)
         np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
         bad: list[str] = []
-        for name, pixels in _in_order(pool, lambda path: _tried(path, request), listing):
+        for name, pixels in _in_order(pool, lambda path: _tried_path(path, request), listing):
             if isinstance(pixels, str):
                 bad.append(f"{name!r} ({pixels})")
             elif pixels.shape != shape[1:]:
@@ -354,28 +356,41 @@ def _size_of(path: Path) -> tuple[int, int] | None:
     return (width, height) if turned else (height, width)
 
 
-def _tried(file: Path | io.BytesIO, request: _Request) -> NDArray[np.uint8] | str:
+def _tried_path(path: Path, request: _Request) -> NDArray[np.uint8] | str:
     """Returns the pixels of an image file, or why there are none."""
+    try:
+        with path.open("rb") as file:  # given a path, Pillow maps it, and leaves a TIFF that it maps unrotated
+            return _tried(file, request)
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _tried(file: IO[bytes], request: _Request) -> NDArray[np.uint8] | str:
+    """Returns the pixels in an open image file, or why there are none."""
     try:
         with _image_module().open(file, formats=FORMATS) as image:
             return _pixels(image, request)
     except Exception as error:  # of the many decoders, which raise various types for a damaged file
-        named = str(file) if isinstance(file, Path) else file
-        return str(error).removesuffix(f" {named!r}") or type(error).__name__
+        return str(error).removesuffix(f" {file!r}") or type(error).__name__
 
 
 def _pixels(image: Image, request: _Request) -> NDArray[np.uint8]:
     """Returns an image as uint8 (channels, height, width)."""
     from PIL import Image, ImageOps
 
+    limit = Image.MAX_IMAGE_PIXELS
+    if limit is not None and image.width * image.height > limit:
+        got = f"got {image.height}x{image.width} (the limit is PIL.Image.MAX_IMAGE_PIXELS)"
+        raise ValueError(f"expected at most {limit} pixels, {got}")
     if image.mode.startswith(DEEP):
         raise ValueError(f"expected 8 bits a channel, got mode {image.mode}")
     if _is_cut(image):
         raise ValueError(f"expected 8 bits a channel, got more in mode {image.mode}")
-    image = ImageOps.exif_transpose(image)
+    ImageOps.exif_transpose(image, in_place=True)
     if image.mode == "P":
         image = image.convert("RGBA")  # Pillow warns of transparent palettes otherwise
-    image = image.convert("L" if request.channels == 1 else "RGB")
+    mode = "L" if request.channels == 1 else "RGB"
+    image = image if image.mode == mode else image.convert(mode)  # which copies it
     if request.size is not None and image.size != request.size[::-1]:
         bilinear, (height, width) = Image.Resampling.BILINEAR, request.size
         if request.resize == "crop":

@@ -368,6 +368,40 @@ def test_cameras_rotations_without_a_size(tmp_path, suffix, orientation):
     np.testing.assert_array_equal(many[0], one)
 
 
+@pytest.mark.parametrize("mode", ["L", "P", "RGB", "RGBA", "CMYK"])
+@pytest.mark.parametrize("orientation", [1, 3, 5, 6, 7, 8])
+def test_uncompressed_tiffs_are_turned(tmp_path, mode, orientation):
+    """Pillow maps them if it gets a path, and then leaves them as they are."""
+    turns = {1: (0, False), 3: (2, False), 5: (3, True), 6: (3, False), 7: (1, True), 8: (1, False)}
+    pixels = np.zeros((6, 4), np.uint8) + np.uint8(255) * (RNG.random((6, 4)) < 0.5)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = tmp_path / "in" / "a" / "0.tif"
+    path.parent.mkdir(parents=True)
+    Image.fromarray(pixels).convert("RGB").convert(mode).save(path, exif=exif)
+    quarters, mirrored = turns[orientation]
+    expected = np.rot90(pixels, quarters)
+    expected = expected[:, ::-1] if mirrored else expected
+    for size in (None, expected.shape):
+        (image,) = load_images(tmp_path / "in", size, channels=1, data_home=tmp_path).X
+        assert np.array_equal(image[0], expected)
+        assert np.array_equal(load_image(path, size, channels=1), image)
+
+
+def test_images_above_pillows_limit_are_refused(folder, tmp_path, monkeypatch):
+    save(folder[0] / "dog" / "huge.png", np.zeros((8, 5, 3), "u1"))
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 39)
+    expected = r"expected at most 39 pixels, got 8x5 \(the limit is PIL.Image.MAX_IMAGE_PIXELS\)"
+    with warnings.catch_warnings(action="ignore", category=Image.DecompressionBombWarning):
+        with pytest.raises(ValueError, match=rf"got 'dog/huge.png' \({expected}\)$"):
+            load_images(folder[0], size=4, data_home=tmp_path)
+        with pytest.raises(ValueError, match=expected):
+            load_image(folder[0] / "dog" / "huge.png")
+    for limit in (40, None):
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
+        assert len(load_images(folder[0], size=4, data_home=tmp_path).X) == 6
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
 def test_pipes_are_ignored(folder, tmp_path):
     expected = load_images(folder[0], size=4, data_home=tmp_path).file_names.tolist()

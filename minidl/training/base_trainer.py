@@ -554,7 +554,7 @@ class BaseTrainer:
         logs : dict of str to float
             The values of the epoch by name.
         """
-        missing = [float("nan")] * len(self.history.get("epoch", []))
+        missing = [float("nan")] * max(map(len, self.history.values()), default=0)
         for name in [*self.history, *(name for name in logs if name not in self.history)]:
             self.history.setdefault(name, list(missing)).append(logs.get(name, float("nan")))
         self.epoch += 1

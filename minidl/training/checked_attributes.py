@@ -57,12 +57,15 @@ def threads_of(name: str, num_threads: Any) -> int | None:
 
 
 def history_of(name: str, history: Any) -> History:
-    """Returns lists of numbers by name; raises TypeError for anything else."""
+    """Returns lists of numbers by name; raises TypeError for anything else, ValueError for lists of several lengths."""
     if not isinstance(history, dict) or not all(isinstance(key, str) for key in history):
         raise TypeError(f"{name}: expected a dict of lists by name, such as History(), got {history!r:.100}")
     for key, values in history.items():
         if not isinstance(values, list) or not all(isinstance(one, (int, float, np.number)) for one in values):
             raise TypeError(f"{name}: expected a list of numbers for {key!r}, got {values!r:.100}")
+    if len({len(values) for values in history.values()}) > 1:
+        got = ", ".join(f"{len(values)} for {key!r}" for key, values in history.items())
+        raise ValueError(f"{name}: expected an entry of each list for each epoch, got {got:.200}")
     return history if isinstance(history, History) else History(history)
 
 

@@ -24,6 +24,7 @@ from minidl.saving.safetensors_file import FileError
 from minidl.sequential import Sequential
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.batch_feed import check_batches
+from minidl.training.checked_attributes import history_of
 from minidl.training.fit_state import FitState
 from minidl.training.history import History
 from minidl.training.optimizer_state import TensorCodec, check_shared, get_state, set_state
@@ -73,10 +74,11 @@ def pack(
         "fit": None,
         "callbacks": [],
     }
-    _check_parts(made, config, tensors, objects.met)
+    series = {name: _series(name, values) for name, values in trainer.history.items()}
+    _check_parts(made, config, tensors, objects.met, series)
     tensors.update({f"model/{name}": value for name, value in model.state_dict().items()})
     tensors.update({f"update/{name}": np.array(value, order="C") for name, value in _update(trainer).items()})
-    tensors.update({f"history/{name}": _series(name, values) for name, values in trainer.history.items()})
+    tensors.update({f"history/{name}": values for name, values in series.items()})
     if fit is not None and (not fit.is_complete or fit.arguments["outputs"] == trainer.outputs):
         if fit.arguments["outputs"] != trainer.outputs:
             raise TypeError(
@@ -108,9 +110,10 @@ def _series(name: str, values: list[float]) -> Array:
     raise TypeError(f"history: expected a list of numbers for {name!r}, got {values!r:.100}")
 
 
-def _check_parts(made: Any, config: dict[str, Any], tensors: Tensors, custom_objects: Custom) -> None:
-    """Raises TypeError for a loss, metric or optimizer that `resume` would refuse or change."""
+def _check_parts(made: Any, config: dict[str, Any], tensors: Tensors, custom_objects: Custom, series: Tensors) -> None:
+    """Raises TypeError for a loss, metric, optimizer or history that `resume` would refuse or change."""
     try:
+        _history(series)
         again = parse_config(config, custom_objects)["optimizer"]
         _remember(again, config, TensorCodec(dict(tensors)).decode)
     except (ValueError, TypeError, LookupError, OverflowError, AttributeError) as error:
@@ -241,7 +244,7 @@ def _history(series: Tensors) -> History:
     for name, values in series.items():
         if values.ndim != 1 or values.dtype not in (np.float64, np.int64):
             raise ValueError(f"history: expected numbers, got {values.dtype} {values.shape} for {name!r}")
-    return History({name: values.tolist() for name, values in series.items()})
+    return history_of("history", {name: values.tolist() for name, values in series.items()})
 
 
 def _callbacks(saved: Any, arrays: Callable[[str, Any], Any]) -> list[State]:

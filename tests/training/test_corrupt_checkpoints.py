@@ -79,6 +79,25 @@ def test_tensors_that_do_not_fit_are_refused(path, which):
             Trainer.resume(path)
 
 
+def test_a_history_of_several_lengths(path):
+    trainer = native_trainer()
+    trainer.fit(X, Y, epochs=2, verbose=0)
+    trainer.save_checkpoint(path)
+    config, tensors = safetensors_file.read(path, "checkpoint")
+    safetensors_file.write(path, "checkpoint", config, tensors | {"history/loss": tensors["history/loss"][:1]})
+    with pytest.raises(FileError, match="history: expected an entry of each list for each epoch, got .*1 for 'loss'"):
+        Trainer.resume(path)
+    del trainer.history["loss"][0]
+    with pytest.raises(TypeError, match="cannot be saved: a resume would refuse it: history: expected an entry"):
+        trainer.save_checkpoint(path)
+    with pytest.raises(ValueError, match="history: expected an entry of each list for each epoch, got 2 for 'a'"):
+        trainer.history = {"a": [1, 2], "b": [3]}
+    trainer.history = {"mine": [0.5, 0.25]}  # without "epoch"
+    trainer.fit(X, Y, epochs=1, verbose=0)
+    assert {len(values) for values in trainer.history.values()} == {3}
+    assert Trainer.resume(trainer.save_checkpoint(path) or path).history["mine"][:2] == [0.5, 0.25]
+
+
 def test_resuming_removes_what_a_killed_save_left(path):
     interrupt_fit(native_trainer(), 3).save_checkpoint(path)
     left = path.parent / f"{atomic._temporary_prefix(str(path))}0123456789abcdef.tmp"

@@ -90,6 +90,27 @@ class Pool(Layer):
         np.add.at(dx, places, dy)
 
 
+class SharingPool(Pool):
+    """Of equal maxima each one has the same share of the gradient."""
+
+    def forward(self, x, training):
+        if training:
+            self.x = x
+        return super().forward(x, training)
+
+    def backward(self, dy):
+        dx = np.zeros((*dy.shape[:2], self.in_shape[1]), dy.dtype)
+        windows = np.lib.stride_tricks.sliding_window_view(self.x, 3, axis=2)
+        winners = windows == windows.max(-1, keepdims=True)
+        shares = self.shares(winners) * dy[..., None]
+        for i in range(3):
+            dx[:, :, i : i + dy.shape[2]] += shares[..., i]
+        return dx
+
+    def shares(self, winners):
+        return winners / winners.sum(-1, keepdims=True).astype(self.dtype)
+
+
 class Columns(Layer):
     """Returns the features from `start` to `stop` as a view."""
 
@@ -368,6 +389,11 @@ class WrongDtype(Scale):
 class LosesOverlap(Pool):
     def hand_back(self, dx, places, dy):
         dx[places] = dy
+
+
+class GivesToAllEquals(SharingPool):
+    def shares(self, winners):
+        return winners.astype(self.dtype)
 
 
 class WidensDtype(Scale):

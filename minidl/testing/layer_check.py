@@ -9,7 +9,7 @@ from minidl.engine.network import Network
 from minidl.layers.base import Layer
 from minidl.layers.param import Param
 from minidl.testing.batch_contract import check_neighbours, check_rows, check_sums
-from minidl.testing.finite_differences import Function, check_gradient
+from minidl.testing.finite_differences import Function, check_gradient, check_ties
 from minidl.testing.layer_contract import (
     ATOL,
     RTOL,
@@ -47,7 +47,8 @@ def check_layer(
     - Examples are independent, unless `couples_examples` (batch statistics) is set. Any batch size works, including 0
       and 1.
     - dx and the grad of every Param equal central differences in float64, for every element of every example. At a kink
-      or a tie, the element is moved and must be right on both sides; a layer with kinks everywhere fails.
+      or a tie, the element is moved and must be right on both sides; a layer with kinks everywhere fails. The dx of
+      equal inputs sum to the slope of moving them together: a maximum must not give its gradient to each of them.
     - A second backward overwrites. Gradients do not change if dx is not needed, if an inference comes in between, or
       with other ops before and after the layer.
     - Random numbers from `self.rng` repeat. Buffers are reset before each training forward to the values from `build`,
@@ -123,6 +124,8 @@ def _check(name: str, layer: Layer, net: Network, samples: Samples, x: Array, co
         _check_gradient_rows(name, net, x, dy, dx)
     if not samples.integers:
         check_gradient(_function_of_x(f"{name}: dx", net, x, dy, couples_examples), rng)
+        tied = freeze(samples.tied(BATCH))
+        check_ties(_function_of_x(f"{name}: dx", net, tied, dy, couples_examples))
     for key, param in net.layers[0].params.items():
         initial = np.array(param.value)
         check_gradient(_function_of_param(f"{name}: the grad of {key!r}", net, param, x, dy), rng)

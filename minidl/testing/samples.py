@@ -10,6 +10,7 @@ from minidl.utils.arrays import Array, as_array
 from minidl.utils.validation import Shape
 
 CLOSE = 1e-3  # the distance of some values to likely kinks: small, but a thousand finite-difference steps
+OFF_KINKS = 0.25  # the distance of values that are tied, multiples of 0.5, to integers
 
 
 def draw(rng: np.random.Generator, shape: Shape) -> Array:
@@ -44,6 +45,10 @@ class Samples:
     def many(self, n: int) -> Array:
         """Returns n examples with normal values."""
         return self.rng.standard_normal((n, *self.shape)) if self.given is None else self._rows(n)
+
+    def tied(self, n: int) -> Array:
+        """Returns n examples with equal values, at none of the likely kinks; of given ones, those that there are."""
+        return np.round(2 * self.few(n)) / 2 + OFF_KINKS if self.given is None else self._rows(n)
 
     def unlike(self, x: Array) -> Array:
         """Returns as many examples as x has, with other values."""

@@ -17,6 +17,7 @@ from faulty_layers import (
     Embedding,
     ForgottenBias,
     ForgottenFactor,
+    GivesToAllEquals,
     GlobalRandomNumbers,
     HalfGrad,
     KeepsStateInAnAttribute,
@@ -40,6 +41,7 @@ from faulty_layers import (
     ReturnsNothing,
     Scale,
     SeedsTheGlobalGenerator,
+    SharingPool,
     ThreeExamples,
     WidensDtype,
     WidensDxDtype,
@@ -73,6 +75,7 @@ from minidl.testing import check_layer
         (Scale(), (2, 3, 2)),
         (Project(3), (4,)),
         (Pool(), (2, 6)),
+        (SharingPool(), (2, 6)),
         (Drop(), (5,)),
         (Drop(), (2, 3)),
         (Columns(1, 3), (6,)),
@@ -144,6 +147,16 @@ BUGS = [
 def test_faults_are_found(bug, shape, message):
     with pytest.raises(AssertionError, match=rf"^{message}"):
         check_layer(bug(), shape)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("x", [None, np.arange(60).reshape(5, 2, 6) % 7 / 4])
+def test_a_pool_that_gives_dy_to_all_equal_inputs(x, seed):
+    expected = r"GivesToAllEquals: dx\[\d, \d, \d\] and that of \d+ equal elements: expected a sum of .* got .*; of equal"
+    x = None if x is None else x[:, :, np.array([0, 0, 1, 1, 2, 3])]  # ties in a window
+    with pytest.raises(AssertionError, match=expected):
+        check_layer(GivesToAllEquals(), (2, 6), seed=seed, x=x)
+    check_layer(SharingPool(), (2, 6), seed=seed, x=x)
 
 
 @pytest.mark.parametrize("seed", range(10))

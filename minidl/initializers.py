@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from minidl.utils.hints import class_hint
 from minidl.utils.validation import Shape
 
 __all__ = [
@@ -437,7 +438,8 @@ def ones(rng: np.random.Generator, shape: Shape) -> Values:
 def check_initializer(name: str, init: Any) -> Init:
     """Returns `init` if it is a function of a random generator and a shape; raises TypeError naming the argument."""
     if not callable(init) or isinstance(init, type):
-        meant = f"; use minidl.initializers.{init}" if isinstance(init, str) and init in __all__ else ""
+        is_name = isinstance(init, str) and init in __all__
+        meant = f"; use minidl.initializers.{init}" if is_name else class_hint(init)
         raise TypeError(f"{name}: expected a function f(rng, shape), such as he_uniform, got {init!r}{meant}")
     function: Init = init
     return function

@@ -16,7 +16,7 @@ import numpy as np
 from minidl.utils.arrays import Array, as_array
 from minidl.utils.constructors import constructor_repr, readonly_argument
 from minidl.utils.foreign_words import METRICS
-from minidl.utils.hints import hint
+from minidl.utils.hints import SCORES, TARGETS, check_order, class_hint, hint
 from minidl.utils.validation import check_int
 
 __all__ = ["Metric", "TopKAccuracy", "accuracy", "binary_accuracy", "subset_accuracy"]
@@ -595,10 +595,12 @@ def get(metrics: Iterable[str | Metric]) -> dict[str, Metric]:
             name, function = metric, NAMES[metric]
         elif isinstance(metric, TopKAccuracy):
             name, function = metric.name, metric
-        elif callable(metric):
+        elif callable(metric) and not isinstance(metric, type):
+            expected = "metrics: expected functions of targets and scores, metric(y, scores)"
+            check_order(expected, metric, TARGETS, SCORES)
             name, function = getattr(metric, "__name__", type(metric).__name__), metric
         else:
-            raise TypeError(f"metrics: expected names or functions, got {metric!r}")
+            raise TypeError(f"metrics: expected names or functions, got {metric!r}{class_hint(metric)}")
         if name in by_name or name in ("epoch", "loss", "lr", "images_per_second") or name.startswith("val_"):
             raise ValueError(f"metrics: expected a unique name for each, got {name!r}: rename the function")
         by_name[name] = function

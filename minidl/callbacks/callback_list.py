@@ -36,6 +36,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from minidl.utils.hints import class_hint
 from minidl.utils.validation import check_int
 
 State = tuple[str, Any, bool]  # of a callback: its key, its state_dict(), whether a resume needs it
@@ -66,7 +67,7 @@ class CallbackList:
     def __init__(self, callbacks: Iterable[Any], watchers: bool = True) -> None:
         self.carried: list[State] | None = callbacks.carried if isinstance(callbacks, CallbackList) else None
         if not isinstance(callbacks, Iterable):
-            raise TypeError(f"callbacks: expected a list of objects, got {callbacks!r}")
+            raise TypeError(f"callbacks: expected a list of objects, got {callbacks!r}{class_hint(callbacks)}")
         self.callbacks = list(callbacks)
         for callback in self.callbacks:
             hooks = [name for name in dir(callback) if name.startswith("on_") and callable(getattr(callback, name))]
@@ -74,7 +75,7 @@ class CallbackList:
             if unknown or not hooks or isinstance(callback, type):
                 got = f"{type(callback).__name__} with {', '.join(unknown) or 'none of them'}"
                 if isinstance(callback, type):
-                    got = f"the class {callback.__name__}"
+                    got = f"{callback!r}{class_hint(callback)}"
                 raise TypeError(f"callbacks: expected objects with hooks from {', '.join(HOOKS)}, got {got}")
             for name in hooks:
                 _check_arguments(type(callback).__name__, name, getattr(callback, name))

@@ -177,8 +177,8 @@ def load_image(
 
     Notes
     -----
-    Formats are BMP, GIF, JPEG, PNG, PPM, TIFF and WebP. A small file may hold a very large image, which takes 4 bytes of
-    memory a pixel. `PIL.Image.MAX_IMAGE_PIXELS`, by default 89 million, limits that; it can be set.
+    Formats are BMP, GIF, JPEG, PNG, PPM, TIFF and WebP. A small file may hold a very large image, which takes 4 bytes
+    of memory a pixel. `PIL.Image.MAX_IMAGE_PIXELS`, by default 89 million, limits that; it can be set.
 
     Examples
     --------

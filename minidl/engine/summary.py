@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import html
 import math
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from minidl.layers.container import Container, title
 from minidl.utils.validation import Shape
 
 HEADER = ("layer", "output", "parameters", "multiply-adds", "memory")
+WIDTH = 100  # columns of the table, unless the numbers take more than half of it
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Summary:
-    """What `model.summary()` returns; prints as a table, and shows as one in a notebook.
+    """What `model.summary()` returns; prints as a table, and shows as one in a notebook. It has the methods of a str.
+
+    The table has about 100 columns; a layer with many arguments takes several lines.
 
     step_bytes: what a training step on `batch_size` examples takes for all outputs, their gradients and sums. Kernels
         share memory where they can; where a batch norm needs the whole batch, all outputs of all examples are kept.
@@ -78,6 +83,11 @@ class Summary:
         """
         return 2 * self.parameter_bytes + self.step_bytes
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or not hasattr(str, name):
+            raise AttributeError(f"{type(self).__name__} has no {name!r}")
+        return getattr(str(self), name)
+
     def _cells(self) -> list[tuple[int, tuple[str, ...]]]:
         """Returns for each line of the table its depth and its cells."""
         cells: list[tuple[int, tuple[str, ...]]] = [(0, ("input", str(self.input), "", "", ""))]
@@ -97,14 +107,21 @@ class Summary:
         )
 
     def __str__(self) -> str:
-        table = [HEADER, *(("  " * depth + name, *rest) for depth, (name, *rest) in self._cells())]
-        widths = [max(len(row[i]) for row in table) for i in range(len(HEADER))]
+        cells = [(0, HEADER), *self._cells()]
+        widths = [max(len(row[i]) for _, row in cells) for i in range(1, len(HEADER))]
+        width = max(WIDTH - sum(widths) - 2 * len(widths), WIDTH // 2)
+        table = []
+        for depth, (name, *rest) in cells:
+            indent = "  " * depth
+            first, *more = textwrap.wrap(name, width, initial_indent=indent, subsequent_indent=indent + "    ")
+            table += [(first, *rest), *((line, *[""] * len(rest)) for line in more)]
+        widths = [max(len(row[0]) for row in table), *widths]
         lines = []
         for row in table:
             left, right = row[:2], row[2:]
-            cells = [f"{cell:<{width}}" for cell, width in zip(left, widths, strict=False)]
-            cells += [f"{cell:>{width}}" for cell, width in zip(right, widths[2:], strict=True)]
-            lines.append("  ".join(cells))
+            padded = [f"{cell:<{width}}" for cell, width in zip(left, widths, strict=False)]
+            padded += [f"{cell:>{width}}" for cell, width in zip(right, widths[2:], strict=True)]
+            lines.append("  ".join(padded))
         rule = "-" * max(map(len, lines))
         return "\n".join([lines[0], rule, *lines[1:], rule, self._footer()])
 

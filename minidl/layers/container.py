@@ -9,6 +9,7 @@ from minidl.layers.base import Layer
 from minidl.layers.join import ADD, joined_shape
 from minidl.layers.param import Param
 from minidl.utils.arrays import Array
+from minidl.utils.hints import class_hint
 from minidl.utils.validation import Shape, check_bool
 
 Branch = tuple[Layer, ...]  # in order; empty: the identity
@@ -232,7 +233,7 @@ def as_layer(value: Any, name: str, index: int) -> Layer:
     """Returns a layer, converting what has `as_layer` (a Sequential); raises TypeError for anything else."""
     layer = value.as_layer() if hasattr(value, "as_layer") and not isinstance(value, type) else value
     if not isinstance(layer, Layer):
-        raise TypeError(f"{name}: expected Layer objects, got {value!r} at index {index}")
+        raise TypeError(f"{name}: expected Layer objects, got {value!r} at index {index}{class_hint(value)}")
     return layer
 
 

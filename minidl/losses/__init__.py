@@ -60,8 +60,11 @@ def get(loss: str | Loss) -> Loss:
             raise ValueError(f"loss: expected one of {sorted(NAMES)} or a function, got {loss!r}{meant}")
         return NAMES[loss]
     foreign = hints.foreign_hint(loss, foreign_words.LOSSES)
-    if not callable(loss) or loss in CLASSES or foreign:
-        raise TypeError(f"loss: expected a name, a function or an object such as Huber(2.0), got {loss!r}{foreign}")
+    if not callable(loss) or isinstance(loss, type) or foreign:
+        meant = foreign or hints.class_hint(loss)
+        raise TypeError(f"loss: expected a name, a function or an object such as Huber(2.0), got {loss!r}{meant}")
+    expected = "loss: expected a function of scores and targets, loss(scores, y)"
+    hints.check_order(expected, loss, hints.SCORES, hints.TARGETS)
     return loss
 
 
@@ -84,7 +87,12 @@ def checked_loss(loss: Loss, scores: Array, targets: Array) -> tuple[Array, Arra
     """Calls a loss with read-only scores and checks the result; raises TypeError or ValueError for an invalid one."""
     readonly_scores = scores.view()
     readonly_scores.flags.writeable = False
-    returned = loss(readonly_scores, targets)
+    try:
+        returned = loss(readonly_scores, targets)
+    except Exception as error:
+        shapes = f"scores of shape {scores.shape} and y of shape {targets.shape}"
+        error.add_note(f"loss: called as loss(scores, y), with {shapes}: {loss!r}")
+        raise
     if not isinstance(returned, (tuple, list)) or len(returned) != 2:
         raise TypeError(f"loss: expected it to return (losses, dscores), got {type(returned).__name__}")
     losses, dscores = as_array(returned[0], "loss: losses"), as_array(returned[1], "loss: dscores")

@@ -16,7 +16,7 @@ from minidl.layers.param import Param
 from minidl.utils.arrays import Array
 from minidl.utils.constructors import constructor_repr
 from minidl.utils.foreign_words import OPTIMIZER
-from minidl.utils.hints import answer_arguments, answers
+from minidl.utils.hints import answer_arguments, answers, class_hint
 from minidl.utils.validation import check_int, check_real
 from minidl_c.optimizers.update import Update
 
@@ -228,10 +228,13 @@ def check_rate(rate: float) -> float:
 
 def check_schedule(lr: Callable[[int], float]) -> None:
     """Raises TypeError unless `lr` can be called with a step."""
+    expected = "lr: expected a function of the step, lr(step)"
+    if meant := class_hint(lr):
+        raise TypeError(f"{expected}, got {lr!r}{meant}")
     try:
         inspect.signature(lr).bind(0)
     except TypeError as error:
-        raise TypeError(f"lr: expected a function of the step, lr(step), got {lr!r}: {error}") from None
+        raise TypeError(f"{expected}, got {lr!r}: {error}") from None
     except ValueError:
         return  # some callables in C have no signature
 

@@ -1,5 +1,6 @@
-"""check_layer: a test of the layer contract, for built-in layers and your own."""
+"""check_layer and check_loss: tests of the contracts of layers and losses, for built-in ones and your own."""
 
 from minidl.testing.layer_check import check_layer
+from minidl.testing.loss_check import check_loss
 
-__all__ = ["check_layer"]
+__all__ = ["check_layer", "check_loss"]

@@ -66,9 +66,9 @@ def check_ties(f: Function) -> None:
         return
     scale = max(float(np.abs(point.gradient).max(initial=0)), 1.0)
     for tied in _tied_elements(f.values.reshape(f.rows, -1)):
-        for row in np.flatnonzero(point.judge(tied, scale) == WRONG):
+        for row in np.flatnonzero(point.judge(tied, scale) == WRONG).tolist():
             expected, got = float(point.slopes[row]), float(point.gradient[row, tied[row]].sum())
-            first, *others = np.flatnonzero(tied[row])
+            first, *others = np.flatnonzero(tied[row]).tolist()
             raise AssertionError(
                 f"{_index_name(f, row, first)} and that of {len(others)} equal elements: expected a sum of "
                 f"{expected:.8g} (finite differences, all moved together), got {got:.8g}; of equal maxima one takes "

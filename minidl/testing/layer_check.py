@@ -29,6 +29,7 @@ from minidl.testing.layer_contract import (
 from minidl.testing.layout_contract import check_layouts
 from minidl.testing.samples import Samples
 from minidl.utils.arrays import Array
+from minidl.utils.hints import class_hint
 from minidl.utils.validation import Shape, check_bool, check_count, check_shape
 
 BATCH = 3
@@ -96,7 +97,7 @@ def check_layer(
     AssertionError: Double: dx[0, 0]: expected ... (finite differences), got ..., a relative error of 0.5, at ...
     """
     if not isinstance(layer, Layer):
-        raise TypeError(f"layer: expected a Layer, got {layer!r}")
+        raise TypeError(f"layer: expected a Layer, got {layer!r}{class_hint(layer)}")
     name, couples_examples = type(layer).__name__, check_bool("couples_examples", couples_examples)
     in_shape, rng = check_shape("in_shape", in_shape), np.random.default_rng(check_count("seed", seed))
     net = build(layer, in_shape, "float64")

@@ -29,9 +29,9 @@ class Samples:
     rows, non-finite values, or integers that float32 cannot represent.
     """
 
-    def __init__(self, in_shape: Shape, rng: np.random.Generator, given: Any = None) -> None:
+    def __init__(self, in_shape: Shape, rng: np.random.Generator, given: Any = None, name: str = "x") -> None:
         self.rng, self.shape = rng, tuple(in_shape)
-        self.given = None if given is None else _check_given(given, self.shape)
+        self.given = None if given is None else _check_given(given, self.shape, name)
 
     @property
     def integers(self) -> bool:
@@ -68,13 +68,14 @@ class Samples:
         return self.given[np.concatenate(order)[:n]].astype("float64")
 
 
-def _check_given(given: Any, shape: Shape) -> Array:
-    array = as_array(given, "x")
+def _check_given(given: Any, shape: Shape, name: str) -> Array:
+    array = as_array(given, name)
     if array.shape[1:] != shape or len(array) < 2:
         expected = ", ".join(("n", *map(str, shape)))
-        raise ValueError(f"x: expected at least two examples, ({expected}), got shape {array.shape}")
+        raise ValueError(f"{name}: expected at least two examples, ({expected}), got shape {array.shape}")
     if not np.isfinite(array).all():
-        raise ValueError("x: expected finite values, got NaN or infinity")
+        raise ValueError(f"{name}: expected finite values, got NaN or infinity")
     if array.dtype.kind != "f" and (array.astype("float32").astype("float64") != array).any():
-        raise ValueError("x: expected integers that float32 can represent, such as all up to 2**24, got larger ones")
+        expected = "expected integers that float32 can represent, such as all up to 2**24"
+        raise ValueError(f"{name}: {expected}, got larger ones")
     return array

@@ -34,7 +34,7 @@ from minidl.utils.arrays import Array
 from minidl.utils.constructors import Validated
 from minidl.utils.data import Index
 from minidl.utils.foreign_words import TRAINER
-from minidl.utils.hints import answers, known_arguments
+from minidl.utils.hints import answers, class_hint, known_arguments
 from minidl.utils.validation import check_bool, check_count, check_counter, check_limit
 
 MAX_TRIED = 256  # examples: metrics of scikit-learn are tried with their scores before the first step
@@ -74,7 +74,9 @@ class BaseTrainer:
     ) -> None:
         self.model, self.optimizer, self.num_threads = model, optimizer, num_threads
         if distributed is not None and not isinstance(distributed, Communicator):
-            raise TypeError(f"distributed: expected a minidl.distributed.MPI() or None, got {distributed!r}")
+            raise TypeError(
+                f"distributed: expected a minidl.distributed.MPI() or None, got {distributed!r}{class_hint(distributed)}"
+            )
         self.comm = SINGLE_PROCESS if distributed is None else distributed
         self.loss, self.metrics, self.seed = loss, metrics, seed
         self.clip_norm, self.clip_value, self.per_example_clip_norm = clip_norm, clip_value, per_example_clip_norm

@@ -14,7 +14,7 @@ from minidl.metrics import Metric
 from minidl.sequential import Sequential
 from minidl.training.history import History
 from minidl.utils.foreign_words import OPTIMIZERS
-from minidl.utils.hints import foreign_hint, hint
+from minidl.utils.hints import class_hint, foreign_hint, hint
 from minidl.utils.validation import check_int
 from minidl_c.runtime.threads import check_num_threads
 
@@ -22,16 +22,17 @@ from minidl_c.runtime.threads import check_num_threads
 def model_of(name: str, model: Any) -> Sequential:
     """Returns a model; raises TypeError for anything else."""
     if not isinstance(model, Sequential):
-        raise TypeError(f"{name}: expected a Sequential, got {model!r}")
+        raise TypeError(f"{name}: expected a Sequential, got {model!r}{class_hint(model)}")
     return model
 
 
 def optimizer_of(name: str, optimizer: Any) -> Any:
     """Returns an object with a step method; raises TypeError for anything else."""
     is_name = isinstance(optimizer, str)
-    meant = hint(optimizer, OPTIMIZERS) if is_name else foreign_hint(optimizer, OPTIMIZERS)
-    if isinstance(optimizer, type) or not hasattr(optimizer, "step") or meant:
-        got = type(optimizer) if meant and not is_name else optimizer  # the repr of PyTorch's has many lines
+    foreign = foreign_hint(optimizer, OPTIMIZERS)
+    meant = hint(optimizer, OPTIMIZERS) if is_name else foreign or class_hint(optimizer)
+    if not hasattr(optimizer, "step") or meant:
+        got = type(optimizer) if foreign else optimizer  # the repr of PyTorch's has many lines
         raise TypeError(f"{name}: expected an object with step(params, lr), such as SGD(0.1), got {got!r}{meant}")
     return optimizer
 
@@ -44,7 +45,7 @@ def loss_of(name: str, loss: Any) -> Loss:
 def metrics_of(name: str, given: Any) -> dict[str, Metric]:
     """Returns names and functions as a dict from name to function; raises TypeError or ValueError for anything else."""
     if not isinstance(given, Iterable):
-        raise TypeError(f"{name}: expected a list of names or functions, got {given!r}")
+        raise TypeError(f"{name}: expected a list of names or functions, got {given!r}{class_hint(given)}")
     return metrics.get(given.values() if isinstance(given, Mapping) else given)
 
 

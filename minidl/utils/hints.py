@@ -23,6 +23,11 @@ R = TypeVar("R")
 C = TypeVar("C", bound=type)
 CUTOFF = 0.75  # of difflib's similarity, for misspelt names
 FOREIGN = ("keras", "tensorflow", "tf_keras", "torch")
+TARGETS = ("label", "labels", "target", "targets", "truth", "y", "y_true")  # names of arguments
+SCORES = (
+    *("logits", "output", "outputs", "pred", "prediction", "predictions", "preds", "scores"),
+    *("y_hat", "y_pred", "y_prob", "y_score", "yhat"),
+)
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -55,6 +60,30 @@ def foreign_hint(value: object, words: Words) -> str:
     """Returns the hint for an object of Keras or PyTorch, from the name of its class; otherwise an empty string."""
     is_foreign = type(value).__module__.partition(".")[0] in FOREIGN
     return hint(type(value).__name__, words) if is_foreign else ""
+
+
+def class_hint(value: object) -> str:
+    """Returns the hint for a class that is passed instead of an object; otherwise an empty string.
+
+    >>> class_hint(dict), class_hint({})
+    ('; pass an object, dict(...), not its class', '')
+    """
+    return f"; pass an object, {value.__name__}(...), not its class" if isinstance(value, type) else ""
+
+
+def check_order(what: str, function: Callable[..., object], *expected: tuple[str, ...]) -> None:
+    """Raises TypeError for a function whose two arguments have the names of one another, such as loss(y, scores).
+
+    expected: TARGETS and SCORES, in the order in which the function is called. Other names say nothing.
+    """
+    try:
+        names = list(inspect.signature(function).parameters)[:2]
+    except (TypeError, ValueError):  # some callables in C have no signature
+        return
+    first, second = expected
+    if len(names) == 2 and names[0] in second and names[1] in first:
+        name = getattr(function, "__name__", type(function).__name__)
+        raise TypeError(f"{what}, got {name}({', '.join(names)}): exchange its arguments")
 
 
 def known_arguments(function: Callable[P, R]) -> Callable[P, R]:

@@ -1,6 +1,8 @@
 """model.summary(): counts, table and notebook display."""
 
+import copy
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -23,9 +25,11 @@ from minidl.layers import (
     DepthwiseConv2D,
     Flatten,
     MaxPool2D,
+    Normalize,
     Parallel,
     ReLU,
     Rescale,
+    Reshape,
     Residual,
 )
 
@@ -270,7 +274,8 @@ class Table(HTMLParser):
             self.lines[-1][-1] = (tag, style, text + data)
 
 
-def test_notebook_shows_the_cells_of_the_text_table():
+def test_notebook_shows_the_cells_of_the_text_table(monkeypatch):
+    monkeypatch.setattr("minidl.engine.summary.WIDTH", 200)  # no layer takes two lines
     summary = with_branches().summary()
     head, *lines = Table(summary._repr_html_()).lines
     assert [text for _, _, text in head] == ["layer", "output", "parameters", "multiply-adds", "memory"]
@@ -288,7 +293,8 @@ def test_unbuilt_model_is_refused():
         Sequential([Dense(3)]).summary()
 
 
-def test_frozen_layers_are_marked():
+def test_frozen_layers_are_marked(monkeypatch):
+    monkeypatch.setattr("minidl.engine.summary.WIDTH", 200)  # no layer takes two lines
     model = with_branches()
     assert model.summary().trainable == model.summary().parameters and "frozen" not in str(model.summary())
     model.layers[0].trainable = False
@@ -298,3 +304,32 @@ def test_frozen_layers_are_marked():
     lines = str(summary).splitlines()
     assert [line.count(", frozen") for line in lines if re.match(r" *0\.branches\.0\.0 ", line)] == [1]
     assert not any("frozen" in line for line in lines if "ReLU" in line or line.startswith("2 "))
+
+
+# ---- width
+def test_a_layer_with_many_arguments_takes_several_lines():
+    X = np.random.default_rng(0).standard_normal((50, 6, 5, 7)).astype("f4")
+    summary = Sequential([Residual(Normalize.from_data(X)), Flatten(), Dense(3)], X.shape[1:]).summary()
+    lines = summary.splitlines()
+    assert len(summary.rows[1].name) > 150 and 90 < max(map(len, lines)) <= 100
+    start = next(i for i, line in enumerate(lines) if "Normalize" in line)
+    stop = next(i for i, line in enumerate(lines) if line.startswith("1 Flatten"))
+    assert re.fullmatch(r"  0\.body\.0 Normalize\(.*,  +\(6, 5, 7\) +0 +0 +840 B", lines[start])
+    assert all(line.startswith("      ") for line in lines[start + 1 : stop])
+    shown = " ".join([lines[start][: lines[start].index("  (6")], *lines[start + 1 : stop]])
+    assert " ".join(shown.split()) == summary.rows[1].name
+    assert len({len(line) for line in lines[:-1]}) == 1
+
+
+def test_wide_numbers_leave_half_of_the_width_to_layers():
+    lines = Sequential([Reshape((1,) * 30), Flatten(), Dense(3)], (1,)).summary().splitlines()
+    (first,) = (line for line in lines if line.startswith("0 Reshape"))
+    assert re.match(r"0 Reshape\(shape=\((1, )+1,  +\(", first) and 44 < first.index("  ") <= 50
+
+
+def test_a_summary_has_the_methods_of_its_text():
+    summary = Sequential([Dense(3)], (2,)).summary()
+    assert summary.splitlines() == str(summary).split("\n") and summary.upper() == str(summary).upper()
+    with pytest.raises(AttributeError, match="Summary has no 'lines'"):
+        _ = summary.lines
+    assert copy.deepcopy(summary) == summary == pickle.loads(pickle.dumps(summary))

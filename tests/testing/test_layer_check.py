@@ -152,7 +152,7 @@ def test_faults_are_found(bug, shape, message):
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("x", [None, np.arange(60).reshape(5, 2, 6) % 7 / 4])
 def test_a_pool_that_gives_dy_to_all_equal_inputs(x, seed):
-    expected = r"GivesToAllEquals: dx\[\d, \d, \d\] and that of \d+ equal elements: expected a sum of .* got .*; of equal"
+    expected = r"GivesToAllEquals: dx\[\d, \d, \d\] and that of \d+ equal elements: expected a sum of .* got"
     x = None if x is None else x[:, :, np.array([0, 0, 1, 1, 2, 3])]  # ties in a window
     with pytest.raises(AssertionError, match=expected):
         check_layer(GivesToAllEquals(), (2, 6), seed=seed, x=x)

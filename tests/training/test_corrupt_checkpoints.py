@@ -85,7 +85,7 @@ def test_a_history_of_several_lengths(path):
     trainer.save_checkpoint(path)
     config, tensors = safetensors_file.read(path, "checkpoint")
     safetensors_file.write(path, "checkpoint", config, tensors | {"history/loss": tensors["history/loss"][:1]})
-    with pytest.raises(FileError, match="history: expected an entry of each list for each epoch, got .*1 for 'loss'"):
+    with pytest.raises(FileError, match=r"history: expected an entry of each list for each epoch, got .*1 for 'loss'"):
         Trainer.resume(path)
     del trainer.history["loss"][0]
     with pytest.raises(TypeError, match="cannot be saved: a resume would refuse it: history: expected an entry"):

@@ -287,3 +287,90 @@ def test_fit_has_three_positions():
     ):
         trainer.fit(X, y, 32, 10)
     assert trainer.epoch == 2
+
+
+class Part:
+    """Has what a loss, metric, optimizer, callback and schedule have."""
+
+    lr = 0.1
+
+    def __init__(self, rate=1):
+        pass
+
+    def __call__(self, *arguments):
+        return 0.0
+
+    def step(self, params, lr):
+        pass
+
+    def on_fit_begin(self, trainer):
+        pass
+
+
+class Same(Layer):
+    def forward(self, x, training):
+        return x
+
+    def backward(self, dy):
+        return dy
+
+
+@pytest.mark.parametrize("make", [
+    lambda cls: Trainer(model(), cls, SGD(0.1)),
+    lambda cls: Trainer(model(), "huber", cls),
+    lambda cls: Trainer(model(), "huber", SGD(0.1), [cls]),
+    lambda cls: Trainer(model(), "huber", SGD(0.1), cls),
+    lambda cls: Trainer(model(), "huber", SGD(0.1), distributed=cls),
+    lambda cls: Trainer(cls, "huber", SGD(0.1)),
+    lambda cls: Trainer(model(), "huber", SGD(0.1)).fit(np.ones((2, 4)), np.ones((2, 3)), callbacks=[cls]),
+    lambda cls: Trainer(model(), "huber", SGD(0.1)).fit(np.ones((2, 4)), np.ones((2, 3)), callbacks=cls),
+    lambda cls: SGD(cls),
+    lambda cls: Sequential([Dense(2, kernel_initializer=cls)], (3,)),
+    lambda cls: Sequential([cls]),
+    lambda cls: Residual(Dense(4), cls),
+    lambda cls: minidl.testing.check_layer(cls, (3,)),
+    lambda cls: minidl.testing.check_loss(cls, (3,), np.ones((2, 3))),
+])  # fmt: skip
+@pytest.mark.parametrize("cls", [Part, Same, Dropout, losses.Huber, metrics.TopKAccuracy])
+def test_a_class_instead_of_an_object(make, cls):
+    name = cls.__name__
+    with pytest.raises(TypeError, match=rf"got <class .*{name}'>.*; pass an object, {name}\(...\), not its class"):
+        make(cls)
+
+
+def by_names(*names):
+    """Returns a function with arguments of these names."""
+
+    def function(*given):
+        return 0.0
+
+    kinds = inspect.Parameter
+    function.__signature__ = inspect.Signature([kinds(name, kinds.POSITIONAL_OR_KEYWORD) for name in names])
+    return function
+
+
+@pytest.mark.parametrize("y", ["y", "y_true", "target", "labels"])
+@pytest.mark.parametrize("scores", ["scores", "y_pred", "output", "logits"])
+def test_arguments_of_the_other_order(y, scores):
+    with pytest.raises(TypeError, match=rf"loss\(scores, y\), got function\({y}, {scores}\): exchange its arguments"):
+        losses.get(by_names(y, scores))
+    with pytest.raises(TypeError, match=rf"metric\(y, scores\), got function\({scores}, {y}\): exchange its arguments"):
+        metrics.get([by_names(scores, y)])
+    assert metrics.get([by_names(y, scores)]) and losses.get(by_names(scores, y))
+
+
+def test_other_names_say_nothing_about_the_order():
+    for names in (("y", "t"), ("a", "b"), ("x", "y"), ("y",), (), ("scores", "t", "weight")):
+        function = by_names(*names)
+        assert losses.get(function) is function and list(metrics.get([function]).values()) == [function]
+    assert metrics.get([max])
+
+
+def test_an_error_in_a_loss_says_how_it_was_called():
+    def exchanged(a, b):
+        return b.sum(axis=1), b
+
+    with pytest.raises(np.exceptions.AxisError) as error:
+        Trainer(model(), exchanged, SGD(0.1)).train_batch(np.ones((2, 4)), [0, 1])
+    (note,) = error.value.__notes__
+    assert note.startswith("loss: called as loss(scores, y), with scores of shape (2, 3) and y of shape (2,): <")

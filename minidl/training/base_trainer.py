@@ -75,7 +75,8 @@ class BaseTrainer:
         self.model, self.optimizer, self.num_threads = model, optimizer, num_threads
         if distributed is not None and not isinstance(distributed, Communicator):
             raise TypeError(
-                f"distributed: expected a minidl.distributed.MPI() or None, got {distributed!r}{class_hint(distributed)}"
+                f"distributed: expected a minidl.distributed.MPI() or None, "
+                f"got {distributed!r}{class_hint(distributed)}"
             )
         self.comm = SINGLE_PROCESS if distributed is None else distributed
         self.loss, self.metrics, self.seed = loss, metrics, seed

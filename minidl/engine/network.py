@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +19,7 @@ from minidl.layers.join import join_gradients, join_outputs
 from minidl.layers.param import Param
 from minidl.utils.arrays import Array
 from minidl.utils.data import ArraySource, Index
+from minidl.utils.threadpool import one_blas_thread
 
 CHUNK = 1024  # examples that predict processes at a time with NumPy layers or data that must be converted
 
@@ -116,6 +118,7 @@ class Network:
             else:
                 segments += [segment_of(layer, name, self.parameters, trained) for layer, name in run]
         self.segments, self.trained = segments, trained
+        self._blas = nullcontext() if self.native else one_blas_thread
         for leaf in self.leaves:
             if trained[id(leaf)].frozen:
                 self.parameters.clear(leaf)
@@ -166,8 +169,9 @@ class Network:
 
     def predict(self, x: Array, num_threads: int | None = None) -> Array:
         """Returns the outputs for x (n, ...), which may be uint8, float32 or float64; keeps nothing."""
-        for segment in self.segments:
-            x = segment.predict(x, num_threads)
+        with self._blas:
+            for segment in self.segments:
+                x = segment.predict(x, num_threads)
         return x
 
     def predict_all(self, examples: ArraySource, num_threads: int | None) -> Array:
@@ -195,9 +199,10 @@ class Network:
         part: the index of this micro-batch in the step, which random numbers in NumPy depend on.
         """
         tape = []
-        for segment in self.segments:
-            x, kept = segment.forward(x, num_threads, seed, step, example_ids, part)
-            tape.append(kept)
+        with self._blas:
+            for segment in self.segments:
+                x, kept = segment.forward(x, num_threads, seed, step, example_ids, part)
+                tape.append(kept)
         if self.segments and isinstance(self.segments[-1], NumpySegment):
             x = x.copy()  # a layer in NumPy may keep what it returns, and this one goes to the user
         return x, tape
@@ -214,11 +219,12 @@ class Network:
         for segment in self.segments:
             below.append(wanted)
             wanted = wanted or segment.trains
-        for segment, kept, needs_dx in reversed(list(zip(self.segments, tape, below, strict=True))):
-            if not needs_dx and not segment.trains:
-                return None
-            dx = segment.backward(kept, dy, needs_dx)
-            if dx is None:
-                return None
-            dy = dx
+        with self._blas:
+            for segment, kept, needs_dx in reversed(list(zip(self.segments, tape, below, strict=True))):
+                if not needs_dx and not segment.trains:
+                    return None
+                dx = segment.backward(kept, dy, needs_dx)
+                if dx is None:
+                    return None
+                dy = dx
         return dy

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from minidl.losses.cross_entropy import SoftmaxCrossEntropy
@@ -16,6 +17,7 @@ from minidl.losses.elementwise import BinaryCrossEntropy, Huber, MeanAbsoluteErr
 from minidl.losses.native import NativeLoss
 from minidl.utils import foreign_words, hints
 from minidl.utils.arrays import Array, as_array, as_dtype, check_array
+from minidl.utils.threadpool import one_blas_thread
 from minidl.utils.validation import Shape
 
 __all__ = [
@@ -88,7 +90,8 @@ def checked_loss(loss: Loss, scores: Array, targets: Array) -> tuple[Array, Arra
     readonly_scores = scores.view()
     readonly_scores.flags.writeable = False
     try:
-        returned = loss(readonly_scores, targets)
+        with nullcontext() if isinstance(loss, NativeLoss) else one_blas_thread:
+            returned = loss(readonly_scores, targets)
     except Exception as error:
         shapes = f"scores of shape {scores.shape} and y of shape {targets.shape}"
         error.add_note(f"loss: called as loss(scores, y), with {shapes}: {loss!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -20,6 +21,7 @@ from minidl.metrics import (
     recall_macro,
 )
 from minidl.utils.arrays import Array
+from minidl.utils.threadpool import one_blas_thread
 
 OF_LABELS = (accuracy, f1, f1_macro, precision, precision_macro, recall, recall_macro)
 
@@ -54,7 +56,8 @@ def measure(
             elif name in drops and is_scikits(metric) and not own_y.size:
                 value = float("nan")  # as minidl's metrics; scikit-learn refuses arrays without rows
             else:
-                value = metric(own_y, own_scores)
+                with nullcontext() if is_ours(metric) else one_blas_thread:
+                    value = metric(own_y, own_scores)
         except (TypeError, ValueError) as error:
             if is_ours(metric):
                 raise

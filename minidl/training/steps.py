@@ -18,6 +18,7 @@ from minidl.losses import Loss, checked_loss
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
 from minidl.utils.data import ArraySource, Index
+from minidl.utils.threadpool import one_blas_thread
 from minidl_c.optimizers.clip import clip
 from minidl_c.optimizers.update import Update
 from minidl_c.runtime.partition import local_range
@@ -156,7 +157,7 @@ class SegmentedSteps:
 
     def run(self, b: StepBatches, num_threads: int | None) -> int:
         """As FusedSteps.run."""
-        with np.errstate(over="ignore", invalid="ignore"):  # values that are not finite are found below
+        with one_blas_thread, np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found below
             return self._run(b, num_threads)
 
     def _run(self, b: StepBatches, num_threads: int | None) -> int:

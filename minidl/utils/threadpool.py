@@ -1,6 +1,9 @@
-"""Makes threadpoolctl and joblib limit minidl's own thread pool, as they limit OpenMP's threads."""
+"""Thread pools side by side: threadpoolctl and joblib limit that of minidl, and minidl limits that of the BLAS."""
 
-from typing import ClassVar
+import os
+import sys
+import threading
+from typing import Any, ClassVar
 
 import threadpoolctl
 
@@ -37,3 +40,58 @@ def register() -> None:
     """Registers the pool with threadpoolctl, if this build uses it."""
     if not openmp():
         threadpoolctl.register(ThreadPoolController)
+
+
+class OneBlasThread:
+    """A context in which NumPy's BLAS computes on one thread, in the whole process: `with one_blas_thread`.
+
+    Its threads wait actively, for minidl's and for each other, on cores where other processes run too. Contexts nest,
+    also those of several threads: the last one to end restores the number. A BLAS whose threads are OpenMP's is left
+    alone: its limit would be that of minidl's threads as well.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._users = threading.Lock(), 0
+        self._before: list[tuple[Any, int]] = []  # controllers of libraries that are limited, and their threads before
+        self._libraries, self._modules = list[Any](), 0
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._unlock)
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._users:
+                threads = [(library, library.get_num_threads()) for library in self._find()]
+                self._before = [(library, number) for library, number in threads if number != 1]
+                for library, _ in self._before:
+                    _set_threads(library, 1)
+            self._users += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                for library, number in self._before:
+                    _set_threads(library, number)
+
+    def _find(self) -> list[Any]:
+        """Returns threadpoolctl's controllers; looks for libraries only after an import, which may have loaded one."""
+        if len(sys.modules) != self._modules:
+            found = threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
+            self._libraries = [one for one in found if getattr(one, "threading_layer", None) != "openmp"]
+            self._modules = len(sys.modules)
+        return self._libraries
+
+    def _unlock(self) -> None:
+        self._lock = threading.Lock()  # after a fork: the thread that holds it may not exist here
+
+
+def _set_threads(library: Any, number: int) -> None:
+    """Sets a library's number of threads.
+
+    threadpoolctl 3.8 lets only one thread of Python do that to OpenBLAS, the first one as long as it lives, and ignores
+    all others. Contexts are counted here, so that any may, without taking it from the user's threads.
+    """
+    getattr(library, "_real_set_num_threads", library.set_num_threads)(number)
+
+
+one_blas_thread = OneBlasThread()

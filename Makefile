@@ -125,8 +125,9 @@ bench-init: $(ALL) ## compare initial weights over nets, inputs, optimizers, rat
 bench-scaling: $(ALL) ## measure MPI ranks compared with threads, and model more machines
 	$(BIN)/python benchmarks/scaling.py --json $(RESULTS)/scaling.json $(ARGS)
 
-bench-threads: $(ALL) ## compare minidl's thread pool with OpenMP, on a quiet machine and beside busy processes (5 minutes; builds a copy)
+bench-threads: $(ALL) ## compare minidl's thread pool with OpenMP, and BLAS threads of parts in NumPy, on a quiet machine and beside busy processes (8 minutes; builds a copy)
 	$(BIN)/python benchmarks/thread_pool.py --json $(RESULTS)/thread_pool.json $(ARGS)
+	$(BIN)/python benchmarks/numpy_parts.py --json $(RESULTS)/numpy_parts.json
 
 bench-winograd: $(ORACLE) ## compare Winograd's convolutions with direct sums: errors, trained nets, speed (17 minutes)
 	$(BIN)/python benchmarks/winograd.py --json $(RESULTS)/winograd.json $(ARGS)

@@ -34,6 +34,7 @@ PROGRAMS = {
     "inference.py",
     "kernels.py",
     "nets.py",
+    "numpy_parts.py",
     "per_example.py",
     "report_limits.py",
     "scaling.py",
@@ -108,6 +109,14 @@ def test_thread_pool(run, tmp_path):
     for name in names:
         assert set(results[name]) == {"OpenMP", "pool"}
         assert all(all_positive(times.values()) for times in results[name].values())
+
+
+def test_numpy_parts(run, tmp_path):
+    shortest = ["--rounds", 1, "--seconds", 0.01, "--steps", 2, "--parts", "small layer", "--busy", 0, "--threads", 1]
+    _, results = run("numpy_parts.py", *shortest, json_file=tmp_path / "r.json")
+    assert set(results) == {"machine", "0 busy, 1 threads, small layer"}
+    found = results["0 busy, 1 threads, small layer"]
+    assert set(found) == {"one BLAS thread", "all BLAS threads"} and all(map(all_positive, found.values()))
 
 
 @pytest.mark.slow

@@ -101,8 +101,7 @@ class SharingPool(Pool):
     def backward(self, dy):
         dx = np.zeros((*dy.shape[:2], self.in_shape[1]), dy.dtype)
         windows = np.lib.stride_tricks.sliding_window_view(self.x, 3, axis=2)
-        winners = windows == windows.max(-1, keepdims=True)
-        shares = self.shares(winners) * dy[..., None]
+        shares = self.shares(windows == windows.max(-1, keepdims=True)) * dy[..., None]
         for i in range(3):
             dx[:, :, i : i + dy.shape[2]] += shares[..., i]
         return dx

@@ -23,11 +23,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     export.add_argument("--weights", choices=("text", "inc"), default="text", help="inc: in a file of their own")
     export.add_argument("--header", action="store_true", help="also write a header file")
     export.add_argument("--keep-values", action="store_true", help="keep the outputs of all layers in the arena")
+    names = "the names of the classes, in a table"
+    export.add_argument("--class-names", nargs="+", metavar="NAME", default=False, help=names)
     given = parser.parse_args(arguments)
     if given.command is None:
         print(show_config())
         return
-    options = {key: getattr(given, key) for key in ("name", "softmax", "arena", "weights", "header", "keep_values")}
+    options = {key: value for key, value in vars(given).items() if key not in ("command", "model", "path")}
     try:
         export_c(_load(given.model), given.path, **options)
     except (ImportError, OSError, TypeError, ValueError) as error:

@@ -6,31 +6,27 @@ minidl.export_c(model, "digits.c")
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from minidl.c_export.code_writer import CodeWriter
+from minidl.c_export.examples import draw
 from minidl.c_export.exported import Export
-from minidl.c_export.identifiers import name_from
+from minidl.c_export.identifiers import check_stem, name_from
 from minidl.c_export.interface import header_file
 from minidl.c_export.lowering import lower
-from minidl.c_export.self_test import draw_inputs
 from minidl.c_export.source_file import render
 from minidl.onnx.deployment import CLASS_NAMES_KEY, class_names_of, model_of, with_probabilities
 from minidl.saving import atomic
 from minidl.saving.atomic import Path
 from minidl.sequential import Sequential
-from minidl.utils.arrays import Array
 from minidl.utils.validation import check_bool, check_choice
 from minidl_c import isa
 
 __all__ = ["CodeWriter", "export_c"]
 
-TEST_EXAMPLES = 4
 HAS_FMA = isa in ("v3", "v4") or platform.machine() in ("aarch64", "arm64")  # else the bits of predict differ
 
 
@@ -44,13 +40,14 @@ def export_c(
     weights: str = "text",
     header: bool = False,
     keep_values: bool = False,
+    class_names: bool | Sequence[str] = False,
 ) -> None:
     """Writes the model as one C99 file whose scores are those of `model.predict`, bit for bit.
 
     The file defines `void digits_predict(const float *x, float *scores)`, for one example in row-major order, and
-    `digits_predict_uint8` for bytes; for a float64 model with double. It includes stdint.h, string.h and math.h alone,
-    allocates nothing, and has a test of its own: the comment at its head says how to compile it. Augmentation, dropout
-    and such are left out, as in inference.
+    `digits_predict_uint8` for bytes; for a float64 model with double. It includes stdint.h, string.h, math.h and fenv.h
+    alone, allocates nothing, and has a test of its own: the comment at its head says how to compile it. Augmentation,
+    dropout and such are left out, as in inference.
 
     A layer that is not minidl's returns its statements in its method `c_code(self, writer)`: see CodeWriter.
 
@@ -76,15 +73,19 @@ def export_c(
     keep_values : bool, default False
         Whether the outputs of all layers stay in the arena, which is larger then, and the file has a table
         `digits_values` of their places. Needs `arena="argument"`.
+    class_names : bool or list of str, default False
+        Whether the file has a table `digits_classes` of the names of the classes, in UTF-8: True: the labels of the
+        classifier; a list: a name for each output (two for a single score).
 
     Raises
     ------
     TypeError
-        For another `model`.
+        For another `model`, or arguments of another type.
     ValueError
         For a layer without C, naming the layer and its path; for weights that are not finite, for a model that is not
-        built, for a name that is no C identifier, for other invalid arguments, and for `softmax=True` where
-        `predict_proba` raises it. Nothing is written then.
+        built, for a name that is no C identifier, for a header file named as one of the C library, for other invalid
+        arguments, for `softmax=True` where `predict_proba` raises it, and if `predict` returns NaN alone for the inputs
+        of the test. Nothing is written then.
     RuntimeError
         If another thread trains the model.
     OSError
@@ -116,20 +117,23 @@ def export_c(
     if check_bool("softmax", softmax):
         net = with_probabilities(model, net)
     stem = target.removesuffix(".c")
+    check_stem(os.path.basename(stem), header, separate)
+    classes = _classes(model, class_names, net)
     with net.usage.reading("export_c"):
         program, first, last = lower(net.layers, prefix)
         export = Export(
             stem=os.path.basename(stem),
             function="predict_proba" if softmax else "predict",
-            classes=_classes(model, net),
+            classes=classes,
             program=program,
             input=first,
             output=last,
             state=net.state_dict(),
             static_arena=static,
             keeps_values=keep_values,
+            names_classes=class_names is not False,
             separate_tables=separate,
-            test=_test_scores(net),
+            test=draw(net) if HAS_FMA else None,
         )
         source, words = render(export)
     files = {".inc": words, ".h": header_file(export) if header else "", ".c": source}
@@ -140,19 +144,13 @@ def export_c(
         atomic.write(file, [memoryview(content.encode())])
 
 
-def _classes(source: Any, model: Sequential) -> list[str]:
-    """Returns the labels of a classifier, in the order of the outputs; none of other models, or for a single score."""
-    names = class_names_of(source, None, model).get(CLASS_NAMES_KEY, "[]")
+def _classes(source: Any, given: Any, model: Sequential) -> list[str]:
+    """Returns the names of the outputs, in their order: the given ones, else the labels of a classifier, else none.
+
+    Raises TypeError or ValueError for other names, and for a table of names (`given` is True) without any.
+    """
+    names = class_names_of(source, None if isinstance(given, bool) else given, model).get(CLASS_NAMES_KEY, "[]")
     classes: list[str] = json.loads(names)
-    return classes if len(classes) == model.output_shape[0] else []
-
-
-def _test_scores(model: Sequential) -> Array | None:
-    """Returns the scores of the inputs that the test in the file draws; None if this processor computes other bits."""
-    if not HAS_FMA:
-        return None
-    inputs = (
-        draw_inputs(TEST_EXAMPLES, math.prod(model.input_shape)).reshape(-1, *model.input_shape).astype(model.dtype)
-    )
-    with np.errstate(all="ignore"):
-        return model.predict(inputs)
+    if given is True and not classes:
+        raise ValueError(f"class_names: expected a list of names, or a fitted classifier, got {type(source).__name__}")
+    return classes

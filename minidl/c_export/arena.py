@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 ALIGNMENT = 16  # numbers: a vector, or a cache line of float32
 OVERREAD = 16  # numbers after the last value that vectors may read
+ATTEMPTS = 50  # orders of buffers that are tried
 
 
 @dataclass
@@ -31,17 +32,39 @@ class Step:
 def place(sizes: Sequence[int], steps: Sequence[Step], kept: Collection[int]) -> tuple[list[int], int]:
     """Returns the offset of each value in the arena, and the size of the arena, in numbers.
 
-    Value 0 is there before the first step; those in `kept` are after the last one. Buffers are placed by size, the
-    largest first, at the lowest offset that is free while they are used: Pisarchyk and Lee, "Efficient Memory
-    Management for Deep Neural Net Inference", arXiv:2001.03288, "greedy by size".
+    Value 0 is there before the first step; those in `kept` are after the last one. Buffers are placed one after the
+    other, each at the lowest offset that is free while it is used. The order is by size, the largest first (Pisarchyk
+    and Lee, "Efficient Memory Management for Deep Neural Net Inference", arXiv:2001.03288, "greedy by size"); while
+    that leaves a gap, the buffer that ends last is placed first.
     """
-    offsets, placed = [0] * len(sizes), list[tuple[int, Buffer]]()
-    for buffer in sorted(_buffers(sizes, steps, kept), key=lambda b: -b.size):
-        offset = _lowest_free(buffer, ((at, other) for at, other in placed if _overlap(buffer, other)))
-        placed.append((offset, buffer))
+    buffers = _buffers(sizes, steps, kept)
+    order = sorted(buffers, key=lambda b: -b.size)
+    least = max(sum(_rounded(b.size) for b in buffers if b.first <= step <= b.last) for step in range(-1, len(steps) + 1))
+    best = placed = _placed(order)
+    for _ in range(ATTEMPTS):
+        if _end(best) == least:
+            break
+        highest = max(placed, key=lambda pair: pair[0] + _rounded(pair[1].size))[1]
+        order = [highest, *(buffer for buffer in order if buffer is not highest)]
+        placed = _placed(order)
+        best = min(best, placed, key=_end)
+    offsets = [0] * len(sizes)
+    for offset, buffer in best:
         for value in buffer.members:
             offsets[value] = offset
-    return offsets, max((at + _rounded(buffer.size) for at, buffer in placed), default=0) + OVERREAD
+    return offsets, _end(best) + OVERREAD
+
+
+def _placed(order: Sequence[Buffer]) -> list[tuple[int, Buffer]]:
+    """Returns the buffers with their offsets, if they are placed in this order."""
+    placed: list[tuple[int, Buffer]] = []
+    for buffer in order:
+        placed.append((_lowest_free(buffer, ((at, other) for at, other in placed if _overlap(buffer, other))), buffer))
+    return placed
+
+
+def _end(placed: Sequence[tuple[int, Buffer]]) -> int:
+    return max((at + _rounded(buffer.size) for at, buffer in placed), default=0)
 
 
 def _buffers(sizes: Sequence[int], steps: Sequence[Step], kept: Collection[int]) -> list[Buffer]:

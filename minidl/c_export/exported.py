@@ -8,6 +8,7 @@ from functools import cached_property
 
 from minidl.c_export import arena
 from minidl.c_export.code_writer import Program, Statement, Value
+from minidl.c_export.examples import Examples
 from minidl.utils.arrays import Array
 
 C_TYPE = {"float32": "float", "float64": "double"}
@@ -20,8 +21,8 @@ class Export:
     stem: the file's name without ".c". function: the method of Python that returns the same scores. classes: the names
     of the outputs, or none. state: the model's parameters and buffers. static_arena: whether the file has
     memory of its own for the values, else the functions take it. keeps_values: whether the outputs of all layers stay
-    in the arena. separate_tables: whether the tables are in a file of their own. test: scores of the inputs that the
-    test in the file draws, or None.
+    in the arena. names_classes: whether the names of the classes are a table. separate_tables: whether the tables are
+    in a file of their own. test: the inputs that the test in the file draws, and their scores, or None.
     """
 
     stem: str
@@ -33,8 +34,9 @@ class Export:
     state: Mapping[str, Array]
     static_arena: bool
     keeps_values: bool
+    names_classes: bool
     separate_tables: bool
-    test: Array | None
+    test: Examples | None
 
     @property
     def name(self) -> str:

@@ -13,6 +13,13 @@ asm bool catch class constexpr delete explicit export false friend main mutable 
 protected public template this throw true try typename using virtual
 """  # of C and C++
 
+HEADERS = """
+assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg stdatomic stdbit
+stdbool stdckdint stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype
+alloca endian features malloc memory newlib reent stdc-predef strings unistd values
+corecrt corecrt_math corecrt_memory corecrt_string crtdefs sal vadefs vcruntime vcruntime_string _mingw
+"""  # of C, and those that they include in C libraries
+
 
 def name_from(name: Any, path: str) -> str:
     """Returns the name that a file's functions begin with: `name`, or by default the file's without its suffix.
@@ -33,3 +40,17 @@ def name_from(name: Any, path: str) -> str:
     if name is None:
         raise ValueError(f"path: gives the name {given!r}, expected {expected}: pass name=")
     raise ValueError(f"name: expected {expected}, got {given!r}")
+
+
+def check_stem(stem: str, header: bool, separate_tables: bool) -> None:
+    """Raises ValueError for the name of a file, without ".c", whose header file or table cannot be included."""
+    if header and stem.lower() in HEADERS.split():
+        raise ValueError(
+            f"path: with header=True, expected a name that no header of the C library has, got {stem + '.c'!r}: "
+            f"{stem}.h would hide <{stem.lower()}.h>"
+        )
+    if separate_tables and (not stem.isprintable() or any(part in stem for part in ('"', "\\", "??"))):
+        raise ValueError(
+            f'path: with weights="inc", expected a name that C can include: without quotes, backslashes, ?? and '
+            f"characters that are not printable, got {stem + '.c'!r}"
+        )

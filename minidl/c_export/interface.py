@@ -15,6 +15,8 @@ def declarations(export: Export) -> str:
 typedef struct {{ const char *layer; int32_t place, pixels, channels; }} {export.name}_value;
 #define {export.macro}_VALUES {len(export.program.outputs)}
 extern const {export.name}_value {export.name}_values[{export.macro}_VALUES];""")
+    if export.names_classes:
+        parts.append(f"/* The names of the classes, in UTF-8. */\n{_class_table(export, 'extern ')};")
     parts.append("\n".join(f"{prototype};" for prototype in prototypes(export)))
     return "\n\n".join(parts)
 
@@ -67,26 +69,35 @@ def functions(export: Export) -> str:
         )
     sizes = f"copy({last.size}" if last.is_row_major else f"transpose({last.pixels}, {last.channels}"
     run = f"""\
-/* Flushing begins and ends outside of the function that computes, so that no computation leaves it. */
+/* The mode is set and restored outside of the function that computes, so that no computation leaves it. */
 NOINLINE void {name}_run(real *arena) {{
-  const flushing before = begin_flushing();
+  const arithmetic before = set_arithmetic();
   {name}_layers(arena);
-  end_flushing(before);
+  restore_arithmetic(before);
 }}"""
     body = f"{{\n  {read}\n  {name}_run({arena});\n  {sizes}, {arena} + {end}, scores);\n}}"
     return memory + "\n\n".join((run, *(f"{prototype} {body}" for prototype in prototypes(export))))
 
 
-def _escaped(text: str) -> str:
-    """Returns text that can stand in a string of C."""
-    plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("?", "\\?")  # no trigraphs
-    return plain.encode("ascii", "backslashreplace").decode()
+def _string(text: str) -> str:
+    """Returns text as a string of C, in UTF-8, without trigraphs."""
+    plain = (chr(byte) if 32 <= byte < 127 and byte not in b'"?\\' else f"\\{byte:03o}" for byte in text.encode())
+    return f'"{"".join(plain)}"'
 
 
 def values(export: Export) -> str:
     """Returns the table of all layers' outputs."""
     rows = ",\n".join(
-        f'  {{"{_escaped(layer)}", {export.place_of(value)}, {value.pixels}, {value.channels}}}'
+        f"  {{{_string(layer)}, {export.place_of(value)}, {value.pixels}, {value.channels}}}"
         for layer, value in export.program.outputs
     )
     return f"const {export.name}_value {export.name}_values[{export.macro}_VALUES] = {{\n{rows}\n}};"
+
+
+def class_names(export: Export) -> str:
+    """Returns the table of the names of the classes."""
+    return f"{_class_table(export)} = {{\n" + ",\n".join(f"  {_string(name)}" for name in export.classes) + "\n};"
+
+
+def _class_table(export: Export, linkage: str = "") -> str:
+    return f"{linkage}const char *const {export.name}_classes[{len(export.classes)}]"

@@ -15,9 +15,9 @@ from minidl_c import get_include
 
 FOLDER = Path(__file__).parent / "c"
 FILES = (
-    "fma", "vectors", "elementary", "activations", "shapes", "sums", "convolutions", "winograd", "pools", "norms",
+    "numbers", "soft_fma", "soft_sqrt", "fma", "vectors", "elementary", "activations", "shapes", "sums", "convolutions",
+    "winograd", "pools", "norms",
 )  # fmt: skip
-SOFT = {"float32": ("soft_fma_float", "soft_sqrt"), "float64": ("soft_fma_double", "soft_sqrt")}
 TYPES = {
     "float32": """\
 typedef float real;
@@ -29,7 +29,11 @@ typedef uint32_t bits;                 /* of a real */
 #define SMALLEST 0x1p-126f             /* normal number */
 #define LIBRARY(function) function##f
 #define X86_TYPE "ps"
-#define ARM_TYPE "4s\"""",
+#define ARM_TYPE "4s"
+#define ARM_FP_BIT 4                   /* of __ARM_FP: 32-bit ARM has instructions for reals */
+#if defined __FP_FAST_FMAF || defined __FMA__ || defined __aarch64__ || (defined __ARM_FEATURE_FMA && (__ARM_FP & 4))
+#define FMA_INSTRUCTION                /* a fused multiply-add is an instruction, not a function of the C library */
+#endif""",
     "float64": """\
 typedef double real;
 typedef uint64_t bits;                 /* of a real */
@@ -40,7 +44,11 @@ typedef uint64_t bits;                 /* of a real */
 #define SMALLEST 0x1p-1022             /* normal number */
 #define LIBRARY(function) function
 #define X86_TYPE "pd"
-#define ARM_TYPE "2d\"""",
+#define ARM_TYPE "2d"
+#define ARM_FP_BIT 8                   /* of __ARM_FP: 32-bit ARM has instructions for reals */
+#if defined __FP_FAST_FMA || defined __FMA__ || defined __aarch64__ || (defined __ARM_FEATURE_FMA && (__ARM_FP & 8))
+#define FMA_INSTRUCTION                /* a fused multiply-add is an instruction, not a function of the C library */
+#endif""",
 }
 DEFINED = (
     re.compile(r"^#define (\w+)", re.M),
@@ -82,10 +90,9 @@ def functions_for(code: str, dtype: str) -> str:
 @cache
 def _chunks(dtype: str) -> list[Chunk]:
     """Returns the chunks of all files, in order."""
-    files = ("numbers", *SOFT[dtype], *FILES)
-    texts = {name: (FOLDER / f"{name}.c").read_text(encoding="utf-8") for name in files}
+    texts = {name: (FOLDER / f"{name}.c").read_text(encoding="utf-8") for name in FILES}
     texts["elementary"] = f"{_coefficients(dtype)}\n\n{texts['elementary']}"
-    return [_chunk(name, part) for name in files for part in texts[name].split("\n\n") if not _is_title(part)]
+    return [_chunk(name, part) for name in FILES for part in texts[name].split("\n\n") if not _is_title(part)]
 
 
 def _is_title(part: str) -> bool:

@@ -14,19 +14,22 @@ from minidl.c_export.exported import Export
 from minidl.utils.arrays import Array
 from minidl_c import __version__
 
-OVERREAD = 15  # zeros after a table, which vectors may read
+PADDING = 15  # zeros after a table where there are vectors, which may read them: vectors.c
 WIDTH = 140
 
 
 def render(export: Export) -> tuple[str, str]:
     """Returns the C file, and the file of its tables (empty unless they are separate)."""
     layers, declared = _layers(export), "\n\n".join(export.program.declarations)
-    functions, test = interface.functions(export), "" if export.test is None else self_test.function(export)
-    library_code = library.functions_for("\n".join((declared, layers, functions, test)), export.program.dtype)
+    functions, names = interface.functions(export), "ALIGNED PADDING" if export.program.arrays else ""
+    model_code, dtype = "\n".join((declared, layers, functions, names)), export.program.dtype
+    multiplies = "real_fma(" in library.functions_for(model_code, dtype)
+    test = "" if export.test is None else self_test.function(export, multiplies)
+    library_code = library.functions_for(f"{model_code}\n{test}", dtype)
     constants, words = _tables(export)
     parts = [
         _comment(export),
-        f"#include <stdint.h>\n#include <string.h>\n#ifndef {export.macro}_SOFT_FMA\n#include <math.h>\n#endif",
+        "#include <stdint.h>\n#include <string.h>",
         interface.guarded_declarations(export),
         library_code.replace("SOFT_FMA", f"{export.macro}_SOFT_FMA").replace("NAME:", f"{export.name}:"),
         "/* ---- the model */",
@@ -35,6 +38,7 @@ def render(export: Export) -> tuple[str, str]:
         layers,
         "/* ---- the interface */",
         interface.values(export) if export.keeps_values else "",
+        interface.class_names(export) if export.names_classes else "",
         functions,
         test,
     ]
@@ -72,18 +76,18 @@ def _tables(export: Export) -> tuple[str, str]:
     arrays = export.program.arrays
     if not export.separate_tables or not arrays:
         return "\n\n".join(_table(name, array) for name, array in arrays.items()), ""
-    at, names, padded = 0, [], []
+    at, names = 0, []
     for name, array in arrays.items():
         names.append(f"#define {name} ({export.name}_tables.numbers + {at})")
-        padded.append(np.concatenate([array.ravel(), np.zeros(OVERREAD, array.dtype)]))
-        at += padded[-1].size
-    union = f"static const union {{ bits words[{at}]; real numbers[{at}]; }} {export.name}_tables"
+        at += array.size
+    size = f"{at} + PADDING"
+    union = f"static const union {{ bits words[{size}]; real numbers[{size}]; }} {export.name}_tables"
     text = f'{union} = {{{{\n#include "{export.stem}.inc"\n}}}};\n\n' + "\n".join(names)
-    return text, tables.words(np.concatenate(padded)) + "\n"
+    return text, tables.words(np.concatenate([array.ravel() for array in arrays.values()])) + "\n"
 
 
 def _table(name: str, array: Array) -> str:
-    return f"static const real {name}[{array.size} + {OVERREAD}] ALIGNED = {{\n{tables.numbers(array)}\n}};"
+    return f"static const real {name}[{array.size} + PADDING] ALIGNED = {{\n{tables.numbers(array)}\n}};"
 
 
 def weights_hash(state: Mapping[str, Array]) -> str:
@@ -97,7 +101,7 @@ def weights_hash(state: Mapping[str, Array]) -> str:
 def _comment(export: Export) -> str:
     """Returns the comment at the head of the file."""
     file, itemsize = f"{export.stem}.c", np.dtype(export.program.dtype).itemsize
-    numbers = sum(array.size + OVERREAD for array in export.program.arrays.values())
+    numbers = sum(array.size for array in export.program.arrays.values())
     where = "in the file" if export.static_arena else "passed by the caller"
     uses = {
         "-O3 -march=native -ffp-contract=off": "for this processor",
@@ -111,7 +115,7 @@ def _comment(export: Export) -> str:
         "",
         f"x: {export.input.shape}, as `{export.function}` takes it in Python; bytes are not scaled. scores: "
         f"{export.output.shape}, with the bits of `{export.function}`. Both are in row-major order.",
-        *(["", "The outputs are " + _plain(", ".join(export.classes)) + "."] if export.classes else []),
+        *(["", "The outputs are " + _plain(", ".join(export.classes)) + "."] if len(export.classes) == export.output.size else []),
         "",
         f"tables {numbers * itemsize} bytes; arena {export.arena_size * itemsize} bytes, {where}",
         "stack of other nets below 1 kB with gcc -O2, and below 4 kB with vectors",

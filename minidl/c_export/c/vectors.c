@@ -21,6 +21,15 @@ typedef real vec;
 typedef real vec_at;
 #endif
 
+/* Tables begin at a vector, and end with zeros that vectors may read. */
+#ifdef VECTOR_BYTES
+#define ALIGNED __attribute__((aligned(64)))
+#define PADDING 15
+#else
+#define ALIGNED
+#define PADDING 0
+#endif
+
 #ifdef VECTOR_BYTES
 INLINE vec fill(real x) { return x - (vec){0}; }
 #else

@@ -39,7 +39,8 @@ def place(sizes: Sequence[int], steps: Sequence[Step], kept: Collection[int]) ->
     """
     buffers = _buffers(sizes, steps, kept)
     order = sorted(buffers, key=lambda b: -b.size)
-    least = max(sum(_rounded(b.size) for b in buffers if b.first <= step <= b.last) for step in range(-1, len(steps) + 1))
+    times = range(-1, len(steps) + 1)
+    least = max(sum(_rounded(b.size) for b in buffers if b.first <= time <= b.last) for time in times)
     best = placed = _placed(order)
     for _ in range(ATTEMPTS):
         if _end(best) == least:

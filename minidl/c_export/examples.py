@@ -126,12 +126,13 @@ def _bytes(k: int, size: int) -> Array:
 
 @dataclass
 class _Inputs:
-    """What is known of the elements of an input: categories with the place of their layer, the least number, a step."""
+    """What is known of the elements of an input: categories with the id of their layer; a least number, a step."""
 
     categories: Array
     layer: Array
     low: Array
     step: Array
+    digits: int  # binary ones, that a number may have
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,8 @@ class _Value:
 def _runs(layers: Sequence[Layer], in_shape: Shape) -> list[Run]:
     """Returns the runs of inputs, as the first layers ask for them."""
     size = math.prod(in_shape)
-    known = _Inputs(np.zeros(size, int), np.zeros(size, int), np.zeros(size), np.zeros(size))
+    digits = np.finfo(layers[0].dtype).nmant - 1
+    known = _Inputs(np.zeros(size, int), np.zeros(size, int), np.zeros(size), np.zeros(size), digits)
     _visit(layers, _Value(np.arange(size).reshape(in_shape), np.ones(in_shape), np.zeros(in_shape)), known)
     columns = np.array([known.categories, known.layer, known.low, known.step])
     starts = [0, *(1 + np.flatnonzero((columns[:, 1:] != columns[:, :-1]).any(axis=0)))]
@@ -181,7 +183,7 @@ def _output(layer: Layer, x: _Value, known: _Inputs) -> _Value:
         _note(known, x, 0, 1, layer)
     elif type(layer) is Normalize:
         _note_range(known, x, layer.mean, layer.std)
-    elif type(layer) in (BatchNorm1D, BatchNorm2D):
+    elif isinstance(layer, (BatchNorm1D, BatchNorm2D)):
         _note_range(known, x, layer.buffers["running_mean"], np.sqrt(layer.buffers["running_var"] + layer.eps))
     return _unknown(layer.out_shape)
 
@@ -208,7 +210,7 @@ def _copied(layer: Layer, x: _Value) -> _Value:
 def _note(known: _Inputs, x: _Value, low: Any, high: Any, layer: Embedding | None = None) -> None:
     """Notes from where to where x is to go, for inputs of which nothing is noted yet. layer: one that takes categories.
 
-    The step of numbers is a power of 2, and `low` a multiple of it, so that every number is exact in float32.
+    The step of numbers is a power of 2, and `low` a multiple of it, so that every number is exact.
     """
     new = (x.source >= 0) & (known.step[x.source] == 0)
     to, scale, offset = (part[new] for part in _parts(x))
@@ -216,7 +218,7 @@ def _note(known: _Inputs, x: _Value, low: Any, high: Any, layer: Embedding | Non
     first, last = np.minimum(*ends), np.maximum(*ends)
     step = last - first
     if layer is None:
-        smallest = np.maximum(np.abs(first), np.abs(last)) * 2.0**-21
+        smallest = np.maximum(np.abs(first), np.abs(last)) * 2.0**-known.digits
         step = 2.0 ** np.round(np.log2(np.maximum(step / 256, smallest)))
         first = np.round(first / step) * step
     known.low[to], known.step[to] = first, step

@@ -51,7 +51,7 @@ def function(export: Export, multiplies: bool) -> str:
     cases = ",\n    ".join(f"{{{', '.join(case)}}}" for case in CASES[dtype])
     return f"""\
 #ifdef {prefix}_TEST
-/* Inputs: low + step * n, where n is the next category or a byte. With a step of 0, the kind of the example says both. */
+/* Inputs: low + step * n, where n is the next category or a byte. A step of 0: the kind of the example says both. */
 static const struct {{ integer size, categories; real low, step; }} {name}_runs[] = {{
 {runs}
 }};
@@ -65,7 +65,8 @@ static const bits {name}_expected[{len(export.test.scores)} * {export.output.siz
 
 /* Returns 1 if single operations give other numbers than in `predict`. The compiler does not compute volatile ones. */
 NOINLINE int {name}_rounds_differently(void) {{
-  const volatile real one = 1, smallest = SMALLEST, half = (real)0.5, ulp = 1 / (real)((bits)1 << MANTISSA), part = half * ulp * half;
+  const volatile real one = 1, smallest = SMALLEST, half = (real)0.5, ulp = 1 / (real)((bits)1 << MANTISSA);
+  const volatile real part = half * ulp * half;
 {FUSED.replace("CASES", cases) if multiplies else ""}\
   return one + part != 1 || one + (ulp - part) != one + ulp || flush(smallest * half) != 0;
 }}
@@ -90,7 +91,8 @@ int {name}_test(void) {{
       state = state * 1664525u + 1013904223u;            /* a linear congruential generator */
       if (categories) n = ((k - (k > 0)) * size + i) % (k == 1 && categories > 256 ? 256 : categories);
       else n = (integer)(state >> 24) % (own ? 256 : {name}_kinds[kind].modulo);
-      x[at] = own ? {name}_runs[r].low + {name}_runs[r].step * (real)n : {name}_kinds[kind].low + {name}_kinds[kind].step * (real)n;
+      if (own) x[at] = {name}_runs[r].low + {name}_runs[r].step * (real)n;
+      else x[at] = {name}_kinds[kind].low + {name}_kinds[kind].step * (real)n;
       bytes[at] = k == 1 ? (uint8_t)(integer)x[at] : 0;
       at++;
     }}

@@ -108,6 +108,7 @@ def _comment(export: Export) -> str:
         "-O2 -ffp-contract=off": "for any",
         f"-O2 -ffp-contract=off -D{export.macro}_SOFT_FMA": "without fma and sqrt of the C library",
     }
+    named = len(export.classes) == export.output.size  # a single score has two classes
     lines = [
         f"{file}: a trained model. Written by minidl {__version__}.",
         "",
@@ -115,7 +116,7 @@ def _comment(export: Export) -> str:
         "",
         f"x: {export.input.shape}, as `{export.function}` takes it in Python; bytes are not scaled. scores: "
         f"{export.output.shape}, with the bits of `{export.function}`. Both are in row-major order.",
-        *(["", "The outputs are " + _plain(", ".join(export.classes)) + "."] if len(export.classes) == export.output.size else []),
+        *(["", "The outputs are " + _plain(", ".join(export.classes)) + "."] if named else []),
         "",
         f"tables {numbers * itemsize} bytes; arena {export.arena_size * itemsize} bytes, {where}",
         "stack of other nets below 1 kB with gcc -O2, and below 4 kB with vectors",

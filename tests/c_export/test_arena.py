@@ -69,3 +69,9 @@ def test_two_values_take_turns():
     """A chain that is not in place needs the memory of two neighbours."""
     _, total = place([160] * 6, [Step((i,), (i + 1,)) for i in range(5)], {5})
     assert total == 320 + OVERREAD
+
+
+def test_memory_of_a_dead_value_is_used_again():
+    """In the order of sizes, value 2 has no place but after value 1, though the large value 0 is dead by then."""
+    _, total = place([9216, 4608, 4608, 9216], [Step((i,), (i + 1,)) for i in range(3)], {3})
+    assert total == 13824 + OVERREAD

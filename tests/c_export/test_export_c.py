@@ -1,6 +1,7 @@
 """export_c: what it writes, its options, what it refuses, and that it writes nothing then."""
 
 import ctypes
+import ctypes.util
 import re
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from minidl.layers import Conv2D, Dense, Flatten, Parallel, ReLU, Rescale, Sigmo
 from minidl.optimizers import SGD
 
 pytestmark = pytest.mark.skipif(not HAS_FMA, reason="the bits of predict differ without fused multiply-add")
+FAST_MATH = ("ffast-math", "funsafe-math-optimizations", "freciprocal-math", "Ofast")
 
 
 @pytest.fixture
@@ -174,16 +176,75 @@ def test_the_comment_tells_sizes_and_hash(model, tmp_path):
     assert "x: (1, 8, 8), as `predict` takes it in Python" in text
     arena = int(re.search(r"NET_ARENA (\d+)", text)[1])
     assert f"arena {4 * arena} bytes, in the file" in text
-    assert set(re.findall(r"#include <(.*)>", text)) == {"stdint.h", "string.h", "math.h"}
+    assert set(re.findall(r"#include <(.*)>", text)) == {"stdint.h", "string.h", "math.h", "fenv.h"}
     for word in ("malloc", "stdio", "printf"):
         assert word not in text
 
 
-@pytest.mark.parametrize("option", ["-ffast-math", "-funsafe-math-optimizations", "-freciprocal-math", "-Ofast"])
-def test_fast_math_is_an_error(option, model, tmp_path):
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        *((f"-{option}", "net: compiled with fast math") for option in FAST_MATH),
+        ("-ffinite-math-only", "net: compiled with a part of fast math"),
+        ("-fno-signed-zeros", "net: compiled with a part of fast math"),
+        ("-fsingle-precision-constant", "compile_without_single_precision_constant"),
+    ],
+)
+def test_fast_math_is_an_error(option, message, model, tmp_path):
     minidl.export_c(model, tmp_path / "net.c")
-    with pytest.raises(AssertionError, match="net: compiled with fast math"):
+    with pytest.raises(AssertionError, match=message):
         compile_c(tmp_path / "net.c", "-O2", option)
+
+
+@pytest.mark.parametrize("flags", [("-O2",), ("-O2", "-mfma"), ("-O2", "-DNET_SOFT_FMA")])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_rounding_mode_of_the_caller(dtype, flags, tmp_path, rng):
+    """It changes no score, and is restored."""
+    net = Sequential([Conv2D(3, 3), Sigmoid(), Flatten(), Dense(4)], input_shape=(1, 8, 8), dtype=dtype)
+    minidl.export_c(net, tmp_path / "net.c")
+    library = ctypes.CDLL(str(compile_c(tmp_path / "net.c", *flags)))
+    libm = ctypes.CDLL(ctypes.util.find_library("m"))
+    x, scores = rng.standard_normal((1, 1, 8, 8)).astype(dtype), np.zeros((1, 4), dtype)
+    expected, modes = net.predict(x), (0, 0x400, 0x800, 0xC00)  # of x86: to nearest, down, up, to zero
+    for mode in modes:
+        scores[...] = 7
+        libm.fesetround(mode)
+        try:
+            library.net_predict(*(ctypes.c_void_p(array.ctypes.data) for array in (x, scores)))
+            kept = libm.fegetround()
+        finally:
+            libm.fesetround(0)
+        assert kept == mode
+        assert same_bits(scores, expected)
+
+
+def test_tables_are_padded_for_vectors_alone(model, tmp_path):
+    minidl.export_c(model, tmp_path / "net.c")
+    sizes = []
+    for flags in (("-O2",), ("-O2", "-march=haswell")):
+        file = compile_c(tmp_path / "net.c", *flags, "-c")
+        done = subprocess.run(["nm", "-S", file], check=True, capture_output=True)
+        sizes.append(int(re.search(rb"\w+ (\w+) r net_4_bias", done.stdout)[1], 16))
+    assert sizes == [4 * 4, 4 * (4 + 15)]
+
+
+def test_class_names_are_a_table(tmp_path):
+    X, y = np.random.default_rng(0).random((60, 5)), np.array(["chat", 'ch"ien?', "été\\"])[np.arange(60) % 3]
+    net = SequentialClassifier(Sequential([Dense(3)]), epochs=1, random_state=0).fit(X, y)
+    for given in (True, ["chat", 'ch"ien?', "été\\"]):
+        minidl.export_c(net if given is True else net.model_, tmp_path / "net.c", header=True, class_names=given)
+        table = (ctypes.c_char_p * 3).in_dll(ctypes.CDLL(str(compile_c(tmp_path / "net.c"))), "net_classes")
+        assert [name.decode() for name in table] == sorted(set(y))
+        assert "extern const char *const net_classes[3];" in (tmp_path / "net.h").read_text()
+    minidl.export_c(net, tmp_path / "net.c")
+    assert "net_classes" not in (tmp_path / "net.c").read_text()
+
+
+def test_a_single_score_has_two_class_names(tmp_path):
+    model = Sequential([Dense(1)], input_shape=(2,))
+    minidl.export_c(model, tmp_path / "net.c", class_names=["no", "yes"])
+    table = (ctypes.c_char_p * 2).in_dll(ctypes.CDLL(str(compile_c(tmp_path / "net.c"))), "net_classes")
+    assert list(table) == [b"no", b"yes"]
 
 
 # ---- custom layers
@@ -257,6 +318,9 @@ def test_other_errors_of_a_layer_are_noted(tmp_path, monkeypatch):
         ({"weights": "bin"}, ValueError, "weights: expected 'text' or 'inc', got 'bin'"),
         ({"header": 1}, TypeError, "header: expected True or False, got 1"),
         ({"keep_values": True}, ValueError, 'keep_values: expected arena="argument" with it'),
+        ({"class_names": ["a"]}, ValueError, "class_names: expected 4 names, for outputs (4,), got 1"),
+        ({"class_names": 3}, TypeError, "class_names: expected a list of strings, got 3"),
+        ({"class_names": True}, ValueError, "class_names: expected a list of names, or a fitted classifier, got Sequ"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments, error, message, model, tmp_path):
@@ -275,6 +339,25 @@ def test_wrong_paths_are_refused(model, tmp_path):
     with pytest.raises(TypeError, match="path"):
         minidl.export_c(model, None)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("stem", ["string", "stdint", "Math", "fenv", "stddef", "features"])
+def test_names_of_the_headers_of_the_c_library_are_refused(stem, model, tmp_path):
+    """With -I., they would be included instead."""
+    with pytest.raises(ValueError, match=f"path: .* no header of the C library has, got '{stem}.c': {stem}.h would"):
+        minidl.export_c(model, tmp_path / f"{stem}.c", header=True)
+    assert list(tmp_path.iterdir()) == []
+    minidl.export_c(model, tmp_path / f"{stem}.c")
+    compile_c(tmp_path / f"{stem}.c", f"-I{tmp_path}")
+
+
+@pytest.mark.parametrize("stem", ['a"b', "a\\b", "a\nb", "a??=b"])
+def test_names_that_cannot_be_included_are_refused(stem, model, tmp_path):
+    with pytest.raises(ValueError, match=r'path: with weights="inc", expected a name that C can include'):
+        minidl.export_c(model, tmp_path / f"{stem}.c", name="net", weights="inc")
+    assert list(tmp_path.iterdir()) == []
+    minidl.export_c(model, tmp_path / f"{stem}.c", name="net")
+    compile_c(tmp_path / f"{stem}.c")
 
 
 def test_one_wrong_path_writes_no_file(model, tmp_path):
@@ -312,9 +395,9 @@ def test_a_refused_export_keeps_the_old_file(model, tmp_path):
 def test_the_command_writes_the_same_file(model, tmp_path, capsys):
     model.save(tmp_path / "digits.safetensors")
     files = [str(tmp_path / "digits.safetensors"), str(tmp_path / "net.c")]
-    __main__.main(["export-c", *files, "--header", "--arena", "argument"])
+    __main__.main(["export-c", *files, "--header", "--arena", "argument", "--class-names", *"abcd"])
     written = (tmp_path / "net.c").read_bytes()
-    minidl.export_c(model, tmp_path / "net.c", arena="argument")
+    minidl.export_c(model, tmp_path / "net.c", arena="argument", class_names=list("abcd"))
     assert written == (tmp_path / "net.c").read_bytes()
     assert (tmp_path / "net.h").exists()
     assert capsys.readouterr() == ("", "")

@@ -1,4 +1,4 @@
-"""Exported nets on Cortex-M cores under qemu: the bits of `predict`, instructions, bytes; and what a file's own test sees.
+"""Exported nets on Cortex-M cores under qemu: bits, instructions and bytes; and what a file's own test sees.
 
     python tests/conformance/c_cores.py --nets signal --faults 4     # a minute
     python tests/conformance/c_cores.py
@@ -25,18 +25,29 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import c_faults
 import c_nets
 import numpy as np
 
 import minidl
 from minidl import Sequential
 from minidl.engine.layer_list import from_spec, to_spec
-from minidl.layers import BatchNorm2D, Conv1D, Conv2D, Dense, DepthwiseConv2D, Flatten, GlobalAvgPool2D, MaxPool1D
-from minidl.layers import ReLU, Rescale
+from minidl.layers import (
+    BatchNorm2D,
+    Conv1D,
+    Conv2D,
+    Dense,
+    DepthwiseConv2D,
+    Flatten,
+    GlobalAvgPool2D,
+    MaxPool1D,
+    ReLU,
+    Rescale,
+)
 
 HERE = Path(__file__).parent
 LINK = """
-MEMORY { flash : ORIGIN = %d, LENGTH = 1M  ram : ORIGIN = %d, LENGTH = 256K }
+MEMORY { flash : ORIGIN = %d, LENGTH = 1M  ram : ORIGIN = %d, LENGTH = 512K }
 SECTIONS {
   .text : { KEEP(*(.vectors)) *(.text*) *(.rodata*) } > flash
   .ARM.exidx : { *(.ARM.exidx*) } > flash
@@ -67,7 +78,7 @@ class Core:
 HARD = ("-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")
 CORES = (
     Core("Cortex-M0", ("-mcpu=cortex-m0",),
-         ("microbit", "-global", "nrf51-soc.flash-size=0x100000", "-global", "nrf51-soc.sram-size=0x40000"),
+         ("microbit", "-global", "nrf51-soc.flash-size=0x100000", "-global", "nrf51-soc.sram-size=0x80000"),
          0, 0x20000000, 62.5),
     Core("Cortex-M3", ("-mcpu=cortex-m3",), ("mps2-an385",), 0, 0x20000000, 40),
     Core("Cortex-M4F", ("-mcpu=cortex-m4", *HARD), ("mps2-an386",), 0, 0x20000000, 40),
@@ -143,8 +154,8 @@ def digest(data):
 
 def nets(names):
     """Yields the nets in both dtypes, with inputs: name, model, inputs."""
-    rng = np.random.default_rng(0)
     for name in names:
+        rng = np.random.default_rng([*name.encode()])
         trained = NETS[name]()
         state = trained.state_dict()
         for key, array in state.items():
@@ -178,12 +189,62 @@ def compare_cores(names, folder):
     return wrong
 
 
+def planted(folder):
+    """Returns whether a file's own test sees newlib's fma in both dtypes, and a mode that does not flush."""
+    edits = {
+        "fma": lambda text: text.replace("#define NET_SOFT_FMA", ""),
+        "flushing": lambda text: text.replace(" | 1u << 24", ""),
+    }
+    models = {model.dtype: (model, inputs) for _, model, inputs in nets(["signal"])}
+    seen = []
+    for core, dtype, edit in ((1, "float32", "fma"), (2, "float64", "fma"), (2, "float32", "flushing")):
+        place = folder / f"planted-{core}-{dtype}-{edit}"
+        place.mkdir()
+        test = run(CORES[core], place, *models[dtype], edit=edits[edit]).test
+        print(f"planted: {edit}, {CORES[core].name}, {dtype}: {'seen' if test else 'NOT SEEN'}", flush=True)
+        seen.append(test > 0)
+    return seen
+
+
+def compare_modes(folder, on_core):
+    """Compares scores for callers of all rounding modes, here and on a Cortex-M4F; returns the number that differ."""
+    wrong = 0
+    for _, model, inputs in nets(["signal"]):
+        place = folder / f"modes-{model.dtype}"
+        place.mkdir()
+        different = c_faults.rounding_modes(model, inputs, place)
+        expected = digest(model.predict(inputs).tobytes())
+        for mode in (1, 2, 3) if on_core else ():
+            r = run(CORES[2], place, model, inputs, f"-DCALLER_MODE={mode}")
+            different += [f"{CORES[2].name}, mode {mode}"] if (r.hash, r.test) != (expected, 0) else []
+        where = f"{len(c_faults.BUILDS)} builds{' and the Cortex-M4F' if on_core else ''}"
+        print(f"four rounding modes of the caller, {model.dtype}, {where}: {different or 'equal'}", flush=True)
+        wrong += len(different)
+    return wrong
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS))
+    parser.add_argument("--faults", type=int, default=20, help="random nets whose tables are changed")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        compare_cores(args.nets, Path(folder))
+    began, wrong, seen = time.perf_counter(), 0, []
+    absent = [tool for tool in TOOLS if shutil.which(tool) is None]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if absent:
+            print(f"Cortex-M0, M3, M4F, M33: left out, no {', '.join(absent)}")
+        else:
+            wrong += compare_cores(args.nets, folder)
+            seen = planted(folder)
+        wrong += compare_modes(folder, not absent)
+        tables, changes, unseen = c_faults.changed_tables(args.faults, folder)
+    print(f"{args.faults} random nets: {changes} numbers of {tables} tables changed, {unseen} not seen by the own test")
+    print(
+        f"c_cores: {wrong} different, {unseen} changes not seen; canaries: {sum(seen)} of {len(seen)} noticed; "
+        f"{time.perf_counter() - began:.0f} s"
+    )
+    return int(wrong > 0 or unseen > 0 or not all(seen))
 
 
 if __name__ == "__main__":

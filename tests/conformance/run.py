@@ -23,6 +23,7 @@ BUDGETS = {  # arguments of the short and of the whole run
     "poison": ("--nets 20", "--nets 400"),
     "c_compilers": ("--images 20 --nets lenet every --builds gcc", ""),
     "c_random": ("--nets 20", "--nets 500"),
+    "c_cores": ("--nets signal --faults 4", ""),
     "soak": ("--seconds 20", "--seconds 900"),
 }
 

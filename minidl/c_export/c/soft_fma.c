@@ -1,7 +1,28 @@
-/* soft_fma.c: real_fma from integers, for machines without an fma, and for C libraries whose fma rounds twice. */
+/* soft_fma.c: real_fma for machines without an fma, and for C libraries whose fma rounds twice. */
 
-/* Twice the bits of a number. */
-#ifdef SOFT_FMA
+/* Floats, where the processor computes with doubles. The product is exact in a double. Its sum with c is rounded to odd: the last bit
+ * tells that digits were cut off. Rounding that once more, to a float, gives what one rounding would have given. Boldo and Melquiond,
+ * "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to odd", IEEE Transactions on Computers 57 (2008). */
+#if defined SOFT_FMA && MANTISSA == 23 && (defined __x86_64__ || defined __SSE2__ || defined _M_X64 || defined __aarch64__ || \
+  defined __wasm__ || (__ARM_FP & 8) || __riscv_flen >= 64 || defined __s390x__ || defined __powerpc64__)
+#define FROM_DOUBLES
+INLINE real soft_fma(real a, real b, real c) {
+  const double product = (double)a * (double)b, sum = product + (double)c, part = sum - product;
+  const double rest = (product - (sum - part)) + ((double)c - part);         /* what the rounding of the sum lost (Knuth's TwoSum) */
+  double odd = sum;
+  uint64_t b64;
+  memcpy(&b64, &sum, 8);
+  if (rest == rest && rest != 0 && (b64 & 1) == 0) {
+    b64 += (rest > 0) == (sum > 0) ? 1u : (uint64_t)-1;
+    memcpy(&odd, &b64, 8);
+  }
+  if (odd < 0x1.ffffffp-127 && odd > -0x1.ffffffp-127) return (real)(odd * 0);        /* too small for a normal float */
+  return (real)odd;
+}
+#endif
+
+/* Else from integers, of twice the bits of a number. */
+#if defined SOFT_FMA && !defined FROM_DOUBLES
 #define WORD ((integer)(8 * sizeof(bits)))
 typedef struct { bits high, low; } wide;
 /* The product of two mantissas. A Cortex-M0 has only the low half of a product: those of 16 bits are faster than its library. */

@@ -104,17 +104,19 @@ INLINE arithmetic set_arithmetic(void) {
 #define flush(x) (x)
 #else
 typedef int arithmetic;
-#ifdef SOFT_FMA
-INLINE arithmetic set_arithmetic(void) { return 0; }
-INLINE void restore_arithmetic(arithmetic before) { (void)before; }
-#else
+#ifndef SOFT_FMA
 #include <fenv.h>
+#endif
+#ifdef FE_TONEAREST
 INLINE arithmetic set_arithmetic(void) {
   const arithmetic before = fegetround();
   (void)fesetround(FE_TONEAREST);
   return before;
 }
 INLINE void restore_arithmetic(arithmetic before) { (void)fesetround(before); }
+#else
+INLINE arithmetic set_arithmetic(void) { return 0; }
+INLINE void restore_arithmetic(arithmetic before) { (void)before; }
 #endif
 INLINE real flush(real x) { return x < SMALLEST && x > -SMALLEST ? x * 0 : x; }
 #endif

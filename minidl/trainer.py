@@ -236,6 +236,7 @@ class Trainer(BaseTrainer):
                 is_first = self.comm.rank == 0
                 epochs = check_int("epochs", epochs, minimum=0)
                 hooks = CallbackList(callbacks, is_first)
+                self.comm.mark(self.step, hooks.checkpoints)
                 progress = Progress(verbose if is_first else 0, epochs)
                 loop = make_loop(self, X, y, epochs, validation_data, steps_per_epoch, options, hooks, progress)
             self._check_ranks_agree(loop)

@@ -36,6 +36,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from minidl.callbacks.checkpoint import Checkpoint
 from minidl.utils.hints import class_hint
 from minidl.utils.validation import check_int
 
@@ -57,7 +58,8 @@ _lock = threading.Lock()
 class CallbackList:
     """A list of callbacks whose hooks are called in order.
 
-    watchers: False drops the callbacks with `rank_zero_only`. Raises TypeError for a callback without any hook, with an
+    watchers: False drops the callbacks with `rank_zero_only`. checkpoints: the paths of the Checkpoints, also of those
+    dropped. Raises TypeError for a callback without any hook, with an
     unknown hook, with a hook of another signature, or with only one of state_dict and load_state_dict; ValueError for a
     callback that is listed twice.
 
@@ -86,6 +88,7 @@ class CallbackList:
                 raise TypeError(f"callbacks: expected {expected}, got {type(callback).__name__} with only one of them")
             if getattr(callback, "every_n_steps", None) is not None:
                 check_int(f"every_n_steps of {callback!r}", callback.every_n_steps)
+        self.checkpoints = [callback.path for callback in self.callbacks if isinstance(callback, Checkpoint)]
         if not watchers:
             self.callbacks = [c for c in self.callbacks if not getattr(c, "rank_zero_only", False)]
 

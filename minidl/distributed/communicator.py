@@ -5,6 +5,7 @@ The processes of an MPI job: mpi.py.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from minidl.utils.arrays import Array
@@ -34,6 +35,17 @@ class Communicator:
             The range.
         """
         return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
+
+    def mark(self, step: int, checkpoints: Sequence[str] | None = None) -> None:
+        """Notes where the training stands, for messages.
+
+        Parameters
+        ----------
+        step : int
+            Number of steps done.
+        checkpoints : sequence of str or None, default None
+            Paths of the checkpoints of the fit; None: as before.
+        """
 
     def allgatherv(self, joined: Array, counts: list[int]) -> None:
         """Gathers in all processes the bytes of each.

@@ -14,7 +14,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -22,16 +22,16 @@ from typing import Any
 import numpy as np
 
 from minidl.distributed.communicator import Communicator
+from minidl.distributed.peers import Peers
+from minidl.distributed.processors import processors, share, warning_of_binding
 from minidl.utils.arrays import Array
+from minidl.utils.validation import check_limit
 from minidl_c.runtime.threads import limit_default
 
 NO_MPI4PY = 'minidl.distributed needs mpi4py: pip install "minidl[mpi]"'
 NO_MPI = "minidl.distributed: mpi4py finds no MPI: take the machine's Open MPI or MPICH, or pip install mpich"
-TAG_EXIT = 1  # of the last message of a process
 MAX_SHOWN = 200  # characters of a fact in an error; longer ones are compared by their hash
-POLL_SECONDS = 0.002  # poll without a pause for this long
-EXIT_GRACE_SECONDS = 2.0  # then look for ranks that have ended: before, they may have answered
-STALL_WARNING_SECONDS = 60.0  # then print a warning
+REPORT_SECONDS = 2.0  # for the rank that prints an error which all have
 KINDS: dict[str, type[BaseException]] = {
     kind.__name__: kind
     for kind in (KeyboardInterrupt, SystemExit, TypeError, ValueError, OSError, FloatingPointError, MemoryError)
@@ -50,6 +50,10 @@ class MPI(Communicator):
     ----------
     comm : mpi4py.MPI.Intracomm or None, default None
         A communicator of mpi4py; None: MPI.COMM_WORLD.
+    timeout : float or None, default 1800
+        Seconds after which a wait for other processes ends the job, the same in all; None: it waits forever. The time
+        in which this process is suspended does not count. Raise it above the time of what one process does alone, such
+        as a callback on rank 0 or its work after the last fit.
 
     Attributes
     ----------
@@ -63,12 +67,16 @@ class MPI(Communicator):
     ImportError
         Without mpi4py or an MPI.
     TypeError
-        If `comm` is no communicator of mpi4py; and for a copy or a pickle.
+        If `comm` is no communicator of mpi4py, or `timeout` no number; and for a copy or a pickle.
+    ValueError
+        If `timeout` is not above 0, or not the same in all processes.
 
     Notes
     -----
     Only `rank` and `size` are for programs. The methods are those that a Trainer calls, in all processes at the same
     time.
+
+    A process that has waited for a minute prints which others it waits for. It cannot tell a slow one from a lost one.
 
     Examples
     --------
@@ -82,7 +90,8 @@ class MPI(Communicator):
 
     max_size = 1  # of all jobs that this process takes part in
 
-    def __init__(self, comm: Any = None) -> None:
+    def __init__(self, comm: Any = None, timeout: float | None = 1800) -> None:
+        limit = check_limit("timeout", timeout)
         try:
             import mpi4py  # noqa: F401
         except ImportError as error:
@@ -93,25 +102,39 @@ class MPI(Communicator):
             raise ImportError(f"{NO_MPI} ({error})") from error
         if comm is not None and not isinstance(comm, mpi.Intracomm):
             raise TypeError(f"comm: expected a communicator of mpi4py, got {comm!r}")
-        self._mpi = mpi
-        self._comm = (
-            mpi.COMM_WORLD if comm is None else comm
-        ).Dup()  # a communicator of its own: no messages of other code
-        self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
+        self._peers = Peers(mpi, mpi.COMM_WORLD if comm is None else comm, limit)
+        self.rank, self.size = self._peers.rank, self._peers.size
         self._common_error: BaseException | None = None  # raised in all processes
         self._reporter = 0  # the rank that prints it
-        self._process = os.getpid()  # a forked child is no rank
         MPI.max_size = max(MPI.max_size, self.size)
         if self.size > 1:
-            limit_default(self._share_of_processors())
             sys.excepthook = self._abort_hook(sys.excepthook)
-            _JOBS.append(self)
+            _JOBS.append(self._peers)
+            self.check_consistent({"timeout": repr(limit)})
+            ranks = [json.loads(text) for text in self._peers.gather_texts("processors", json.dumps(processors()))]
+            limit_default(share(self.rank, ranks))
+            if self.rank == 0 and (warning := warning_of_binding(ranks)):
+                self._peers.print(f"warns: {warning}")
 
     def __repr__(self) -> str:
         return f"MPI(rank {self.rank} of {self.size})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("MPI: cannot be copied or pickled: make one in each process")
+
+    def mark(self, step: int, checkpoints: Sequence[str] | None = None) -> None:
+        """Notes where the training stands, for messages.
+
+        Parameters
+        ----------
+        step : int
+            Number of steps done.
+        checkpoints : sequence of str or None, default None
+            Paths of the checkpoints of the fit; None: as before.
+        """
+        self._peers.step = step
+        if checkpoints is not None:
+            self._peers.checkpoints = checkpoints
 
     # ---- buffers: nothing is pickled
 
@@ -129,10 +152,7 @@ class MPI(Communicator):
         recv_counts : list of int
             Number of bytes from each process.
         """
-        byte = self._mpi.BYTE
-        self._comm.Alltoallv(
-            [send, send_counts, _starts(send_counts), byte], [recv, recv_counts, _starts(recv_counts), byte]
-        )
+        self._peers.scatter("partial sums", send, send_counts, recv, recv_counts)
 
     def allgatherv(self, joined: Array, counts: list[int]) -> None:
         """Gathers in all processes the bytes of each.
@@ -144,7 +164,7 @@ class MPI(Communicator):
         counts : list of int
             Number of bytes of each process, in rank order.
         """
-        self._comm.Allgatherv(self._mpi.IN_PLACE, [joined, counts, _starts(counts), self._mpi.BYTE])
+        self._peers.gather("sums", joined, counts)
 
     def allgather_rows(self, rows: Array) -> None:
         """Gathers in all processes an array whose `local_slice` each process has filled.
@@ -154,9 +174,8 @@ class MPI(Communicator):
         rows : array of shape (n, ...)
             Array that is filled, in place.
         """
-        n, size = len(rows), rows.nbytes // max(len(rows), 1)
-        counts = [(n * (rank + 1) // self.size - n * rank // self.size) * size for rank in range(self.size)]
-        self.allgatherv(rows.reshape(-1).view(np.uint8), counts)
+        size = rows.nbytes // max(len(rows), 1)
+        self._peers.gather("scores", rows.reshape(-1).view(np.uint8), [n * size for n in self._counts(len(rows))])
 
     def allreduce_or(self, array: Array) -> None:
         """Combines the arrays of all processes by a bitwise or.
@@ -166,7 +185,12 @@ class MPI(Communicator):
         array : array
             Array that is combined, in place.
         """
-        self._comm.Allreduce(self._mpi.IN_PLACE, [array.reshape(-1).view(np.uint8), self._mpi.BYTE], self._mpi.BOR)
+        joined = array.reshape(-1).view(np.uint8)
+        counts = self._counts(len(joined))
+        parts = np.empty((self.size, counts[self.rank]), np.uint8)
+        self._peers.scatter("losses", joined, counts, parts.reshape(-1), [counts[self.rank]] * self.size)
+        joined[self.local_slice(len(joined))] = np.bitwise_or.reduce(parts)
+        self._peers.gather("losses", joined, counts)
 
     def broadcast(self, numbers: list[int]) -> list[int]:
         """Returns the numbers of rank 0.
@@ -182,7 +206,7 @@ class MPI(Communicator):
             Numbers of rank 0.
         """
         values = np.array(numbers, np.int64)
-        self._comm.Bcast(values, 0)
+        self._peers.gather("the number of steps", values.view(np.uint8), [values.nbytes] + [0] * (self.size - 1))
         return [int(value) for value in values]
 
     def allreduce_max(self, numbers: list[int]) -> list[int]:
@@ -200,23 +224,11 @@ class MPI(Communicator):
         list of int
             Maxima.
         """
-        values = np.array(numbers, np.int64)
-        self._wait(self._comm.Iallreduce(self._mpi.IN_PLACE, values, self._mpi.MAX))
-        return [int(value) for value in values]
+        return [int(value) for value in self._peers.gather_numbers("stops and signals", numbers).max(axis=0)]
 
-    def _wait(self, request: Any) -> None:
-        """Waits for a request; warns of a long wait, and aborts all processes if one of them has ended."""
-        began, warned = time.perf_counter(), False
-        while not request.Test():
-            waited = time.perf_counter() - began
-            if waited > STALL_WARNING_SECONDS and not warned:
-                warned, seconds = True, f"{STALL_WARNING_SECONDS:.0f} s"
-                self._print(f"has waited {seconds} for others: is fit, or train_batch, called in all ranks?")
-            if waited > POLL_SECONDS:  # others are slow, or there are more ranks than processors
-                time.sleep(POLL_SECONDS / 10)
-            status = self._mpi.Status()
-            if waited > EXIT_GRACE_SECONDS and self._comm.Iprobe(self._mpi.ANY_SOURCE, TAG_EXIT, status):
-                self._abort(f"rank {status.source} has ended, and this one wants to train with it")
+    def _counts(self, n: int) -> list[int]:
+        """Returns the number of items of each process when n are divided among all."""
+        return [n * (rank + 1) // self.size - n * rank // self.size for rank in range(self.size)]
 
     # ---- what all have to agree on
 
@@ -234,7 +246,9 @@ class MPI(Communicator):
             If a fact differs.
         """
         short = {name: text if len(text) <= MAX_SHOWN else f"#{_hash(text)}" for name, text in facts.items()}
-        all_facts = [json.loads(text) for text in self._allgather_text(json.dumps(short))]
+        all_facts = [
+            json.loads(text) for text in self._peers.gather_texts("what all ranks must agree on", json.dumps(short))
+        ]
         first = all_facts[0]
         for rank, other in enumerate(all_facts):
             for name in sorted(first.keys() | other.keys(), key=list(first | other).index):
@@ -246,16 +260,6 @@ class MPI(Communicator):
                     error = ValueError(f"{name}: expected the same on all ranks, {difference}")
                     self._common_error, self._reporter = error, 0
                     raise error
-
-    def _allgather_text(self, text: str) -> list[str]:
-        """Returns the texts of all processes."""
-        local = np.frombuffer(text.encode(errors="replace"), np.uint8)
-        (length,) = self.allreduce_max([len(local)])
-        padded, gathered = np.zeros(length, np.uint8), np.empty((self.size, length), np.uint8)
-        padded[: len(local)] = local
-        if length:
-            self._comm.Allgather(padded, gathered)
-        return [row.tobytes().rstrip(b"\0").decode() for row in gathered]
 
     @contextmanager
     def raise_together(self) -> Iterator[None]:
@@ -271,7 +275,9 @@ class MPI(Communicator):
             yield
         except BaseException as raised:
             error = raised
-        texts = self._allgather_text("" if error is None else f"{_kind(error)} {type(error).__name__}: {error}")
+        texts = self._peers.gather_texts(
+            "errors", "" if error is None else f"{_kind(error)} {type(error).__name__}: {error}"
+        )
         self._reporter = next((rank for rank, text in enumerate(texts) if text), 0)
         if error is None and texts[self._reporter]:
             kind, text = texts[self._reporter].split(" ", 1)
@@ -295,61 +301,35 @@ class MPI(Communicator):
             yield
         except BaseException as error:
             if self.size > 1 and error is not self._common_error:
-                self._abort("".join(traceback.format_exception(error)))
+                self._peers.abort("".join(traceback.format_exception(error)))
             raise
-
-    def _print(self, text: str) -> None:
-        sys.stdout.flush()
-        sys.stderr.write(f"minidl: rank {self.rank} of {self.size} {text.rstrip()}\n")
-        sys.stderr.flush()
-
-    def _abort(self, why: str) -> None:
-        self._print(f"ends all processes: {why}")
-        self._comm.Abort(1)
 
     def _abort_hook(self, before: Any) -> Any:
         """Returns an excepthook that aborts all processes: others would wait for this one forever."""
 
         def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-            if os.getpid() != self._process:
+            if os.getpid() != self._peers.process:
                 before(kind, error, trace)
                 return
             if error is self._common_error and self.rank != self._reporter:
-                time.sleep(EXIT_GRACE_SECONDS)  # all have it; one prints it and aborts
+                time.sleep(REPORT_SECONDS)  # all have it; one prints it and aborts
             if before is sys.__excepthook__:
-                self._abort("".join(traceback.format_exception(kind, error, trace)))
+                self._peers.abort("".join(traceback.format_exception(kind, error, trace)))
             before(kind, error, trace)
-            self._abort(f"{kind.__name__}: {error}")
+            self._peers.abort(f"{kind.__name__}: {error}")
 
         return hook
 
-    def _share_of_processors(self) -> float:
-        """Returns the share of its processors that this process has if the processes of this machine divide them."""
-        neighbours = self._comm.Split_type(self._mpi.COMM_TYPE_SHARED)
-        allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-        own = list(allowed)
-        last = np.array([own[-1]], np.int64)
-        neighbours.Allreduce(self._mpi.IN_PLACE, last, self._mpi.MAX)
-        users = np.zeros(last[0] + 1, np.int64)
-        users[own] = 1
-        neighbours.Allreduce(self._mpi.IN_PLACE, users, self._mpi.SUM)
-        neighbours.Free()
-        return float((1 / users[own]).sum() / len(own))
 
-
-_JOBS: list[MPI] = []  # with several ranks
+_JOBS: list[Peers] = []  # with several ranks
 
 
 @atexit.register
 def _leave() -> None:
-    """Sends an exit message to the other ranks of all jobs, and waits for theirs."""
-    jobs = [job for job in _JOBS if job._process == os.getpid() and not job._mpi.Is_finalized()]
-    pairs = [(job, rank) for job in jobs for rank in range(job.size) if rank != job.rank]
-    requests = [job._comm.Isend(np.zeros(1, np.uint8), rank, TAG_EXIT) for job, rank in pairs]
-    for job, rank in pairs:
-        job._comm.Recv(np.empty(1, np.uint8), rank, TAG_EXIT)
-    for request in requests:
-        request.Wait()
+    """Tells the other ranks of all jobs that this one ends, and waits until they do."""
+    jobs = [peers for peers in _JOBS if peers.process == os.getpid() and not peers.mpi.Is_finalized()]
+    if jobs:
+        jobs[0].leave(jobs[1:])
 
 
 def _kind(error: BaseException) -> str:
@@ -359,7 +339,3 @@ def _kind(error: BaseException) -> str:
 
 def _hash(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _starts(counts: list[int]) -> list[int]:
-    return [sum(counts[:rank]) for rank in range(len(counts))]

@@ -28,6 +28,7 @@ from minidl.training.measurement import is_ours, is_scikits, measure
 from minidl.training.moved_targets import with_moved_targets
 from minidl.training.per_example_steps import ClippedSteps
 from minidl.training.sample_buffer import SampleBuffer
+from minidl.training.signals import Signals
 from minidl.training.step_cache import StepCache, StepKey
 from minidl.training.steps import StepBatches, Steps, check_trainable
 from minidl.utils.arrays import Array
@@ -140,6 +141,14 @@ class BaseTrainer:
         >>> model.params["0.weight"].grad, model.params["0.weight"].value
         (array([[-8.]]), array([[2.]]))
         """
+        if self.comm.size == 1:
+            return self._train_batch(X, y, sample_weight)
+        with Signals() as signals:  # between two steps, on all ranks: none waits for a rank that a signal has stopped
+            loss = self._train_batch(X, y, sample_weight)
+            signals.check(lambda: None, self.comm)
+        return loss
+
+    def _train_batch(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> float:
         with self.comm.raise_together():
             data = LabeledData.from_arrays(self.model, self.loss, X, y, sample_weight).for_steps()
             if not len(data.active_rows):
@@ -479,8 +488,10 @@ class BaseTrainer:
             self.check_trainable()
             batch = with_moved_targets(batch, self._network(), self.loss, self.seed, self.num_threads)
             steps = self.steps(in_parts=batch.micro_batch_size < batch.batch_size)
+            batch.comm.mark(self.step)
         with batch.comm.raise_together() if not steps.is_distributable else nullcontext():
             done = steps.run(batch, self.num_threads)
+            batch.comm.mark(self.step)
         if done < batch.steps:
             with batch.comm.raise_together():
                 raise FloatingPointError(explain(self.model, self.loss, batch, done, self.seed, self.num_threads))

@@ -8,7 +8,7 @@ from minidl_c.runtime.run_state cimport COMBINE, PARTIALS, REDUCE_TASKS, phase
 
 
 cdef int run_distributed(run_state *run, partition *s, list buffers, Py_ssize_t n_steps, object comm) except -1:
-    """Runs all phases of n_steps steps; comm.alltoallv and comm.allgatherv exchange bytes (see minidl/distributed/mpi.py).
+    """Runs all phases of n_steps steps; comm.alltoallv and comm.allgatherv exchange bytes, comm.mark notes the step (see minidl/distributed/mpi.py).
 
     buffers: the three arrays of the call before, or none; new memory is slow. If an exchange raises, the steps before are
     complete, and this one has changed nothing: run.train.stopped.
@@ -30,6 +30,7 @@ cdef int run_distributed(run_state *run, partition *s, list buffers, Py_ssize_t 
     begin_run(run)
     try:
         for step in range(n_steps):
+            comm.mark(run.train.first_step + step)
             first = 0
             for k in range(run.program.n_phases):
                 f = &run.program.phases[k]

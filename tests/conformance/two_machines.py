@@ -65,7 +65,7 @@ class Job:
         )  # fmt: skip
         self.wait(lambda: f"step {AFTER}\n" in self.read(), 120, "the job makes no steps")
         self.ranks = [host.processes(str(JOB)) for host in hosts.hosts]
-        self.ranks = [[pid for pid in pids if is_python(pid)][0] for pids in self.ranks]
+        self.ranks = [next(pid for pid in pids if is_python(pid)) for pids in self.ranks]
         self.fault = time.time()
 
     def read(self):
@@ -133,7 +133,7 @@ def cpu_seconds(pid):
 
 
 def left_on(host):
-    """Returns the processes of the job on a host, except Open MPI's daemon: it ends with its TCP connection, after minutes."""
+    """Returns the processes of the job on a host, except Open MPI's daemon: it ends with its connection, in minutes."""
     return set(host.processes()) - set(host.processes("/prted"))
 
 

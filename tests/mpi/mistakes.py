@@ -128,6 +128,7 @@ CASES = {
     "every": lambda: fit(callbacks=[every(other(2, 3))]),
     "infinite": lambda: fit(trainer([Dense(10)], optimizer=SGD(1e30))),
     "batch": lambda: train_batch(other(20, 21)),
+    "timeout": lambda: MPI(timeout=other(5, 6)),
     "wrong batch": lambda: train_batch(other(20, 0)),
 }
 

@@ -41,6 +41,7 @@ ERRORS = {  # on rank 2, which makes the mistake, and on the others if they diff
     "every": f"ValueError: callbacks (without rank_zero_only): {SAME} rank 0 has RateChanger 2, rank 2 has RateChanger",
     "infinite": "FloatingPointError: ",
     "batch": f"ValueError: X: {DIFFERENT}",
+    "timeout": f"ValueError: timeout: {SAME} rank 0 has 5.0, rank 2 has 6.0",
     "wrong batch": ("ValueError: X: expected at least", "ValueError: rank 2 of 3: ValueError: X: expected at least"),
     "end": "fine",
 }

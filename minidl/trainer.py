@@ -178,7 +178,8 @@ class Trainer(BaseTrainer):
             rows, those of pixels as well. Metrics of training compare the scores of a mixture with the label of its
             larger part. No augmentation comes before it; layers that move pixels move a mixture and its target.
         steps_per_epoch : int or None, default None
-            Number of batches of an epoch, with an X of batches; several epochs of an iterator need it.
+            Number of batches of an epoch, with an X of batches, which goes on where the last epoch ended and begins
+            again after its end; None: all of them. Several epochs of an iterator need it.
         normalize_weights : bool, default True
             Whether the weights are divided by their mean over the examples to train on, so that a factor common to all
             of them changes nothing. False takes them as they are, as `train_batch` does: for data that are fitted chunk

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,10 +14,10 @@ from minidl.utils.validation import check_int
 
 
 def is_batches(X: Any) -> bool:
-    """True for what can be read as batches: an iterable, or a sequence with a length, that is no array."""
-    if isinstance(X, (str, bytes, dict)) or is_sparse(X) or any(hasattr(X, name) for name in ARRAY_ATTRIBUTES):
+    """True for what can be read as batches: an iterable, or a sequence with `__getitem__` alone, that is no array."""
+    if isinstance(X, (str, bytes, dict, type)) or is_sparse(X) or any(hasattr(X, name) for name in ARRAY_ATTRIBUTES):
         return False
-    return hasattr(X, "__iter__") or (hasattr(X, "__len__") and hasattr(X, "__getitem__"))
+    return hasattr(X, "__iter__") or hasattr(X, "__getitem__")
 
 
 def gives_pairs(X: Any) -> bool:
@@ -33,9 +34,10 @@ def gives_pairs(X: Any) -> bool:
 class BatchFeed:
     """Batches as they come: (X, y) or (X, y, sample_weight) each.
 
-    source: an iterator, read once; or an iterable, or a sequence with `__len__` and `__getitem__` alone, which each
-        epoch reads from its beginning. An `on_epoch_end` method is called after each epoch.
-    steps_per_epoch: the number of batches of an epoch; None: all.
+    source: an iterator, read once; or an iterable, or a sequence with `__getitem__` alone, which is read from its
+        beginning, and again after its end. Its `on_epoch_end` method is called when it has been read to its end; that
+        of an iterator after each epoch.
+    steps_per_epoch: the number of batches of an epoch; None: up to the end of the source.
 
     Raises TypeError or ValueError for an invalid number, and for several epochs of an iterator without it.
     """
@@ -47,9 +49,9 @@ class BatchFeed:
             raise ValueError(f"steps_per_epoch: expected a number for {epochs} epochs, as an iterator is read once")
         self._source = source
         self._iterator: Iterator[Any] | None = None
-        self._ahead: list[Any] = []  # a batch that `peek` has read
+        self._ahead: list[Any] = []  # a batch that was read too early
         self._given = 0  # in this epoch
-        self._is_open = False
+        self.position = 0  # in the source: the number of batches given since it began
 
     @property
     def kind(self) -> str:
@@ -59,62 +61,107 @@ class BatchFeed:
     @property
     def steps(self) -> int | None:
         """The number of batches of an epoch, if it is known before it ends."""
-        if self.steps_per_epoch is not None or not hasattr(self._source, "__len__"):
-            return self.steps_per_epoch
-        return len(self._source)
+        return _length(self._source) if self.steps_per_epoch is None else self.steps_per_epoch
 
     def peek(self) -> Any:
-        """Begins the first epoch, and returns its first batch, which stays; raises ValueError if there is none."""
-        self.open()
-        first = self.next()
-        if first is None:
-            raise ValueError("X: expected at least one batch, got none")
-        self._ahead, self._given = [first], 0
-        self._is_open = True
-        return first
+        """Returns the first batch, which stays; raises ValueError if there is none."""
+        for batch in self._read():
+            self._ahead = [batch]
+            return batch
+        raise ValueError("X: expected at least one batch, got none")
 
-    def open(self) -> None:
-        """Begins an epoch, unless `peek` did so."""
-        if self._is_open:
-            self._is_open = False
-            return
-        self._given = 0
-        if self._iterator is None or not self.is_iterator:
-            self._ahead = []
-            own = hasattr(self._source, "__iter__")
-            self._iterator = iter(self._source) if own else (self._source[i] for i in range(len(self._source)))
+    def open(self, given: int = 0) -> None:
+        """Begins an epoch, or the rest of one of which some batches were given."""
+        self._given = given
 
-    def reopen(self) -> None:
-        """Makes the next `open` read an iterable from its beginning, whatever has been read of it."""
-        self._is_open = False
+    def restart(self) -> None:
+        """Makes the next batch the first one of an iterable, whatever has been read of it."""
+        self._iterator, self._ahead, self.position = None, [], 0
+
+    def replay(self, count: int) -> Iterator[Any]:
+        """Yields at most `count` batches of an iterable from its beginning: those that a fit has read before."""
+        while self.position < count and (batches := self._read()):
+            self.position += 1
+            yield batches[0]
 
     def next(self) -> Any:
         """Returns the next batch; None at the end of the epoch. Raises ValueError if there are too few batches."""
-        assert self._iterator is not None
         if self._given == self.steps_per_epoch:
             return None
-        for batch in self._ahead or self._iterator:
-            self._ahead = []
-            self._given += 1
+        for batch in self._read():
+            self._given, self.position = self._given + 1, self.position + 1
             if batch is None:
                 raise TypeError("X: expected batches (X, y) or (X, y, sample_weight), got None")
             return batch
-        if self.steps_per_epoch is not None:
+        if self.steps_per_epoch is None:
+            self._end()
+            return None
+        if self.is_iterator or not self.position:
             expected = f"expected {self.steps_per_epoch} batches in each epoch"
             raise ValueError(f"steps_per_epoch: {expected}, got an end after {self._given}")
-        return None
+        self._end()
+        return self.next()
 
     def close(self) -> None:
         """Ends an epoch."""
+        if self.is_iterator:
+            self._call_on_epoch_end()
+        elif self.position and self.position == _length(self._source):
+            self._ahead = self._read()  # nothing, unless the length is wrong
+            if not self._ahead:
+                self._end()
+
+    def _read(self) -> list[Any]:
+        """Returns the next batch of the source in a list, which is empty at its end."""
+        if self._ahead:
+            batches, self._ahead = self._ahead, []
+            return batches
+        if self._iterator is None:
+            self._iterator = iter(self._source) if hasattr(self._source, "__iter__") else _items(self._source)
+        return list(itertools.islice(self._iterator, 1))
+
+    def _end(self) -> None:
+        """Ends a pass over the source."""
+        if not self.is_iterator:
+            self.restart()
+            self._call_on_epoch_end()
+
+    def _call_on_epoch_end(self) -> None:
         if callable(end := getattr(self._source, "on_epoch_end", None)):
             end()
 
 
+def _length(source: Any) -> int | None:
+    """Returns the length of a source; None if it has none, or does not know it."""
+    try:
+        return len(source)
+    except TypeError:  # as of PyTorch's DataLoader, whose data set is an IterableDataset
+        return None
+
+
+def _items(source: Any) -> Iterator[Any]:
+    """Yields the items of a sequence without `__iter__`; raises ValueError if there are fewer than its length says.
+
+    Without a length, they end with an IndexError, as in Python's own protocol.
+    """
+    length = _length(source)
+    for i in itertools.count() if length is None else range(length):
+        try:
+            item = source[i]
+        except IndexError as error:
+            if length is None:
+                return
+            expected = f"expected {length} batches, as its len() says"
+            raise ValueError(f"X: {expected}, got IndexError at {i}: {error}") from error
+        yield item
+
+
 def check_batches(state: Any, seen: int, has_metrics: bool) -> None:
     """Raises ValueError unless the state is what BatchFitLoop saves of an epoch that has seen this many examples."""
-    if not isinstance(state, dict) or set(state) != {"count", "digest", "targets", "weights"}:
+    if not isinstance(state, dict) or set(state) != {"count", "position", "digest", "targets", "weights"}:
         raise ValueError("fit: expected the state of its batches, got something else")
-    check_int("batches", state["count"], minimum=0)
+    for name in ("count", "position"):
+        check_int(f"batches: {name}", state[name], minimum=0)
     targets, weights = state["targets"], state["weights"]
     if not isinstance(state["digest"], str) or not isinstance(weights, np.ndarray) or weights.shape != (seen,):
         raise ValueError(f"fit: expected a hash and {seen} weights of its batches, got something else")

@@ -29,7 +29,8 @@ class BatchFitLoop(FitLoop):
     Weights are taken as they are, where arrays divide them by their mean.
 
     Of the running epoch it keeps losses and weights, and with metrics targets and scores. A state has them, the number
-    of batches, and a hash of some rows of each: a fit that completes it reads these batches again, and refuses others.
+    of batches, the position in the source, and a hash of some rows of each batch up to there: a fit that completes it
+    reads these batches again, and refuses others.
     """
 
     config: BatchFitConfig
@@ -38,10 +39,11 @@ class BatchFitLoop(FitLoop):
         self, config: BatchFitConfig, trainer: BaseTrainer, callbacks: CallbackList, progress: Progress
     ) -> None:
         super().__init__(config, trainer, callbacks, progress)
+        self._position, self._digest = 0, ""  # of the batches since the source began
         self._nothing_read()
 
     def _nothing_read(self) -> None:
-        self._count, self._digest = 0, ""  # of the batches that this epoch has trained on
+        self._count = 0  # of the batches that this epoch has trained on
         self._first: Array | None = None  # of its targets, with metrics: none of them, for shape and dtype
         self._targets: list[Array] = []  # of their steps
         self._weights: list[NDArray[np.float64]] = []
@@ -93,10 +95,15 @@ class BatchFitLoop(FitLoop):
     def _remember(self, data: LabeledData, targets: Array) -> None:
         """Keeps what the end of the epoch, or a state, needs of a batch, with the targets of its step."""
         rows = data.active_rows
-        self._count, self._digest = self._count + 1, _digest(self._digest, data)
+        self._count, self._position, self._digest = self._count + 1, self.config.feed.position, self._digest_with(data)
         self._weights.append(np.ones(len(rows)) if data.weights is None else data.weights[rows])
         if self.trainer.metrics:
             self._targets.append(targets)
+
+    def _digest_with(self, data: LabeledData) -> str:
+        """Returns the hash of the batches since the source began, of which `data` is the latest."""
+        before = self._digest if self.config.feed.position > 1 else ""
+        return hashlib.sha256(f"{before} {json.dumps(data.fingerprints(ROWS_HASHED))}".encode()).hexdigest()
 
     def _train_logs(self) -> dict[str, float]:
         logs: dict[str, float] = {"epoch": self.trainer.epoch, "loss": float("nan")}
@@ -111,12 +118,16 @@ class BatchFitLoop(FitLoop):
 
     def state(self) -> FitState:
         """Returns where the fit stands now."""
-        if not self.in_epoch:
-            return super().state()
-        targets = np.concatenate(self._targets) if self._targets else None
-        weights = np.concatenate([np.empty(0), *self._weights])
-        read = {"count": self._count, "digest": self._digest, "targets": targets, "weights": weights}
-        return dataclasses.replace(super().state(), batches=read)
+        feed, state = self.config.feed, super().state()
+        if self.in_epoch:
+            targets = np.concatenate(self._targets) if self._targets else None
+            weights = np.concatenate([np.empty(0), *self._weights])
+            read = {"count": self._count, "position": self._position, "targets": targets, "weights": weights}
+        elif self.is_complete or feed.is_iterator or not feed.position:
+            return state
+        else:
+            read = {"count": 0, "position": feed.position, "targets": None, "weights": np.empty(0)}
+        return dataclasses.replace(state, batches={**read, "digest": self._digest})
 
     def difference(self, state: FitState) -> str | None:
         """As FitLoop.difference; reads the batches that the interrupted epoch has seen."""
@@ -124,24 +135,24 @@ class BatchFitLoop(FitLoop):
             expected = "expected a list or another iterable that begins again, as in a fit that can be completed"
             return f"X: {expected}, got an iterator: its batches cannot be read again"
         difference = super().difference(state)
-        if difference is not None or not state.in_epoch or state.batches is None:
+        if difference is not None or state.batches is None:
             return difference
-        feed, digest, count = self.config.feed, "", state.batches["count"]
-        feed.open()
-        while self._count < count and (batch := feed.next()) is not None:
-            digest, self._count = _digest(digest, self._read(batch)), self._count + 1
-        if self._count == count and digest == state.batches["digest"]:
+        feed, position = self.config.feed, state.batches["position"]
+        for batch in feed.replay(position):
+            self._digest = self._digest_with(self._read(batch))
+        if feed.position == position and (not position or self._digest == state.batches["digest"]):
             return None
-        self._nothing_read()
-        feed.reopen()
-        return f"X: expected the same {count} batches, as in the epoch that was interrupted, got others"
+        feed.restart()
+        return f"X: expected the same {position} batches, as in the fit that was interrupted, got others"
 
     def resume(self, state: FitState) -> None:
         """As FitLoop.resume."""
         super().resume(state)
         if state.batches is not None:
-            self._digest, self._weights = state.batches["digest"], [state.batches["weights"]]
+            self._count, self._position = state.batches["count"], state.batches["position"]
+            self._weights = [state.batches["weights"]]
             self._targets = [] if state.batches["targets"] is None else [state.batches["targets"]]
+            self.config.feed.open(self._count)
 
 
 def _check_kind(first: Array, targets: Array, where: str) -> None:
@@ -152,8 +163,3 @@ def _check_kind(first: Array, targets: Array, where: str) -> None:
         expected, got = (f"{y.dtype} {('n', *y.shape[1:])}".replace("'", "") for y in (first, targets))
         why = "metrics take labels or numbers for a whole epoch, not both"
         raise ValueError(f"{where}: y: expected {expected}, as in the batches before, got {got}: {why}") from error
-
-
-def _digest(before: str, data: LabeledData) -> str:
-    """Returns the hash of a sequence of batches, from that of all but the last."""
-    return hashlib.sha256(f"{before} {json.dumps(data.fingerprints(ROWS_HASHED))}".encode()).hexdigest()

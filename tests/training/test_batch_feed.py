@@ -1,0 +1,121 @@
+"""Sources of batches: where an epoch begins, what a checkpoint keeps of it; sources without a length; their ends."""
+
+import pytest
+from batch_fits import (
+    BATCHES,
+    Endless,
+    Items,
+    Loader,
+    NoLength,
+    Sequence,
+    Unsized,
+    X,
+    Y,
+    assert_same,
+    forever,
+    interrupted,
+    make_trainer,
+    on_arrays,
+)
+
+from minidl import Trainer
+
+KINDS_OF_SOURCES = ("list", "Loader", "Unsized", "Sequence", "Endless")
+
+
+@pytest.mark.parametrize("steps", [1, 3, 4, 6, 9])
+@pytest.mark.parametrize("make", [lambda: BATCHES, Loader, Unsized, Sequence, Endless], ids=KINDS_OF_SOURCES)
+def test_an_epoch_goes_on_where_the_last_one_ended(make, steps):
+    trainer, endless = make_trainer(), make_trainer()
+    trainer.fit(make(), epochs=3, steps_per_epoch=steps, verbose=0)
+    endless.fit(forever(), epochs=3, steps_per_epoch=steps, verbose=0)
+    assert_same(trainer, endless)
+
+
+@pytest.mark.parametrize("make", [Unsized, NoLength, Items], ids=lambda make: make.__name__)
+def test_batches_without_a_length(make):
+    trainer = make_trainer()
+    trainer.fit(make(), epochs=3, verbose=2)
+    assert_same(trainer, on_arrays())
+
+
+@pytest.mark.oracle
+def test_an_iterable_dataset_of_pytorch():
+    from torch import tensor
+    from torch.utils.data import DataLoader, IterableDataset
+
+    class Rows(IterableDataset):
+        def __iter__(self):
+            return iter(zip(tensor(X), tensor(Y), strict=True))
+
+    loader = DataLoader(Rows(), batch_size=16)
+    with pytest.raises(TypeError):
+        len(loader)
+    trainer, parts = make_trainer(), make_trainer()
+    trainer.fit(loader, epochs=3, verbose=0)
+    assert_same(trainer, on_arrays())
+    parts.fit(loader, epochs=2, steps_per_epoch=3, verbose=0)
+    endless = make_trainer()
+    endless.fit(forever(), epochs=2, steps_per_epoch=3, verbose=0)
+    assert_same(parts, endless)
+
+
+@pytest.mark.parametrize(
+    ("steps", "ended"), [(None, [0, 1, 2]), (4, [0, 1, 2]), (2, [1]), (3, [1, 2]), (8, [0, 0, 1, 1, 2, 2])], ids=str
+)
+def test_on_epoch_end_is_called_when_a_source_has_been_read_to_its_end(steps, ended):
+    trainer = make_trainer()
+
+    class Source(Sequence):
+        calls = ()
+
+        def on_epoch_end(self):
+            self.calls += (trainer.epoch,)
+
+    source = Source()
+    trainer.fit(source, epochs=3, steps_per_epoch=steps, verbose=0)
+    assert list(source.calls) == ended
+
+
+def test_a_length_that_is_too_small_loses_no_batch():
+    class Wrong(Loader):
+        def __len__(self):
+            return 2
+
+    trainer, endless = make_trainer(), make_trainer()
+    trainer.fit(Wrong(), epochs=3, steps_per_epoch=2, verbose=0)
+    endless.fit(forever(), epochs=3, steps_per_epoch=2, verbose=0)
+    assert_same(trainer, endless)
+
+
+def test_a_sequence_that_ends_before_its_length():
+    class Short(Sequence):
+        def __len__(self):
+            return 6
+
+    trainer = make_trainer()
+    message = r"X: expected 6 batches, as its len\(\) says, got IndexError at 4: list index out of range"
+    with pytest.raises(ValueError, match=message):
+        trainer.fit(Short(), verbose=0)
+    assert trainer.step == 4
+
+
+@pytest.mark.parametrize("step", [1, 3, 4, 5, 6, 8, 9, 10])
+@pytest.mark.parametrize("kind", [Loader, Unsized])
+def test_a_checkpoint_keeps_the_position_in_the_source(kind, step, tmp_path):
+    """Three batches of four in each epoch."""
+    whole, options = make_trainer(), {"epochs": 4, "steps_per_epoch": 3, "validation_data": (X, Y)}
+    whole.fit(kind(), verbose=0, **options)
+    in_process = interrupted(step, kind(), tmp_path / "c", **options)
+    for trainer in (in_process, Trainer.resume(tmp_path / "c", num_threads=1)):
+        trainer.fit(kind(), verbose=0, **options)
+        assert_same(trainer, whole)
+
+
+@pytest.mark.parametrize("step", [5, 6])
+def test_other_batches_before_the_position_are_refused(step, tmp_path):
+    interrupted(step, BATCHES[::-1] + BATCHES, tmp_path / "c", epochs=4, steps_per_epoch=3)
+    for other in (BATCHES * 2, BATCHES[:1]):
+        trainer = Trainer.resume(tmp_path / "c")
+        with pytest.raises(ValueError, match=f"X: expected the same {step} batches, as in the fit that was inter"):
+            trainer.fit(other, epochs=4, steps_per_epoch=3, verbose=0)

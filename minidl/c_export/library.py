@@ -27,6 +27,8 @@ typedef uint32_t bits;                 /* of a real */
 #define SIGN_BIT 0x80000000u
 #define QUIET_NAN 0x7fc00000u
 #define SMALLEST 0x1p-126f             /* normal number */
+#define SHRINK 0x1p-80f                /* factor of numbers whose squares are large */
+#define MOST 0x1p100f                  /* sum of squares of others */
 #define LIBRARY(function) function##f
 #define X86_TYPE "ps"
 #define ARM_TYPE "4s"
@@ -42,6 +44,8 @@ typedef uint64_t bits;                 /* of a real */
 #define SIGN_BIT 0x8000000000000000u
 #define QUIET_NAN 0x7ff8000000000000u
 #define SMALLEST 0x1p-1022             /* normal number */
+#define SHRINK 0x1p-640                /* factor of numbers whose squares are large */
+#define MOST 0x1p900                   /* sum of squares of others */
 #define LIBRARY(function) function
 #define X86_TYPE "pd"
 #define ARM_TYPE "2d"

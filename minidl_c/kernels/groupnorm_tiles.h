@@ -6,7 +6,7 @@
 #ifndef REAL
 #ifndef MINIDL_GROUPNORM_TILES_H
 #define MINIDL_GROUPNORM_TILES_H
-#include "minidl_c/simd/lane_math.h"
+#include "minidl_c/kernels/large_values.h"
 
 #define CHAINS 4                       /* parallel sums: they hide the latency of an addition */
 #define BLOCK 256                      /* rows, or channels, per partial sum: longer chains lose digits */
@@ -26,20 +26,20 @@ typedef struct {
 #endif
 #else
 
-/* The sums of d and of d * d over n rows, where d = x - center. */
-INLINE void FN(sum_deviations)(const REAL *x, ptrdiff_t n, V center, V *sum, V *squares) {
+/* The sums of d and of d * d over n rows, where d = x * scale - center; sign: that of the inverse. */
+INLINE void FN(sum_deviations)(const REAL *x, ptrdiff_t n, V center, V sign, V *sum, V *squares, const int scaled) {
   *sum = *squares = (V){0};
   for (ptrdiff_t rows; n; n -= rows) {
     V s[CHAINS] = {{0}}, q[CHAINS] = {{0}};
     rows = n < BLOCK ? n : BLOCK;
     for (ptrdiff_t row = 0; row < rows / CHAINS; row++, x += CHAINS * LANES) {
       UNROLL for (int j = 0; j < CHAINS; j++) {
-        V d = *(const V *)(x + j * LANES) - center;
+        V d = FN(deviation)(*(const V *)(x + j * LANES), center, sign, scaled);
         s[j] += d, q[j] = FN(fma)(d, d, q[j]);
       }
     }
     for (ptrdiff_t row = 0; row < rows % CHAINS; row++, x += LANES) {
-      V d = *(const V *)x - center;
+      V d = FN(deviation)(*(const V *)x, center, sign, scaled);
       s[0] += d, q[0] = FN(fma)(d, d, q[0]);
     }
     *sum += (s[0] + s[1]) + (s[2] + s[3]);
@@ -47,42 +47,63 @@ INLINE void FN(sum_deviations)(const REAL *x, ptrdiff_t n, V center, V *sum, V *
   }
 }
 
-/* y = weight * normalized x + bias, for channels c0 to c1; weight and bias may be NULL: 1 and 0.
+/* OUT y = weight * normalized x + bias, for channels c0 to c1; weight and bias may be NULL: 1 and 0.
  * The mean is computed from differences to the first element, so it is exact if all are equal. Its rounding error is summed
  * together with the squares ("corrected two-pass algorithm": Chan, Golub, LeVeque, The American Statistician 37, 1983).
- * Lanes without an example get mean = inverse = shift = 0, so that no NaN of theirs enters a sum. */
+ * Returns the signs with which lanes have to be scaled, before anything is written, or ones. */
+INLINE V FN(normalize_lanes)(const group *k, M live, REAL eps, const REAL *x, const REAL *weight, const REAL *bias, REAL *y,
+                             REAL *statistics, V sign, const int scaled) {
+  const ptrdiff_t rows = k->channels * k->pixels;
+  const V scale = scaled ? FN(scale_of)(sign) : FN(broadcast)(1);
+  V mean = FN(deviation)(*(const V *)x, (V){0}, sign, scaled), sum, squares;
+  FN(sum_deviations)(x, rows, mean, sign, &sum, &squares, scaled);
+  mean += sum / (REAL)rows;
+  FN(sum_deviations)(x, rows, mean, sign, &sum, &squares, scaled);
+  if (!scaled) {
+    sign = FN(sign_of)(squares);
+    if (FN(any_negative)((const REAL *)&sign, VL)) return sign;
+  }
+  V correction = sum / (REAL)rows, variance = squares / (REAL)rows - correction * correction;
+  variance = FN(select)(variance < 0, (V){0}, variance);
+  V inverse = FN(select)(live, FN(inverse_root)(variance + eps * scale * scale), (V){0});
+  V shift = FN(select)(live, -correction * inverse, (V){0});
+  mean = FN(select)(live, mean, (V){0});
+  if (statistics) {
+    *(V *)statistics = mean;
+    *(V *)(statistics + LANES) = scaled ? FN(signed_inverse)(inverse, sign) : inverse;
+    *(V *)(statistics + 2 * LANES) = shift;
+  }
+  for (ptrdiff_t c = k->c0; c < k->c1; c++) {
+    V w = FN(broadcast)(weight ? weight[c] : 1), b = FN(broadcast)(bias ? bias[c] : 0);
+    V factor = inverse * w, offset = FN(fma)(shift, w, b);
+    for (ptrdiff_t row = c * k->pixels; row < (c + 1) * k->pixels; row++)
+      *(V *)(y + row * LANES) = FN(fma)(FN(deviation)(*(const V *)(x + row * LANES), mean, sign, scaled), factor, offset);
+  }
+  return sign;
+}
+
+NOINLINE void FN(normalize_scaled)(const group *k, M live, REAL eps, const REAL *x, const REAL *weight, const REAL *bias, REAL *y,
+                                   REAL *statistics, V sign) {
+  FN(normalize_lanes)(k, live, eps, x, weight, bias, y, statistics, sign, 1);
+}
+
+/* Lanes without an example get mean = inverse = shift = 0, so that no NaN of theirs enters a sum. */
 INLINE void FN(normalize_group)(const group *k, ptrdiff_t examples, REAL eps, const REAL *x, const REAL *weight,
                                 const REAL *bias, REAL *y, REAL *statistics) {
-  const ptrdiff_t rows = k->channels * k->pixels;
   for (int lane = 0; lane < LANES; lane += VL) {
-    V mean = *(const V *)(x + lane), sum, squares;
+    REAL *s = statistics ? statistics + lane : NULL;
     M live;
     for (int i = 0; i < VL; i++) live[i] = i;
     live = live < FN(integer)((int32_t)examples - lane);
-    FN(sum_deviations)(x + lane, rows, mean, &sum, &squares);
-    mean += sum / (REAL)rows;
-    FN(sum_deviations)(x + lane, rows, mean, &sum, &squares);
-    V correction = sum / (REAL)rows, variance = squares / (REAL)rows - correction * correction;
-    variance = FN(select)(variance < 0, (V){0}, variance);
-    V inverse = FN(select)(live, FN(inverse_root)(variance + eps), (V){0});
-    V shift = FN(select)(live, -correction * inverse, (V){0});
-    mean = FN(select)(live, mean, (V){0});
-    if (statistics) {
-      *(V *)(statistics + lane) = mean;
-      *(V *)(statistics + LANES + lane) = inverse;
-      *(V *)(statistics + 2 * LANES + lane) = shift;
-    }
-    for (ptrdiff_t c = k->c0; c < k->c1; c++) {
-      V w = FN(broadcast)(weight ? weight[c] : 1), b = FN(broadcast)(bias ? bias[c] : 0);
-      V factor = inverse * w, offset = FN(fma)(shift, w, b);
-      for (ptrdiff_t row = c * k->pixels; row < (c + 1) * k->pixels; row++)
-        *(V *)(y + row * LANES + lane) = FN(fma)(*(const V *)(x + row * LANES + lane) - mean, factor, offset);
-    }
+    V sign = FN(normalize_lanes)(k, live, eps, x + lane, weight, bias, y + lane, s, FN(broadcast)(1), 0);
+    if (FN(any_negative)((const REAL *)&sign, VL)) FN(normalize_scaled)(k, live, eps, x + lane, weight, bias, y + lane, s, sign);
   }
 }
 
 /* The sums of dy and of dy * normalized x over n rows. */
-INLINE void FN(sum_channel)(const REAL *dy, const REAL *x, ptrdiff_t n, V mean, V inverse, V shift, V *sum, V *product) {
+INLINE void FN(sum_channel)(const REAL *dy, const REAL *x, ptrdiff_t n, V mean, V inverse, V shift, V *sum, V *product,
+                           const int scaled) {
+  const V factor = scaled ? FN(magnitude)(inverse) : inverse;
   *sum = *product = (V){0};
   for (ptrdiff_t rows; n; n -= rows) {
     V s[2] = {{0}}, p[2] = {{0}};
@@ -90,12 +111,12 @@ INLINE void FN(sum_channel)(const REAL *dy, const REAL *x, ptrdiff_t n, V mean, 
     for (ptrdiff_t row = 0; row < rows / 2; row++, x += 2 * LANES, dy += 2 * LANES) {
       UNROLL for (int j = 0; j < 2; j++) {
         V d = *(const V *)(dy + j * LANES);
-        s[j] += d, p[j] = FN(fma)(d, FN(fma)(*(const V *)(x + j * LANES) - mean, inverse, shift), p[j]);
+        s[j] += d, p[j] = FN(fma)(d, FN(fma)(FN(deviation)(*(const V *)(x + j * LANES), mean, inverse, scaled), factor, shift), p[j]);
       }
     }
     if (rows % 2) {
       V d = *(const V *)dy;
-      s[0] += d, p[0] = FN(fma)(d, FN(fma)(*(const V *)x - mean, inverse, shift), p[0]);
+      s[0] += d, p[0] = FN(fma)(d, FN(fma)(FN(deviation)(*(const V *)x, mean, inverse, scaled), factor, shift), p[0]);
     }
     *sum += s[0] + s[1];
     *product += p[0] + p[1];
@@ -106,35 +127,52 @@ INLINE void FN(sum_channel)(const REAL *dy, const REAL *x, ptrdiff_t n, V mean, 
  *     dweight += sum of dy * n, dbias += sum of dy                      over a channel's pixels
  *     dx = inverse * (g - mean of g - n * mean of g * n)                means over the group
  * The sums over the group are computed from the sums over its channels. */
+INLINE void FN(lanes_back)(const group *k, const REAL *dy, const REAL *x, const REAL *weight, const REAL *statistics, REAL *dweight,
+                           REAL *dbias, REAL *dx, const int scaled) {
+  const ptrdiff_t rows = k->channels * k->pixels, first = dx ? 0 : k->c0, end = dx ? k->channels : k->c1;
+  V mean = *(const V *)statistics, saved = *(const V *)(statistics + LANES), inverse = scaled ? FN(magnitude)(saved) : saved;
+  V shift = *(const V *)(statistics + 2 * LANES), g = {0}, gn = {0};
+  for (ptrdiff_t start = first; start < end; start += BLOCK) {
+    V block_g = {0}, block_gn = {0}, sum, product;
+    for (ptrdiff_t c = start; c < end && c < start + BLOCK; c++) {
+      ptrdiff_t at = c * k->pixels * LANES;
+      FN(sum_channel)(dy + at, x + at, k->pixels, mean, saved, shift, &sum, &product, scaled);
+      if (dweight && c >= k->c0 && c < k->c1) {
+        *(V *)(dweight + c * LANES) += product;
+        *(V *)(dbias + c * LANES) += sum;
+      }
+      V w = FN(broadcast)(weight ? weight[c] : 1);
+      block_g = FN(fma)(w, sum, block_g), block_gn = FN(fma)(w, product, block_gn);
+    }
+    g += block_g, gn += block_gn;
+  }
+  if (!dx) return;
+  g /= (REAL)rows, gn /= (REAL)rows;
+  V slope = -inverse * inverse * gn, offset = -inverse * FN(fma)(shift, gn, g);
+  for (ptrdiff_t c = k->c0; c < k->c1; c++) {
+    V factor = inverse * FN(broadcast)(weight ? weight[c] : 1);
+    for (ptrdiff_t at = c * k->pixels * LANES; at < (c + 1) * k->pixels * LANES; at += LANES) {
+      V d = FN(deviation)(*(const V *)(x + at), mean, saved, scaled);
+      V gradient = FN(fma)(*(const V *)(dy + at), factor, FN(fma)(d, slope, offset));
+      if (scaled) gradient *= FN(scale_of)(saved);
+      *(V *)(dx + at) = gradient;
+    }
+  }
+}
+
+NOINLINE void FN(scaled_back)(const group *k, const REAL *dy, const REAL *x, const REAL *weight, const REAL *statistics, REAL *dweight,
+                              REAL *dbias, REAL *dx) {
+  FN(lanes_back)(k, dy, x, weight, statistics, dweight, dbias, dx, 1);
+}
+
 INLINE void FN(group_gradient)(const group *k, const REAL *dy, const REAL *x, const REAL *weight, const REAL *statistics,
                                REAL *dweight, REAL *dbias, REAL *dx) {
-  const ptrdiff_t rows = k->channels * k->pixels, first = dx ? 0 : k->c0, end = dx ? k->channels : k->c1;
   for (int lane = 0; lane < LANES; lane += VL) {
-    V mean = *(const V *)(statistics + lane), inverse = *(const V *)(statistics + LANES + lane);
-    V shift = *(const V *)(statistics + 2 * LANES + lane), g = {0}, gn = {0};
-    for (ptrdiff_t start = first; start < end; start += BLOCK) {
-      V block_g = {0}, block_gn = {0}, sum, product;
-      for (ptrdiff_t c = start; c < end && c < start + BLOCK; c++) {
-        ptrdiff_t at = c * k->pixels * LANES + lane;
-        FN(sum_channel)(dy + at, x + at, k->pixels, mean, inverse, shift, &sum, &product);
-        if (dweight && c >= k->c0 && c < k->c1) {
-          *(V *)(dweight + c * LANES + lane) += product;
-          *(V *)(dbias + c * LANES + lane) += sum;
-        }
-        V w = FN(broadcast)(weight ? weight[c] : 1);
-        block_g = FN(fma)(w, sum, block_g), block_gn = FN(fma)(w, product, block_gn);
-      }
-      g += block_g, gn += block_gn;
-    }
-    if (!dx) continue;
-    g /= (REAL)rows, gn /= (REAL)rows;
-    V slope = -inverse * inverse * gn, offset = -inverse * FN(fma)(shift, gn, g);
-    for (ptrdiff_t c = k->c0; c < k->c1; c++) {
-      V factor = inverse * FN(broadcast)(weight ? weight[c] : 1);
-      for (ptrdiff_t at = c * k->pixels * LANES + lane; at < (c + 1) * k->pixels * LANES; at += LANES)
-        *(V *)(dx + at) = FN(fma)(*(const V *)(dy + at), factor,
-                                  FN(fma)(*(const V *)(x + at) - mean, slope, offset));
-    }
+    REAL *dw = dweight ? dweight + lane : NULL, *db = dbias ? dbias + lane : NULL, *d = dx ? dx + lane : NULL;
+    if (FN(any_negative)(statistics + LANES + lane, VL))
+      FN(scaled_back)(k, dy + lane, x + lane, weight, statistics + lane, dw, db, d);
+    else
+      FN(lanes_back)(k, dy + lane, x + lane, weight, statistics + lane, dw, db, d, 0);
   }
 }
 #endif

@@ -5,7 +5,7 @@
 #ifndef REAL
 #ifndef MINIDL_LAYERNORM_SUMS_H
 #define MINIDL_LAYERNORM_SUMS_H
-#include "minidl_c/simd/lanes.h"
+#include "minidl_c/kernels/large_values.h"
 #include "minidl_c/simd/reduction.h"
 
 #define PIXELS 16                      /* processed at a time: they fit into the cache between the passes over their channels */
@@ -37,15 +37,16 @@ INLINE V FN(of_pixel)(const REAL *numbers, ptrdiff_t i, const int blocked) {
   return blocked ? FN(broadcast)(numbers[i]) : *(const V *)(numbers + i * LANES);
 }
 
-INLINE V FN(normalized)(const REAL *x, FN(moments) m, ptrdiff_t i, const int blocked) {
-  V d = *(const V *)x - FN(of_pixel)(m.mean, i, blocked);
-  return FN(fma)(d, FN(of_pixel)(m.inverse, i, blocked), FN(of_pixel)(m.shift, i, blocked));
+INLINE V FN(normalized)(const REAL *x, FN(moments) m, ptrdiff_t i, const int blocked, const int scaled) {
+  V inverse = FN(of_pixel)(m.inverse, i, blocked), d = FN(deviation)(*(const V *)x, FN(of_pixel)(m.mean, i, blocked), inverse, scaled);
+  return FN(fma)(d, scaled ? FN(magnitude)(inverse) : inverse, FN(of_pixel)(m.shift, i, blocked));
 }
 
 /* The factors of a term of two sums, of a and of a * b: x - mean, twice; for the gradient, weight * dy and the normalized x. */
-INLINE void FN(factors)(const REAL *x, const REAL *dy, V weight, FN(moments) m, ptrdiff_t i, const int blocked, V *a, V *b) {
-  if (dy) *a = weight * *(const V *)dy, *b = FN(normalized)(x, m, i, blocked);
-  else *a = *b = *(const V *)x - FN(of_pixel)(m.mean, i, blocked);
+INLINE void FN(factors)(const REAL *x, const REAL *dy, V weight, FN(moments) m, ptrdiff_t i, const int blocked, const int scaled, V *a,
+                        V *b) {
+  if (dy) *a = weight * *(const V *)dy, *b = FN(normalized)(x, m, i, blocked, scaled);
+  else *a = *b = FN(deviation)(*(const V *)x, FN(of_pixel)(m.mean, i, blocked), FN(of_pixel)(m.inverse, i, blocked), scaled);
 }
 
 INLINE V FN(weight_of)(const REAL *weight, ptrdiff_t c, REAL otherwise) { return FN(broadcast)(weight ? weight[c] : otherwise); }
@@ -66,7 +67,7 @@ INLINE M FN(first_lanes)(ptrdiff_t n) {
 /* OUT the sums of a and a * b over all channels, for `columns` vectors of [channels][pixels][16], of which x, dy and m are the first.
  * chains: of the sums that the columns have in parallel; chains * columns is CHAINS. */
 INLINE void FN(sum_columns)(const layernorm_dims *d, const REAL *x, const REAL *dy, const REAL *weight, FN(moments) m, V *sum,
-                            V *product, const int columns, const int chains) {
+                            V *product, const int columns, const int chains, const int scaled) {
   const ptrdiff_t row = d->pixels * LANES;
   for (int j = 0; j < columns; j++) sum[j] = product[j] = (V){0};
   for (ptrdiff_t start = 0; start < d->channels; start += BLOCK) {
@@ -81,7 +82,7 @@ INLINE void FN(sum_columns)(const layernorm_dims *d, const REAL *x, const REAL *
           V a, b;
           if (c >= end) break;
           FN(factors)(x + at, dy ? dy + at : NULL, FN(weight_of)(weight, c, 1),
-                      (FN(moments)){m.mean + j * VL, m.inverse + j * VL, m.shift + j * VL}, 0, 0, &a, &b);
+                      (FN(moments)){m.mean + j * VL, m.inverse + j * VL, m.shift + j * VL}, 0, 0, scaled, &a, &b);
           t[k] += a, q[k] = FN(fma)(a, b, q[k]);
         }
       }
@@ -95,7 +96,7 @@ INLINE void FN(sum_columns)(const layernorm_dims *d, const REAL *x, const REAL *
 
 /* The same for n <= PIXELS pixels of [blocks][pixels][16], of one example: OUT sum and product [PIXELS], zeros after the last pixel. */
 INLINE void FN(sum_blocks)(const layernorm_dims *d, const REAL *x, const REAL *dy, const REAL *weight, FN(moments) m, ptrdiff_t n,
-                           REAL *sum, REAL *product) {
+                           REAL *sum, REAL *product, const int scaled) {
   for (int i = 0; i < PIXELS; i++) sum[i] = product[i] = 0;
   for (ptrdiff_t start = 0; start < d->channels; start += BLOCK) {
     const ptrdiff_t end = smaller(start + BLOCK, d->channels);
@@ -109,7 +110,7 @@ INLINE void FN(sum_blocks)(const layernorm_dims *d, const REAL *x, const REAL *d
           const ptrdiff_t at = ((c - lane) * d->pixels + (i + k) * LANES) + lane;
           V a, b;
           if (i + k >= n) break;
-          FN(factors)(x + at, dy ? dy + at : NULL, w, m, i + k, 1, &a, &b);
+          FN(factors)(x + at, dy ? dy + at : NULL, w, m, i + k, 1, scaled, &a, &b);
           if (live < VL) a = FN(select)(FN(first_lanes)(live), a, (V){0}), b = FN(select)(FN(first_lanes)(live), b, (V){0});
           t[k] += a, q[k] = FN(fma)(a, b, q[k]);
         }

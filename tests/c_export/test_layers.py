@@ -71,6 +71,19 @@ def test_winograd(shape, flags, dtype, tmp_path, rng):
     check(model, rng.standard_normal((2, *shape)).astype(dtype), tmp_path, *flags)
 
 
+@pytest.mark.parametrize("flags", [("-O1",), NATIVE, ("-O1", "-DSOFT_FMA")], ids=" ".join)
+@each_dtype
+def test_norms_of_numbers_whose_squares_overflow(flags, dtype, tmp_path, rng):
+    norms = [layers.LayerNorm(), layers.LayerNorm(axis="channels", eps=1e30), layers.RMSNorm(axis="channels")]
+    branches = Parallel(*([norm] for norm in (*norms, layers.RMSNorm(), layers.GroupNorm(2), layers.GroupNorm(6))))
+    model = randomize(Sequential([branches], input_shape=(6, 3, 3), dtype=dtype), rng)
+    largest = float(np.finfo(dtype).max)
+    sizes = np.array([1, largest**0.25, largest**0.51, largest**0.75, largest, np.inf]).reshape(-1, 1, 1, 1)
+    X = (np.minimum(sizes, largest) * rng.uniform(-1, 1, (6, 6, 3, 3))).astype(dtype)
+    X[5] *= rng.integers(0, 2, (6, 3, 3))
+    check(model, X, tmp_path, *flags)
+
+
 @each_dtype
 def test_software_fma_gives_the_same_bits(dtype, tmp_path, rng):
     model = randomize(Sequential([Conv2D(5, 3), ReLU(), Flatten(), Dense(4)], input_shape=(2, 9, 9), dtype=dtype), rng)

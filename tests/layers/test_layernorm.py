@@ -1,5 +1,7 @@
 """LayerNorm and RMSNorm: shapes, parameters and arguments; both axes; unused lanes; training."""
 
+import itertools
+
 import numpy as np
 import pytest
 import reference as ref
@@ -61,6 +63,57 @@ def test_an_rms_norm_keeps_the_sign_and_scales_to_one(rng):
     x = rng.normal(5, 3, (17, 40, 3, 3))
     y = Sequential([RMSNorm(axis="channels")], input_shape=(40, 3, 3)).predict(x)
     assert (np.sign(y) == np.sign(x)).all() and np.abs((y**2).mean(axis=1) - 1).max() < 1e-4
+
+
+each_norm = pytest.mark.parametrize(
+    ("cls", "arguments"),
+    [(cls, {"axis": axis}) for cls in (LayerNorm, RMSNorm) for axis in (None, "channels")]
+    + [(GroupNorm, {"groups": groups}) for groups in (3, 6)],
+    ids=str,
+)
+
+
+def exact_norm(layer, x, dy):
+    """Returns y and dx in float64, from x / scale, whose squares do not overflow."""
+    scale = np.abs(x).max(axis=(1, 2, 3), keepdims=True).astype(np.float64)
+    n, channels, centered = len(x), x.shape[1], not isinstance(layer, RMSNorm)
+    pixels = (n, channels, -1) if getattr(layer, "axis", None) else (n * getattr(layer, "groups", 1), -1, 1)
+    rows, dy_rows = (x / scale).reshape(pixels), dy.reshape(pixels)
+    y = ref.pixels_normalized(rows, 1e-300, centered)[0]
+    dx = ref.layernorm_backward(dy_rows, rows, np.ones(rows.shape[1]), 1e-300, centered)[0]
+    return y.reshape(x.shape), dx.reshape(x.shape) / scale
+
+
+@pytest.mark.parametrize("size", [0.51, 0.75, 1])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@each_norm
+def test_numbers_whose_squares_overflow(cls, arguments, dtype, size, rng):
+    """Up to the largest number of the dtype, whose differences overflow, too; every other example is ordinary."""
+    tolerance, largest = {"float32": 2e-5, "float64": 1e-12}[dtype], float(np.finfo(dtype).max) ** size
+    for n, shape in itertools.product((1, 3, 17), ((6, 2, 2), (18, 3, 3))):
+        model = Sequential([cls(**arguments)], input_shape=shape, dtype=dtype)
+        x = (rng.uniform(-1, 1, (n, *shape)) * largest).astype(dtype)
+        dy = (rng.standard_normal(x.shape) * min(largest, 1e30)).astype(dtype)  # dx is no subnormal number
+        x[1::2], dy[1::2] = rng.standard_normal(x[1::2].shape), 0
+        got = [model.forward(x, training=True), model.backward(dy)]
+        np.testing.assert_array_equal(model.predict(x), got[0])
+        exact = exact_norm(model.layers[0], x, dy)
+        for one, other in zip(got, exact, strict=True):
+            limit = tolerance * np.abs(other).max(axis=(1, 2, 3), keepdims=True)
+            assert (np.abs(one - other) <= limit)[::2].all()
+        terms, grad = dy.astype(np.float64) * exact[0], model.params["0.weight"].grad
+        axes = (0, 2, 3) if grad.ndim == 1 else 0
+        assert (np.abs(grad - terms.sum(axis=axes)) <= tolerance * np.abs(terms).sum(axis=axes)).all()
+
+
+@each_norm
+def test_ordinary_numbers_have_the_same_bits_beside_large_ones(cls, arguments, rng):
+    model = Sequential([cls(**arguments)], input_shape=(6, 2, 2))
+    x, dy = (rng.standard_normal((16, 6, 2, 2)).astype("f4") for _ in range(2))
+    beside = x.copy()
+    beside[::2] *= 1e30
+    results = [[model.forward(rows, training=True)[1::2], model.backward(dy)[1::2]] for rows in (x, beside)]
+    np.testing.assert_array_equal(*results)
 
 
 @pytest.mark.parametrize("layer", [LayerNorm(), LayerNorm(axis="channels"), RMSNorm(), GroupNorm(3)], ids=str)

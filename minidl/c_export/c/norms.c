@@ -24,9 +24,16 @@ static void prelu(integer pixels, integer channels, integer weights, const real 
   EACH(p, pixels) EACH(c, channels) y[p * channels + c] = leaky_relu(x[p * channels + c], weight[c % weights]);
 }
 
-/* The sums of d and of d * d over some of the numbers of a group, where d = x - center: number i of the group's `channels`, from x on,
- * is pixel i % pixels of channel i / pixels. Four chains, of every fourth number, in blocks of 256. */
-INLINE void sum_deviations(integer pixels, integer channels, integer row, const real *x, real center, real *sum, real *squares) {
+/* x * scale - center. The scale of a norm is 1, or SHRINK where the sum of the squares is above MOST, and may overflow. */
+INLINE real deviation(real x, real scale, real center) { return scale == 1 ? flush(x - center) : real_fma(x, scale, -center); }
+
+/* Whether a sum of squares has to be computed again, from scaled numbers. */
+INLINE int overflows(real squares, real scale) { return scale == 1 && !(squares <= MOST); }
+
+/* The sums of d and of d * d over some of the numbers of a group, where d = x * scale - center: number i of the group's `channels`, from
+ * x on, is pixel i % pixels of channel i / pixels. Four chains, of every fourth number, in blocks of 256. */
+INLINE void sum_deviations(integer pixels, integer channels, integer row, const real *x, real scale, real center, real *sum,
+                           real *squares) {
   const integer all = channels * pixels;
   *sum = *squares = 0;
   for (integer start = 0; start < all; start += 256) {
@@ -34,7 +41,7 @@ INLINE void sum_deviations(integer pixels, integer channels, integer row, const 
     real s[4] = {0, 0, 0, 0}, q[4] = {0, 0, 0, 0};
     EACH(i, n) {
       const integer at = start + i, chain = i < n / 4 * 4 ? i % 4 : 0;
-      const real d = flush(x[at % pixels * row + at / pixels] - center);
+      const real d = deviation(x[at % pixels * row + at / pixels], scale, center);
       s[chain] = flush(s[chain] + d);
       q[chain] = real_fma(d, d, q[chain]);
     }
@@ -50,28 +57,34 @@ static void group_norm(integer pixels, integer groups, integer channels, real ep
   const real count = (real)(channels * pixels);
   EACH(g, groups) {
     const real *xg = x + g * channels;
-    real mean = *xg, sum, squares;
-    sum_deviations(pixels, channels, row, xg, mean, &sum, &squares);
-    mean = flush(mean + flush(sum / count));
-    sum_deviations(pixels, channels, row, xg, mean, &sum, &squares);
+    real mean, sum, squares, scale = 1;
+    for (int again = 1; again; ) {
+      mean = deviation(*xg, scale, 0);
+      sum_deviations(pixels, channels, row, xg, scale, mean, &sum, &squares);
+      mean = flush(mean + flush(sum / count));
+      sum_deviations(pixels, channels, row, xg, scale, mean, &sum, &squares);
+      again = overflows(squares, scale);
+      if (again) scale = SHRINK;
+    }
     const real correction = flush(sum / count);
     real variance = flush(flush(squares / count) - flush(correction * correction));
     if (variance < 0) variance = 0;
-    const real inverse = flush(1 / real_sqrt(flush(variance + eps))), shift = flush(-correction * inverse);
+    const real inverse = flush(1 / real_sqrt(flush(variance + flush(flush(eps * scale) * scale))));
+    const real shift = flush(-correction * inverse);
     for (integer c = g * channels; c < (g + 1) * channels; c++) {
       const real w = weight ? weight[c] : 1, factor = flush(inverse * w), offset = real_fma(shift, w, bias ? bias[c] : 0);
-      EACH(p, pixels) y[p * row + c] = real_fma(flush(x[p * row + c] - mean), factor, offset);
+      EACH(p, pixels) y[p * row + c] = real_fma(deviation(x[p * row + c], scale, mean), factor, offset);
     }
   }
 }
 
 /* The same sums over the n channels of a pixel: 16 chains, of every 16th channel, which are combined by halving; blocks of 1024. */
-INLINE void sum_channels(integer n, const real *x, real center, real *sum, real *squares) {
+INLINE void sum_channels(integer n, const real *x, real scale, real center, real *sum, real *squares) {
   *sum = *squares = 0;
   for (integer start = 0; start < n; start += 1024) {
     real s[16] = {0}, q[16] = {0};
     for (integer c = start; c < n && c < start + 1024; c++) {
-      const real d = flush(x[c] - center);
+      const real d = deviation(x[c], scale, center);
       s[c % 16] = flush(s[c % 16] + d);
       q[c % 16] = real_fma(d, d, q[c % 16]);
     }
@@ -91,18 +104,26 @@ static void layer_norm(integer pixels, integer channels, int centered, real eps,
   const real count = (real)channels;
   EACH(p, pixels) {
     const real *xp = x + p * channels;
-    real mean = 0, sum, squares, correction = 0;
-    if (centered) {
-      sum_channels(channels, xp, *xp, &sum, &squares);
-      mean = flush(*xp + flush(sum / count));
+    real mean = 0, sum, squares, correction = 0, scale = 1;
+    for (int again = 1; again; ) {
+      if (centered) {
+        mean = deviation(*xp, scale, 0);
+        sum_channels(channels, xp, scale, mean, &sum, &squares);
+        mean = flush(mean + flush(sum / count));
+      }
+      sum_channels(channels, xp, scale, mean, &sum, &squares);
+      again = overflows(squares, scale);
+      if (again) scale = SHRINK;
     }
-    sum_channels(channels, xp, mean, &sum, &squares);
     if (centered) correction = flush(sum / count);
     real variance = flush(flush(squares / count) - flush(correction * correction));
     if (variance < 0) variance = 0;
-    const real inverse = flush(1 / real_sqrt(flush(variance + eps))), shift = flush(-correction * inverse);
-    EACH(c, channels)
-      y[p * channels + c] = real_fma(real_fma(flush(xp[c] - mean), inverse, shift), weight ? weight[c] : 1, bias ? bias[c] : 0);
+    const real inverse = flush(1 / real_sqrt(flush(variance + flush(flush(eps * scale) * scale))));
+    const real shift = flush(-correction * inverse);
+    EACH(c, channels) {
+      const real n = real_fma(deviation(xp[c], scale, mean), inverse, shift);
+      y[p * channels + c] = real_fma(n, weight ? weight[c] : 1, bias ? bias[c] : 0);
+    }
   }
 }
 

@@ -69,11 +69,14 @@ def target_shape(network: Network) -> Shape:
     return shape
 
 
-def check_sized_targets(network: Network, loss: Loss, y: Any, n: int) -> Array:
-    """Returns y as the loss takes it for n examples; raises TypeError or ValueError, naming a layer that crops them."""
+def check_sized_targets(network: Network, loss: Loss, y: Any, n: int, dtype: str | None = None) -> Array:
+    """Returns y as the loss takes it for n examples; raises TypeError or ValueError, naming a layer that crops them.
+
+    dtype: of numbers; None: that of the network.
+    """
     shape, out_shape = target_shape(network), network.layers[-1].out_shape
     try:
-        return check_targets(loss, y, n, shape, network.dtype)
+        return check_targets(loss, y, n, shape, dtype or network.dtype)
     except ValueError as error:
         if shape == out_shape:
             raise

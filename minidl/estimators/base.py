@@ -191,7 +191,7 @@ class SequentialEstimator(  # type: ignore[call-arg]
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         if model is None:
             outputs = outputs_of(self.loss, data.targets)
-            model = model_of(self.model, data.shape, outputs, seed, self.dtype, data.X.dtype)
+            model = model_of(self.model, data.shape, outputs, seed, self.dtype, data.X)
         loss = loss_of(self.loss, model, data.targets)
         metrics = [self._metric(data.targets, loss)] if check_bool("early_stopping", self.early_stopping) else []
         optimizer = optimizer_of(self.optimizer, self.lr)

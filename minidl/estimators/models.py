@@ -7,13 +7,12 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
 from minidl.layers.base import Layer
 from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
 from minidl.optimizers.base import Optimizer
 from minidl.sequential import Sequential
+from minidl.utils.data import LAST_EXACT, largest_magnitude
 from minidl.utils.validation import Shape
 
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
@@ -25,12 +24,12 @@ OPTIMIZERS: dict[str, Callable[..., Any]] = {
 }
 
 
-def model_of(given: Any, shape: Shape, outputs: int, seed: int, dtype: str, of_X: np.dtype[Any]) -> Sequential:
+def model_of(given: Any, shape: Shape, outputs: int, seed: int, dtype: str, X: Any) -> Sequential:
     """Returns a built model for inputs of this shape: a copy of the estimator's model, or one with `outputs` outputs.
 
     given: a Sequential, layers, a function of `input_shape` or `outputs` (or both, or neither) that returns one of
         these, or None. A Sequential that is already built keeps its weights.
-    dtype: "auto" is float64 if the model or X has it, else float32.
+    dtype: "auto" is float64 if the model or X has it, or if X has integers that float32 rounds, else float32.
 
     Raises TypeError or ValueError, naming model or dtype, for anything else.
     """
@@ -45,7 +44,7 @@ def model_of(given: Any, shape: Shape, outputs: int, seed: int, dtype: str, of_X
         raise TypeError(f"model: expected {expected}, got {given!r}")
     try:
         model = given[:] if isinstance(given, Sequential) else Sequential(given)[:]
-        dtype = _resolve_dtype(model, dtype, of_X)
+        dtype = _resolve_dtype(model, dtype, X)
         if model.network is None:
             unbuilt, model = model, Sequential(model.layers, None, seed, dtype)
             model.lr_mult = unbuilt.lr_mult
@@ -63,14 +62,16 @@ def model_of(given: Any, shape: Shape, outputs: int, seed: int, dtype: str, of_X
     return model
 
 
-def _resolve_dtype(model: Sequential, dtype: str, of_X: np.dtype[Any]) -> str:
+def _resolve_dtype(model: Sequential, dtype: str, X: Any) -> str:
     """Returns the dtype of computation; a built model keeps its own."""
     if model.network is not None and dtype in ("auto", model.dtype):
         return model.dtype
     if model.network is not None:
         raise ValueError(f"expected one of dtype {dtype!r}, as the estimator's, got one built in {model.dtype!r}")
     if dtype == "auto":
-        return "float64" if of_X.kind == "f" and of_X.itemsize >= 8 else model.dtype
+        is_wide = X.dtype.kind == "f" and X.dtype.itemsize >= 8
+        rounds = X.dtype.kind in "iu" and X.dtype.itemsize >= 4 and largest_magnitude(X) > LAST_EXACT
+        return "float64" if is_wide or rounds else model.dtype
     return dtype
 
 

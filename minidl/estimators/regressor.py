@@ -69,8 +69,8 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
         Callbacks of the Trainer; see minidl.callbacks. "val_loss" can be monitored with `early_stopping`.
         A fit trains with copies of them: see `callbacks_`.
     dtype : "auto", "float32" or "float64", default "auto"
-        Dtype of the computations. "auto" is float64 for X in float64 (or a model in it), as scikit-learn computes, else
-        float32.
+        Dtype of the computations. "auto" is float64 for X in float64 (or a model in it), as scikit-learn computes, and
+        for integers above 2**24 in X, which float32 would round; else float32.
     random_state : int, RandomState or None, default None
         Determines weights, order and dropout. With an int, repeated fits are bit-identical.
     num_threads : int or None, default None

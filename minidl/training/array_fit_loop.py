@@ -103,7 +103,7 @@ class ArrayFitLoop(FitLoop):
         """Returns the targets that the latest steps had, which trained on these rows."""
         config, trainer, network = self.config, self.trainer, self.trainer.model.network
         if network is None or not self._moves_targets:
-            return config.data.targets[rows]
+            return config.data.reported_targets(rows)
         batch = trainer.batches(config.data, rows, config.step_size, config.batch_size)
         first = trainer.step - -(-len(rows) // config.step_size)
         return moved_in_steps(batch, network, trainer.loss, trainer.seed, first, trainer.num_threads)

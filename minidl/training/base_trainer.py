@@ -327,7 +327,7 @@ class BaseTrainer:
         TypeError, ValueError
             If a metric refuses the targets.
         """
-        targets = at_rest(self._network(), self.loss, data.targets[data.active_rows], self.num_threads)
+        targets = at_rest(self._network(), self.loss, data.reported_targets(data.active_rows), self.num_threads)
         scores = np.broadcast_to(
             np.zeros(self.model.output_shape, self.model.dtype), (len(targets), *self.model.output_shape)
         )
@@ -532,8 +532,9 @@ class BaseTrainer:
             between()
         comm.allgather_rows(scores)
         with comm.raise_together():
-            targets = at_rest(self._network(), self.loss, data.targets[rows], self.num_threads)
-            logs = {"loss": data.mean(checked_loss(self.loss, scores, targets)[0], rows)}
+            targets = at_rest(self._network(), self.loss, data.reported_targets(rows), self.num_threads)
+            of_loss = scores if targets.dtype == data.targets.dtype else scores.astype(targets.dtype)
+            logs = {"loss": data.mean(checked_loss(self.loss, of_loss, targets)[0], rows)}
             logs.update(self.compute_metrics(targets, scores))
         return logs
 

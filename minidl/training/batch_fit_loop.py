@@ -85,7 +85,7 @@ class BatchFitLoop(FitLoop):
         batch = dataclasses.replace(batch, example_ids=batch.example_ids + self.seen.count)  # as rows of one X
         with trainer.stepping():
             ran = trainer.run(batch)
-            self._remember(data, ran.targets[ran.rows])
+            self._remember(data, data.reported_targets(rows) if ran.targets is data.targets else ran.targets[ran.rows])
             self.seen.append(batch.losses, batch.scores)
         self.progress.advance(1)
         if due:

@@ -16,6 +16,7 @@ from minidl.training.fit_state import BatchFitConfig, FitConfig
 from minidl.training.labeled_data import LabeledData
 from minidl.training.mixup import check_mixable
 from minidl.training.progress import Progress
+from minidl.utils.hints import warn_caller
 from minidl.utils.validation import check_bool, check_int, check_non_negative
 
 FOR_ARRAYS = {  # arguments that batches have no use for, with their defaults
@@ -78,6 +79,8 @@ def _array_config(
     trainer.check_trainable()
     trainer.check_targets(data)
     trainer.check_metrics(data)
+    if lost := data.examples.lost(rows):
+        warn_caller(lost)
     return FitConfig(data, rows, validation, epochs, batch_size, n_micro, shuffle, float(split), alpha, normalize)
 
 

@@ -24,6 +24,7 @@ class LabeledData:
 
     examples: ArraySource
     targets: Array
+    exact_targets: Array  # the same, before they are rounded to float32
     weights: Weights | None  # as given, times those of classes; None: ones
     active_rows: Index  # those of weight above 0
     labels: Index | None  # y, where it holds labels of classes: whole numbers or one-hot rows
@@ -59,8 +60,13 @@ class LabeledData:
                 raise ValueError("sample_weight, class_weight: expected at least one example of weight above 0")
             examples.check_rows(used)
             targets = _of_rows(given, weights, lambda part: check_sized_targets(network, loss, part, len(part)))
-        assert targets is not None
-        return cls(examples, targets, weights, used, labels, labeled_rows(loss, targets))
+            exact = targets
+            if targets is not None and targets.dtype == np.float32 and not np.can_cast(given.dtype, np.float32):
+                exact = _of_rows(
+                    given, weights, lambda part: check_sized_targets(network, loss, part, len(part), "float64")
+                )
+        assert targets is not None and exact is not None
+        return cls(examples, targets, exact, weights, used, labels, labeled_rows(loss, targets))
 
     @classmethod
     def from_tuple(cls, model: Sequential, loss: Loss, given: Any, name: str, for_steps: bool = False) -> LabeledData:
@@ -136,6 +142,13 @@ class LabeledData:
         weights = None if self.weights is None else fingerprint(self.weights, rows)
         y = fingerprint(self.targets if self.labels is None else self.labels, rows)
         return {"X": self.examples.fingerprint(most), "y": y, "sample_weight": weights}
+
+    def reported_targets(self, rows: Index) -> Array:
+        """Returns the targets of these rows for metrics and losses that are reported: not rounded to float32."""
+        targets = self.targets[rows]
+        if self.exact_targets is self.targets or np.array_equal(targets, exact := self.exact_targets[rows]):
+            return targets
+        return exact
 
     def mean(self, losses: Array, rows: Index) -> float:
         """Returns sum(weight * loss) / sum(weight) of these rows."""

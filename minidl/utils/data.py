@@ -20,6 +20,8 @@ Index = NDArray[np.int64]
 READABLE = {np.dtype(name) for name in ("uint8", "float32", "float64")}  # by kernels, without conversion
 CHUNK = 4096  # examples processed at a time when all of X is read
 CHUNK_BYTES = 2**26  # limit of a converted chunk
+LAST_EXACT = 2**24  # up to which float32 holds all integers
+MAX_STEP = 1e-3  # of float32's steps, as a part of the range of an element: above, too much is lost
 
 
 class GatheredRows(NamedTuple):
@@ -116,6 +118,29 @@ class ArraySource:
             return self._array.fingerprint()
         return fingerprint(self._array, some_rows(len(self), CHUNK if self._is_on_disk and limit is None else limit))
 
+    def lost(self, rows: Index) -> str:
+        """Returns what float32 loses of large numbers that lie close together; an empty string if that is not much.
+
+        rows: at least one, the only ones that are read. Numbers on disk and sparse matrices are not looked at.
+        """
+        array = self._array
+        if self._is_on_disk or isinstance(array, (SparseRows, LazyRows)) or np.can_cast(array.dtype, self.dtype):
+            return ""
+        flat = array.reshape(len(array), -1)
+        parts = [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
+        low = np.min([flat[part].min(axis=0) for part in parts], axis=0).astype(np.float64)
+        high = np.max([flat[part].max(axis=0) for part in parts], axis=0).astype(np.float64)
+        largest = np.maximum(np.abs(low), np.abs(high))
+        steps = np.spacing(largest.astype(self.dtype)).astype(np.float64)
+        lost = (largest > LAST_EXACT) & (high > low) & (steps > MAX_STEP * (high - low))
+        for k in np.flatnonzero(lost):
+            if (flat[rows, k].astype(self.dtype) != flat[rows, k]).any():
+                where = f"where element {k} of the examples is, from {low[k]:.10g} to {high[k]:.10g}"
+                late = "before the fit, as a Normalize comes too late"
+                remedy = f"differences are lost; subtract an offset {late}, or use dtype='float64'"
+                return f"{self.name}: {self.dtype} has steps of {steps[k]:g} {where}: {remedy}"
+        return ""
+
     def _all_finite(self, block: Array) -> bool:
         if self._zero_copy and block.flags.c_contiguous:
             return bool(all_finite(block))
@@ -135,6 +160,11 @@ class ArraySource:
                 raise ValueError(
                     f"{self.name}: expected values of at most {largest:.3g} ({self.dtype}), got larger ones"
                 )
+
+
+def largest_magnitude(array: Any) -> float:
+    """Returns the largest absolute value of an array or a sparse matrix; 0 without elements."""
+    return float(max(array.max(), -float(array.min()))) if math.prod(array.shape) else 0.0
 
 
 def _shape_hint(name: str, array: Array | SparseRows | LazyRows, shape: Shape) -> str:

@@ -260,6 +260,8 @@ def _fit_state(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> Fit
     """Returns the fields as a FitState; raises for what cannot be one of this trainer."""
     if not isinstance(fields, dict):
         raise ValueError(f"fit: expected its state by name, got {type(fields).__name__}")
+    if isinstance(batches := fields.get("batches"), dict) and "count" in batches:
+        batches.setdefault("position", batches["count"])  # in files from before epochs went on where the last one ended
     fit, model = FitState(**fields, callbacks=callbacks), trainer.model
     for name in ("step", "epochs_done"):
         check_int(name, getattr(fit, name), minimum=0)

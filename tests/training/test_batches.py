@@ -28,6 +28,7 @@ from minidl import Layer, Sequential, Trainer
 from minidl.callbacks import Checkpoint, EarlyStopping
 from minidl.layers import Dense, Flatten
 from minidl.optimizers import Adam
+from minidl.saving import safetensors_file
 from minidl.training.batch_feed import check_batches
 
 
@@ -256,6 +257,21 @@ def test_a_resumed_fit_ends_as_an_uninterrupted_one(step, batches, tmp_path):
     for trainer in (in_process, resumed):
         trainer.fit(batches, verbose=0, **options)
         assert_same(trainer, whole)
+
+
+def test_a_file_without_a_position_is_completed(tmp_path):
+    """As they were written while each epoch began at the first batch."""
+    whole = make_trainer()
+    whole.fit(BATCHES, epochs=3, verbose=0)
+    interrupted(6, BATCHES, tmp_path / "c", epochs=3)
+    config, tensors = safetensors_file.read(tmp_path / "c", "checkpoint")
+    fit = config["fit"]["dict"]
+    place = next(i for i, (name, _) in enumerate(fit) if name == "batches")
+    fit[place][1]["dict"] = [pair for pair in fit[place][1]["dict"] if pair[0] != "position"]
+    safetensors_file.write(tmp_path / "c", "checkpoint", config, tensors)
+    resumed = Trainer.resume(tmp_path / "c")
+    resumed.fit(BATCHES, epochs=3, verbose=0)
+    assert_same(resumed, whole)
 
 
 def test_other_batches_are_refused(tmp_path):

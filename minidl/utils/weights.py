@@ -102,8 +102,8 @@ def weighted_mean(losses: Array, weights: Weights | None) -> float:
 
 
 def _scaled(weights: Weights) -> tuple[Weights, int]:
-    """Returns weights divided by a power of 2, so that no sum of them overflows, and its exponent."""
-    exponent = int(np.frexp(weights.max(initial=1))[1])
+    """Returns weights divided by a power of 2, so that the largest is at most 1, and its exponent."""
+    exponent = int(np.frexp(weights.max(initial=0))[1])
     return np.ldexp(weights, -exponent), exponent
 
 

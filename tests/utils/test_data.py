@@ -1,13 +1,12 @@
-"""Array sources, weights and the order of an epoch; every kind of array that must work."""
+"""Array sources and the order of an epoch; every kind of array that must work."""
 
 import numpy as np
 import pytest
-from sklearn.utils.class_weight import compute_class_weight
 
 from minidl import Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
 from minidl.optimizers import SGD
-from minidl.utils.data import ArraySource, as_weights, class_weights, epoch_order
+from minidl.utils.data import ArraySource, epoch_order
 
 PIXELS = np.random.default_rng(0).integers(0, 17, (40, 1, 3, 4)).astype(np.uint8)
 X, Y = PIXELS.astype("float32"), np.random.default_rng(1).integers(0, 3, 40)
@@ -114,30 +113,6 @@ def test_a_vector_is_refused_with_its_shape():
         ArraySource(np.zeros((5, 8)), (7,), "float32")
     with pytest.raises(ValueError, match=r"\(n, 1, 3, 4\) or \(n, 12\), got \(5, 3, 4\): for one channel, X"):
         ArraySource(np.zeros((5, 3, 4)), (1, 3, 4), "float32")
-
-
-# ---- weights
-def test_weights_become_float64():
-    for weights in ([1, 0, 2], np.array([1, 0, 2], "u1"), np.array([1.0, 0, 2], ">f4")):
-        result = as_weights(weights, 3)
-        assert result.dtype == np.float64
-        np.testing.assert_array_equal(result, [1, 0, 2])
-    assert len(as_weights([], 0)) == 0
-
-
-def test_balanced_class_weights_match_scikit_learn():
-    y = np.array([0, 0, 0, 2, 2, 5])
-    expected = dict(zip([0, 2, 5], compute_class_weight("balanced", classes=np.unique(y), y=y), strict=True))
-    np.testing.assert_allclose(class_weights("balanced", y), [expected[label] for label in y])
-
-
-def test_class_weights_from_a_dict():
-    y = np.array([0, 1, 2, 1])
-    np.testing.assert_array_equal(class_weights({1: 3.0, 2: 0}, y), [1, 3, 0, 3])
-    np.testing.assert_array_equal(class_weights({}, y), np.ones(4))
-    for wrong in ("even", [1, 2], 3):
-        with pytest.raises(TypeError, match="class_weight: "):
-            class_weights(wrong, y)
 
 
 # ---- the order of an epoch
@@ -272,12 +247,6 @@ def test_user_arrays_are_not_modified():
 def test_each_seed_and_epoch_has_its_own_order():
     orders = {tuple(epoch_order(20, seed, epoch, True)) for seed in range(12) for epoch in range(12)}
     assert len(orders) == 144
-
-
-def test_balanced_class_weights_have_full_precision():
-    y = np.repeat([0, 1, 2], [1, 3, 7])
-    weights = class_weights("balanced", y)
-    assert weights.dtype == np.float64 and weights[0] == 11 / 3
 
 
 @pytest.mark.parametrize("value", [1e39, -1e39])

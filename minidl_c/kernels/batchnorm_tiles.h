@@ -4,12 +4,7 @@
 #ifndef MINIDL_BATCHNORM_TILES_H
 #define MINIDL_BATCHNORM_TILES_H
 #include <math.h>
-#include "minidl_c/simd/lanes.h"
-#define CHAINS 4                       /* parallel sums, of every fourth pixel: they hide the latency of an addition */
-/* Loops over pixels i; the index k of a pixel's sum is a constant, so that the sums stay in registers. */
-#define EACH_PIXEL(i, k) \
-  for (ptrdiff_t first = 0; first < pixels; first += CHAINS) \
-    UNROLL for (ptrdiff_t k = 0, i = first; k < CHAINS; k++, i++) if (i < pixels)
+#include "minidl_c/simd/pixel_sums.h"
 
 #define moments(x, pixels, out) BY_DTYPE(moments, out)(x, pixels, out)
 #define affine(x, pixels, mean, scale, shift, y) BY_DTYPE(affine, y)(x, pixels, mean, scale, shift, y)
@@ -33,8 +28,6 @@ static void invert_deviations(const double *variance, ptrdiff_t n, double eps, d
 #endif
 #else
 
-INLINE V FN(sum_of_chains)(const V *sum) { return (sum[0] + sum[1]) + (sum[2] + sum[3]); }
-
 /* The numbers of some lanes: one each, or the same for all. */
 INLINE V FN(of_lanes)(const REAL *numbers, int lane, int per_lane) {
   return per_lane ? *(const FN(unaligned) *)(numbers + lane) : FN(broadcast)(*numbers);
@@ -45,17 +38,20 @@ INLINE V FN(of_lanes)(const REAL *numbers, int lane, int per_lane) {
 NOINLINE void FN(moments)(const REAL *x, ptrdiff_t pixels, REAL *moments) {
   const V count = FN(broadcast)((REAL)pixels);
   for (int lane = 0; lane < LANES; lane += VL) {
-    V sum[CHAINS] = {{0}}, deviation[CHAINS] = {{0}}, square[CHAINS] = {{0}};
-    EACH_PIXEL(i, k) sum[k] += *(const V *)(x + i * LANES + lane);
-    V m = FN(sum_of_chains)(sum) / count;
-    EACH_PIXEL(i, k) {
-      V d = *(const V *)(x + i * LANES + lane) - m;
-      deviation[k] += d;
-      square[k] = FN(fma)(d, d, square[k]);
+    V deviations[RUN_LEVELS], squares[RUN_LEVELS], m = FN(sum_of_pixels)(x + lane, pixels, LANES) / count;
+    EACH_RUN(first, end, pixels) {
+      V deviation[PIXEL_CHAINS] = {{0}}, square[PIXEL_CHAINS] = {{0}};
+      EACH_PIXEL(i, k, first, end) {
+        V d = *(const V *)(x + i * LANES + lane) - m;
+        deviation[k] += d;
+        square[k] = FN(fma)(d, d, square[k]);
+      }
+      FN(add_run)(deviations, first, deviation);
+      FN(add_run)(squares, first, square);
     }
     *(V *)(moments + lane) = m;
-    *(V *)(moments + LANES + lane) = FN(sum_of_chains)(deviation);
-    *(V *)(moments + 2 * LANES + lane) = FN(sum_of_chains)(square);
+    *(V *)(moments + LANES + lane) = FN(sum_of_runs)(deviations, pixels);
+    *(V *)(moments + 2 * LANES + lane) = FN(sum_of_runs)(squares, pixels);
   }
 }
 
@@ -91,14 +87,19 @@ NOINLINE void FN(products)(const REAL *dy, const REAL *x, ptrdiff_t pixels, cons
                            int per_lane, REAL *dscale, REAL *dshift) {
   for (int lane = 0; lane < LANES; lane += VL) {
     const V m = FN(of_lanes)(mean, lane, per_lane), s = FN(of_lanes)(scale, lane, per_lane), b = FN(of_lanes)(shift, lane, per_lane);
-    V product[CHAINS] = {{0}}, sum[CHAINS] = {{0}};
-    EACH_PIXEL(i, k) {
-      V d = *(const V *)(dy + i * LANES + lane), xhat = FN(fma)(*(const V *)(x + i * LANES + lane) - m, s, b);
-      product[k] = FN(fma)(d, xhat, product[k]);
-      sum[k] += d;
+    V products[RUN_LEVELS], sums[RUN_LEVELS];
+    EACH_RUN(first, end, pixels) {
+      V product[PIXEL_CHAINS] = {{0}}, sum[PIXEL_CHAINS] = {{0}};
+      EACH_PIXEL(i, k, first, end) {
+        V d = *(const V *)(dy + i * LANES + lane), xhat = FN(fma)(*(const V *)(x + i * LANES + lane) - m, s, b);
+        product[k] = FN(fma)(d, xhat, product[k]);
+        sum[k] += d;
+      }
+      FN(add_run)(products, first, product);
+      FN(add_run)(sums, first, sum);
     }
-    *(FN(unaligned) *)(dscale + lane) += FN(sum_of_chains)(product);
-    *(FN(unaligned) *)(dshift + lane) += FN(sum_of_chains)(sum);
+    *(FN(unaligned) *)(dscale + lane) += FN(sum_of_runs)(products, pixels);
+    *(FN(unaligned) *)(dshift + lane) += FN(sum_of_runs)(sums, pixels);
   }
 }
 

@@ -5,6 +5,7 @@
 #ifndef MINIDL_CONV2D_GRADIENT_H
 #define MINIDL_CONV2D_GRADIENT_H
 #include "minidl_c/simd/lanes.h"
+#include "minidl_c/simd/pixel_sums.h"
 #include "minidl_c/simd/reduction.h"
 
 /* The loops of `weight_gradient` over `rows` x `columns` output pixels, and the strides of its arrays, in elements. */
@@ -160,24 +161,12 @@ INLINE void FN(weight_gradient)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradi
   }
 }
 
-/* ADD db[i] += the sum of dy[i] over pixels and lanes (db[i][16] if sum_stride is 16), for `outputs` channels i. Eight channels at
- * a time hide the latency of an addition; chains beyond the last channel repeat it. */
+/* ADD db[i] += the sum of dy[i] over pixels and lanes (db[i][16] if sum_stride is 16), for `outputs` channels i. */
 INLINE void FN(sum_pixels)(ptrdiff_t outputs, ptrdiff_t pixels, const REAL *dy, REAL *db, ptrdiff_t sum_stride) {
-  enum { CHAINS = 8 };
-  for (ptrdiff_t o = 0; o < outputs; o += CHAINS) {
-    int chains = outputs - o < CHAINS ? (int)(outputs - o) : CHAINS;
-    REAL lanes[CHAINS][LANES] __attribute__((aligned(64)));
-    for (int lane = 0; lane < LANES; lane += VL) {
-      V sum[CHAINS];
-      const REAL *d[CHAINS];
-      UNROLL for (int i = 0; i < CHAINS; i++) {
-        sum[i] = (V){0};
-        d[i] = dy + (o + (i < chains ? i : chains - 1)) * pixels * LANES + lane;
-      }
-      ROLL for (ptrdiff_t q = 0; q < pixels; q++) UNROLL for (int i = 0; i < CHAINS; i++) sum[i] += *(const V *)(d[i] + q * LANES);
-      UNROLL for (int i = 0; i < CHAINS; i++) *(V *)(lanes[i] + lane) = sum[i];
-    }
-    for (int i = 0; i < chains; i++) FN(add_sum)(lanes[i], db + (o + i) * sum_stride, sum_stride);
+  for (ptrdiff_t o = 0; o < outputs; o++, dy += pixels * LANES, db += sum_stride) {
+    REAL lanes[LANES] __attribute__((aligned(64)));
+    for (int lane = 0; lane < LANES; lane += VL) *(V *)(lanes + lane) = FN(sum_of_pixels)(dy + lane, pixels, LANES);
+    FN(add_sum)(lanes, db, sum_stride);
   }
 }
 #endif

@@ -159,16 +159,13 @@ INLINE void FN(weight_gradient_small_batch)(ptrdiff_t outputs, ptrdiff_t n_taps,
   }
 }
 
-/* ADD db[i] += the sum of dy over examples and pixels, for `outputs` channels i. The sum starts from zero. */
+/* ADD db[i] += the sum of dy over examples and pixels, for `outputs` channels i; dy is read in whole vectors. */
 INLINE void FN(sum_pixels_small_batch)(ptrdiff_t outputs, ptrdiff_t pixels, const dense_examples *e, const REAL *dy, REAL *db) {
-  for (ptrdiff_t i = 0; i < outputs; i++) {
-    REAL pair[2] = {0};
-    for (ptrdiff_t s = 0; s < e->examples; s++) {
-      REAL sum = 0;
-      for (ptrdiff_t q = 0; q < pixels; q++) sum += dy[s * e->dy_example + q * e->dy_pixel + i];
-      pair[s & 1] += sum;
-    }
-    db[i] += pair[0] + pair[1];
+  for (ptrdiff_t o = 0; o < outputs; o += VL) {
+    V pair[2] = {{0}};                                                           /* even and odd examples, as in lane_sum */
+    for (ptrdiff_t s = 0; s < e->examples; s++) pair[s & 1] += FN(sum_of_pixels)(dy + s * e->dy_example + o, pixels, e->dy_pixel);
+    const V sum = pair[0] + pair[1];
+    for (ptrdiff_t i = 0; i < VL && o + i < outputs; i++) db[o + i] += sum[i];
   }
 }
 #endif

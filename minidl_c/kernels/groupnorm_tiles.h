@@ -7,6 +7,8 @@
 #ifndef MINIDL_GROUPNORM_TILES_H
 #define MINIDL_GROUPNORM_TILES_H
 #include "minidl_c/kernels/large_values.h"
+#include "minidl_c/simd/lane_math.h"
+#include "minidl_c/simd/pixel_sums.h"
 
 #define CHAINS 4                       /* parallel sums: they hide the latency of an addition */
 #define BLOCK 256                      /* rows, or channels, per partial sum: longer chains lose digits */
@@ -104,23 +106,18 @@ INLINE void FN(normalize_group)(const group *k, ptrdiff_t examples, REAL eps, co
 INLINE void FN(sum_channel)(const REAL *dy, const REAL *x, ptrdiff_t n, V mean, V inverse, V shift, V *sum, V *product,
                            const int scaled) {
   const V factor = scaled ? FN(magnitude)(inverse) : inverse;
-  *sum = *product = (V){0};
-  for (ptrdiff_t rows; n; n -= rows) {
-    V s[2] = {{0}}, p[2] = {{0}};
-    rows = n < BLOCK ? n : BLOCK;
-    for (ptrdiff_t row = 0; row < rows / 2; row++, x += 2 * LANES, dy += 2 * LANES) {
-      UNROLL for (int j = 0; j < 2; j++) {
-        V d = *(const V *)(dy + j * LANES);
-        s[j] += d, p[j] = FN(fma)(d, FN(fma)(FN(deviation)(*(const V *)(x + j * LANES), mean, inverse, scaled), factor, shift), p[j]);
-      }
+  V sums[RUN_LEVELS], products[RUN_LEVELS];
+  EACH_RUN(first, end, n) {
+    V s[PIXEL_CHAINS] = {{0}}, p[PIXEL_CHAINS] = {{0}};
+    EACH_PIXEL(i, k, first, end) {
+      V d = *(const V *)(dy + i * LANES);
+      s[k] += d, p[k] = FN(fma)(d, FN(fma)(FN(deviation)(*(const V *)(x + i * LANES), mean, inverse, scaled), factor, shift), p[k]);
     }
-    if (rows % 2) {
-      V d = *(const V *)dy;
-      s[0] += d, p[0] = FN(fma)(d, FN(fma)(FN(deviation)(*(const V *)x, mean, inverse, scaled), factor, shift), p[0]);
-    }
-    *sum += s[0] + s[1];
-    *product += p[0] + p[1];
+    FN(add_run)(sums, first, s);
+    FN(add_run)(products, first, p);
   }
+  *sum = FN(sum_of_runs)(sums, n);
+  *product = FN(sum_of_runs)(products, n);
 }
 
 /* With n the normalized x and g = weight * dy:

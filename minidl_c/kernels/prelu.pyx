@@ -11,7 +11,7 @@ from minidl_c.op cimport LANES, READS_X, Op, init_op, op, real, split_range, til
 
 cdef extern from "minidl_c/kernels/prelu_tiles.h" nogil:
     void prelu_channel(const void *x, double weight, void *y, Py_ssize_t n)
-    void prelu_channel_gradient(const void *dy, const void *x, double weight, void *dx, void *sum, Py_ssize_t n)
+    void prelu_channel_gradient(const void *dy, const void *x, Py_ssize_t pixels, double weight, void *dx, void *sum)
 
 ctypedef struct prelu_dims:
     Py_ssize_t channels                 # number of weights: 1 if all channels share one
@@ -45,7 +45,7 @@ cdef void prelu_backward_tile(
     cdef real *out
     for c in range(c0, c1):
         out = dx + c * n if dx != NULL else NULL
-        prelu_channel_gradient(dy + c * n, x + c * n, weight[c], out, sums + c * LANES, n)
+        prelu_channel_gradient(dy + c * n, x + c * n, d.pixels, weight[c], out, sums + c * LANES)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------

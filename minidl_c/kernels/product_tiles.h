@@ -2,9 +2,7 @@
 #ifndef REAL
 #ifndef MINIDL_PRODUCT_TILES_H
 #define MINIDL_PRODUCT_TILES_H
-#include "minidl_c/simd/lanes.h"
-
-enum { PRODUCT_CHAINS = 4 };            /* sums of a channel's pixels at once, which hide the latency of an FMA */
+#include "minidl_c/simd/pixel_sums.h"
 
 #define multiply(a, a_pixels, b, b_pixels, plus, y, channel, p0, p1) \
   BY_DTYPE(multiply, y)(a, a_pixels, b, b_pixels, plus, y, channel, p0, p1)
@@ -35,12 +33,13 @@ INLINE void FN(multiply)(const REAL *a, ptrdiff_t a_pixels, const REAL *b, ptrdi
 INLINE void FN(multiply_sum)(const REAL *a, const REAL *b, ptrdiff_t pixels, const REAL *plus, REAL *y, ptrdiff_t channel) {
   const ptrdiff_t at = channel * pixels;
   UNROLL for (int lane = 0; lane < LANES; lane += VL) {
-    V sums[PRODUCT_CHAINS] = {{0}};
-    for (ptrdiff_t p = 0; p < pixels; p += PRODUCT_CHAINS) {
-      UNROLL for (int k = 0; k < PRODUCT_CHAINS; k++)
-        if (p + k < pixels) sums[k] = FN(fma)(ROW(a, at + p + k), ROW(b, at + p + k), sums[k]);
+    V node[RUN_LEVELS];
+    EACH_RUN(first, end, pixels) {
+      V chains[PIXEL_CHAINS] = {{0}};
+      EACH_PIXEL(i, k, first, end) chains[k] = FN(fma)(ROW(a, at + i), ROW(b, at + i), chains[k]);
+      FN(add_run)(node, first, chains);
     }
-    V sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    V sum = FN(sum_of_runs)(node, pixels);
     if (plus) sum += ROW(plus, channel);
     *(V *)(y + channel * LANES + lane) = sum;
   }

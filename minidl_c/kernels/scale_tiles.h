@@ -2,9 +2,7 @@
 #ifndef REAL
 #ifndef MINIDL_SCALE_TILES_H
 #define MINIDL_SCALE_TILES_H
-#include "minidl_c/simd/lanes.h"
-
-#define CHAINS 4                       /* parallel sums, of every fourth pixel: they hide the latency of an addition */
+#include "minidl_c/simd/pixel_sums.h"
 
 #define scale_row(x, pixels, weight, bias, live, y) BY_DTYPE(scale_row, y)(x, pixels, weight, bias, live, y)
 #define scale_row_gradient(dy, x, pixels, weight, live, dx, dweight, dbias) \
@@ -36,19 +34,20 @@ NOINLINE void FN(scale_row_gradient)(const REAL *dy, const REAL *x, ptrdiff_t pi
                                      REAL *dweight, REAL *dbias) {
   for (int lane = 0; lane < LANES; lane += VL) {
     const V w = FN(of_channels)(weight, live, lane);
-    V product[CHAINS] = {{0}}, sum[CHAINS] = {{0}};
-    for (ptrdiff_t first = 0; first < pixels; first += CHAINS) {
-      UNROLL for (int k = 0; k < CHAINS; k++) {
-        const ptrdiff_t at = (first + k) * LANES + lane;
-        if (first + k >= pixels) break;
-        V d = *(const V *)(dy + at);
-        product[k] = FN(fma)(d, *(const V *)(x + at), product[k]);
+    V products[RUN_LEVELS], sums[RUN_LEVELS];
+    EACH_RUN(first, end, pixels) {
+      V product[PIXEL_CHAINS] = {{0}}, sum[PIXEL_CHAINS] = {{0}};
+      EACH_PIXEL(i, k, first, end) {
+        V d = *(const V *)(dy + i * LANES + lane);
+        product[k] = FN(fma)(d, *(const V *)(x + i * LANES + lane), product[k]);
         sum[k] += d;
-        if (dx) *(V *)(dx + at) = w * d;
+        if (dx) *(V *)(dx + i * LANES + lane) = w * d;
       }
+      FN(add_run)(products, first, product);
+      FN(add_run)(sums, first, sum);
     }
-    *(FN(unaligned) *)(dweight + lane) += (product[0] + product[1]) + (product[2] + product[3]);
-    if (dbias) *(FN(unaligned) *)(dbias + lane) += (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    *(FN(unaligned) *)(dweight + lane) += FN(sum_of_runs)(products, pixels);
+    if (dbias) *(FN(unaligned) *)(dbias + lane) += FN(sum_of_runs)(sums, pixels);
   }
 }
 #endif

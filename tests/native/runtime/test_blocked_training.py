@@ -32,7 +32,9 @@ from minidl.layers import (
     Rescale,
     Reshape,
     Residual,
+    Scale,
     Sigmoid,
+    SqueezeExcite,
     StochasticDepth,
     Upsample2D,
 )
@@ -253,10 +255,16 @@ def reshaped_rows():
     return (3, 8, 8), [*ops, Conv2D(16, 1), Flatten(), Dense(3)]
 
 
+def many_pixels():
+    """More pixels than a run of a sum: see pixel_sums.h."""
+    body = [Conv2D(18, 1), BatchNorm2D(), SqueezeExcite(3), DepthwiseConv2D(3, padding=1), Scale(0.5, use_bias=True)]
+    return (3, 18, 19), [Conv2D(18, 3, padding=1), Residual(*body), GlobalAvgPool2D(), Dense(2)]
+
+
 IN_TILES = ("mixed", "mobile", "numpy_between")
 TRAINED = [
     make
-    for make in (*MODELS, squeeze, augmented, light, strided_branches, shared_memory, reshaped_rows)
+    for make in (*MODELS, squeeze, augmented, light, strided_branches, shared_memory, reshaped_rows, many_pixels)
     if make.__name__ not in IN_TILES
 ]
 

@@ -102,6 +102,12 @@ def test_extreme_values(dtype, tmp_path, rng):
         check(model, X, tmp_path, *NATIVE)
 
 
+@pytest.mark.parametrize("layer", [layers.Normalize([1.0, 2.0], [0.0, 2.0]), layers.Columns(-1)], ids=["std", "start"])
+def test_numbers_with_a_meaning_of_their_own(layer, tmp_path, rng):
+    """A deviation of 0 divides by 1, a negative start counts from the end."""
+    check(Sequential([layer], input_shape=(2, 3, 3)), rng.standard_normal((3, 2, 3, 3)).astype("f4"), tmp_path)
+
+
 def test_bytes_are_converted(tmp_path, rng):
     model = randomize(Sequential([layers.Rescale(1 / 255), Conv2D(4, 3), Flatten(), Dense(3)], (3, 6, 7)), rng)
     X = rng.integers(0, 256, (4, 3, 6, 7)).astype("uint8")

@@ -35,11 +35,24 @@ class WeightRecorder:
         self.after_epochs.append(weights(trainer))
 
 
-def fitted(monkeypatch, values, **arguments):
+class Reloader:
+    """Restores a callback's state after each epoch, as a resumed fit does."""
+
+    def __init__(self, callback):
+        self.callback = callback
+
+    def on_epoch_end(self, trainer, epoch, logs):
+        state = self.callback.state_dict()
+        self.callback._reset()
+        self.callback.load_state_dict(state)
+
+
+def fitted(monkeypatch, values, resumed=False, **arguments):
     """Fits with these validation values; returns trainer, callback and the weights after each epoch."""
     left, early, seen, trainer = iter(values), EarlyStopping(**arguments), WeightRecorder(), batchnorm_trainer()
     monkeypatch.setattr(Trainer, "evaluate_rows", lambda *args, **options: {"loss": next(left)})
-    trainer.fit(X, Y, len(values), batch_size=45, validation_data=(X, Y), callbacks=[seen, early], verbose=0)
+    callbacks = [seen, early, *([Reloader(early)] if resumed else [])]
+    trainer.fit(X, Y, len(values), batch_size=45, validation_data=(X, Y), callbacks=callbacks, verbose=0)
     return trainer, early, seen.after_epochs
 
 
@@ -63,8 +76,9 @@ def fitted(monkeypatch, values, **arguments):
         ([1, 1.5, 2.1, 3], {"patience": 2, "min_delta": 1, "lower_is_better": False}, 4, 3),
     ],
 )  # fmt: skip
-def test_when_it_stops_and_which_weights_it_leaves(monkeypatch, values, arguments, epochs, best):
-    trainer, early, after_epochs = fitted(monkeypatch, values, **arguments)
+@pytest.mark.parametrize("resumed", [False, True])
+def test_when_it_stops_and_which_weights_it_leaves(monkeypatch, resumed, values, arguments, epochs, best):
+    trainer, early, after_epochs = fitted(monkeypatch, values, resumed, **arguments)
     assert len(trainer.history["loss"]) == epochs
     assert early.best_epoch == best
     assert early.best == (None if best is None else values[best])

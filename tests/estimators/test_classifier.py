@@ -21,6 +21,11 @@ def make_classifier(model=None, **options):
     return SequentialClassifier(model, **{"epochs": 40, "lr": 0.02, "tol": None, "random_state": 0, **options})
 
 
+def zero_weights(fitted):
+    for param in fitted.model_.params.values():
+        param.value = np.zeros(param.value.shape)
+
+
 def two(outputs):
     return [Dense(8), ReLU(), Dense(outputs)]
 
@@ -103,6 +108,8 @@ def test_two_classes_with_one_or_two_scores(labels, outputs):
     one = expit(scores[:, 0]) if outputs == 1 else softmax(scores, axis=1)[:, 1]
     np.testing.assert_allclose(fitted.predict_proba(X), np.stack([1 - one, one], axis=1), 1e-12, 1e-12)
     np.testing.assert_array_equal(fitted.predict(X), labels[(one > 0.5).astype(int)])
+    zero_weights(fitted)
+    assert (fitted.predict(X) == labels[0]).all()  # a tie
 
 
 @pytest.mark.parametrize("loss", ["binary_cross_entropy", BinaryCrossEntropy()], ids=str)
@@ -175,6 +182,8 @@ def test_multilabel_targets(kind):
 
     plain = make_classifier(epochs=150).fit(MANY_X, MANY_Y)
     np.testing.assert_array_equal(scores, plain.model_.predict(MANY_X))
+    zero_weights(plain)
+    assert not plain.predict(MANY_X).any()
 
 
 def test_a_label_that_no_row_has_and_one_that_all_have():

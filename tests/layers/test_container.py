@@ -23,6 +23,7 @@ from minidl.layers import (
     Reshape,
     Residual,
     Sigmoid,
+    Upsample2D,
 )
 from minidl.optimizers import SGD
 from minidl.testing import check_layer
@@ -191,6 +192,7 @@ def test_containers_pass_check_layer():
     gate = [GlobalAvgPool2D(), Reshape((-1, 1, 1)), Gain()]
     check_layer(Parallel(Gain(), gate, [ReLU(), Conv2D(2, 1)], join="multiply"), (2, 3, 3))
     check_layer(Parallel(gate, [], join="multiply"), (2, 3, 3))
+    check_layer(Parallel([], Upsample2D(4), join="multiply"), (2, 1, 1))  # the gate is a branch's input
 
 
 def test_batch_statistics_in_a_branch_need_two_values():

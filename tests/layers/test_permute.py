@@ -41,6 +41,8 @@ def test_columns_give_each_branch_its_part():
         (ChannelShuffle(0), (6, 2, 2), "groups: expected at least 1, got 0"),
         (Columns(3, 3), (5,), "start, stop: expected a range of at least one of 5 columns, got 3 to 3"),
         (Columns(3, -3), (5,), "start, stop: expected a range of at least one of 5 columns, got 3 to 2"),
+        (Columns(1, 0), (3,), "start, stop: expected a range of at least one of 3 columns, got 1 to 0"),
+        (Columns(0, -3), (3,), "start, stop: expected a range of at least one of 3 columns, got 0 to 0"),
         (Columns(5), (5,), "start: expected at most 4, got 5"),
         (Columns(-6), (5,), "start: expected at least -5, got -6"),
         (Columns(0, 6), (5,), "stop: expected at most 5, got 6"),

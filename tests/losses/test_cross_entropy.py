@@ -91,6 +91,8 @@ def test_targets_of_positions(rng):
     labels[0, 0, 0] = 255
     assert loss.targets(labels, (3, 4, 5), "float32") is labels
     assert loss.targets(np.full((2, 4, 5), 255), (3, 4, 5), "float32").min() == 255
+    wide = SoftmaxCrossEntropy(ignore_index=65535).targets(np.full((2, 4, 5), 65535, "u2"), (3, 4, 5), "float32")
+    assert wide.min() == 65535  # in uint8 it would be 255
     with pytest.raises(ValueError, match=r"labels from 0 to 2 .*, or 255, got labels from 0 to 3"):
         loss.targets(np.where(labels == 1, 3, labels), (3, 4, 5), "float32")
     numbers = loss.targets(rng.random((2, 3, 4, 5)), (3, 4, 5), "float32")

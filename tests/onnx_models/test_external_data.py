@@ -106,15 +106,15 @@ def test_locations_outside_the_folder(location, path):
 
 @pytest.mark.parametrize("how", ["file", "folder", "absolute"])
 def test_links_that_lead_outside(how, path, tmp_path):
-    outside = tmp_path / "outside"
+    outside = tmp_path / "net-outside"  # begins like the model's folder
     outside.mkdir()
     (outside / "w.bin").write_bytes(bytes(480_000))
     if how == "folder":
-        (path.parent / "inner").symlink_to("../outside")
+        (path.parent / "inner").symlink_to("../net-outside")
     else:
-        (path.parent / "w.bin").symlink_to(outside / "w.bin" if how == "absolute" else "../outside/w.bin")
+        (path.parent / "w.bin").symlink_to(outside / "w.bin" if how == "absolute" else "../net-outside/w.bin")
     location = "inner/w.bin" if how == "folder" else "w.bin"
-    with pytest.raises(FileError, match=r"tensor '0\.weight': .* got a link to '.*outside/w\.bin'"):
+    with pytest.raises(FileError, match=r"tensor '0\.weight': .* got a link to '.*net-outside/w\.bin'"):
         import_model(edit(path, location=location, offset="0"), external_data=True)
 
 

@@ -89,3 +89,17 @@ def test_chains_of_reshapes(shapes, rng):
     assert np.array_equal(model.predict(x), np.maximum(x.reshape(4, *last[1:]), 0)) and len(model.layers) == 2
     back = [("Reshape", first), ("Reshape", last), ("Reshape", np.array((0, 3, 2, 2))), ("Relu",)]
     assert len(import_chain([], back, x.shape[1:]).layers) == 1
+
+
+def test_reshapes_that_only_look_like_a_channel_shuffle(rng):
+    """Two groups of twelve are no groups of the four channels."""
+    x = rng.standard_normal((3, 4, 6, 5))
+    nodes = [
+        Node("Reshape", "a", ["x", "grouped"], ["u"]),
+        Node("Transpose", "b", ["u"], ["v"], {"perm": [0, 2, 1, 3]}),
+        Node("Reshape", "c", ["v", "back"], ["y"]),
+    ]
+    tensors = {"grouped": np.array((0, 2, 12, 5)), "back": np.array((0, 4, 6, 5))}
+    graph = Graph(nodes, tensors, [Value("x", "float64", ["N", 4, 6, 5])], [Value("y", "float64", None)])
+    expected = x.reshape(3, 2, 12, 5).transpose(0, 2, 1, 3).reshape(x.shape)
+    np.testing.assert_array_equal(build_model(graph, None).predict(x), expected)

@@ -274,6 +274,17 @@ def test_a_file_without_a_position_is_completed(tmp_path):
     assert_same(resumed, whole)
 
 
+def test_a_fit_may_be_interrupted_twice_in_an_epoch(tmp_path):
+    whole, path = make_trainer(), tmp_path / "c"
+    whole.fit(BATCHES, epochs=3, verbose=0)
+    interrupted(5, BATCHES, path, epochs=3)
+    with pytest.raises(KeyboardInterrupt):
+        Trainer.resume(path).fit(BATCHES, epochs=3, callbacks=[Checkpoint(path, every_n_steps=1), Crash(7)], verbose=0)
+    resumed = Trainer.resume(path)
+    resumed.fit(BATCHES, epochs=3, verbose=0)
+    assert_same(resumed, whole)
+
+
 def test_other_batches_are_refused(tmp_path):
     interrupted(6, BATCHES, tmp_path / "c", epochs=3)
     for source, options, message in (

@@ -468,11 +468,12 @@ def test_a_numpy_layer_draws_what_a_step_would_draw():
         assert np.allclose(g[name] / 300, grad, 1e-12, 1e-14)
 
 
-def test_squares_of_large_gradients_do_not_overflow():
-    trainer, (X, y) = make_trainer([Flatten(), Dense(CLASSES)]), data(20)
+@pytest.mark.parametrize("layers", [[Dense(CLASSES)], [Scaled(), Dense(CLASSES)]], ids=["kernel", "NumPy"])
+def test_squares_of_large_gradients_do_not_overflow(layers):
+    trainer, (X, y) = make_trainer([Flatten(), *layers]), data(20)
     g = trainer.per_example_gradients(X * np.float32(1e30), y)["1.weight"].astype("f8")
     norms = trainer.per_example_gradients(X * np.float32(1e30), y, reduce="norm")["1.weight"]
-    assert np.allclose(norms, np.sqrt((g * g).sum(axis=(1, 2))), 1e-6) and norms.max() > 1e30
+    assert np.allclose(norms, np.sqrt((g * g).reshape(20, -1).sum(axis=1)), 1e-6) and norms.max() > 1e30
 
 
 def test_callbacks_may_call_it_and_other_threads_may_not():

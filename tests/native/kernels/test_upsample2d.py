@@ -41,6 +41,15 @@ def test_matches_numpy(check, dtype, n):
         check.count("upsample2d", dtype)
 
 
+def test_many_channels_of_one_example(check):
+    """In the blocked layout."""
+    x, dy = (np.random.default_rng(3).standard_normal((1, 65, *size), "f4") for size in ((4, 3), (8, 6)))
+    for threads in (1, 2, 3):
+        y, dx = both(check, x, dy, (2, 2), num_threads=threads)
+        check.same_bits(y, x.repeat(2, axis=2).repeat(2, axis=3), f"y, {threads} threads")
+        check.close(dx, dy.reshape(1, 65, 4, 2, 3, 2).sum((3, 5), dtype="f8"), 1e-5, f"dx, {threads} threads")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -188,7 +188,11 @@ def test_bad_images_are_named_and_nothing_is_kept(folder, tmp_path):
     save(where / "cat" / "deep.png", np.zeros((4, 6), "uint16"))
     with pytest.raises(ValueError, match="expected images, got") as raised:
         load_images(where, data_home=tmp_path)
-    for reason in (r"'cat/deep.png' \(expected 8 bits a channel, got mode I;16\)", r"'cat/text.jpg' \([^/]*\)", r"'dog/1.png' \("):
+    for reason in (
+        r"'cat/deep.png' \(expected 8 bits a channel, got mode I;16\)",
+        r"'cat/text.jpg' \([^/]*\)",
+        r"'dog/1.png' \(",
+    ):
         assert re.search(reason, str(raised.value))
     assert stored(tmp_path) == []
     for number in range(9):

@@ -85,21 +85,23 @@ NOINLINE void FN(affine_lanes)(const REAL *x, ptrdiff_t pixels, const REAL *mean
 /* ADD dscale[16] = sum of dy * ((x - mean) * scale + shift), dshift[16] = sum of dy. */
 NOINLINE void FN(products)(const REAL *dy, const REAL *x, ptrdiff_t pixels, const REAL *mean, const REAL *scale, const REAL *shift,
                            int per_lane, REAL *dscale, REAL *dshift) {
-  for (int lane = 0; lane < LANES; lane += VL) {
-    const V m = FN(of_lanes)(mean, lane, per_lane), s = FN(of_lanes)(scale, lane, per_lane), b = FN(of_lanes)(shift, lane, per_lane);
-    V products[RUN_LEVELS], sums[RUN_LEVELS];
-    EACH_RUN(first, end, pixels) {
+  V products[LANES / VL][RUN_LEVELS], sums[LANES / VL][RUN_LEVELS];
+  EACH_RUN(first, end, pixels) {
+    for (int lane = 0; lane < LANES; lane += VL) {
+      const V m = FN(of_lanes)(mean, lane, per_lane), s = FN(of_lanes)(scale, lane, per_lane), b = FN(of_lanes)(shift, lane, per_lane);
       V product[PIXEL_CHAINS] = {{0}}, sum[PIXEL_CHAINS] = {{0}};
       EACH_PIXEL(i, k, first, end) {
         V d = *(const V *)(dy + i * LANES + lane), xhat = FN(fma)(*(const V *)(x + i * LANES + lane) - m, s, b);
         product[k] = FN(fma)(d, xhat, product[k]);
         sum[k] += d;
       }
-      FN(add_run)(products, first, product);
-      FN(add_run)(sums, first, sum);
+      FN(add_run)(products[lane / VL], first, product);
+      FN(add_run)(sums[lane / VL], first, sum);
     }
-    *(FN(unaligned) *)(dscale + lane) += FN(sum_of_runs)(products, pixels);
-    *(FN(unaligned) *)(dshift + lane) += FN(sum_of_runs)(sums, pixels);
+  }
+  for (int lane = 0; lane < LANES; lane += VL) {
+    *(FN(unaligned) *)(dscale + lane) += FN(sum_of_runs)(products[lane / VL], pixels);
+    *(FN(unaligned) *)(dshift + lane) += FN(sum_of_runs)(sums[lane / VL], pixels);
   }
 }
 

@@ -4,6 +4,8 @@
 #define MINIDL_PRELU_TILES_H
 #include "minidl_c/simd/pixel_sums.h"
 
+#define TOGETHER (VECTOR_BYTES == 64 ? 1 : 2)     /* vectors of a pixel: those of AVX2 are one line of the cache */
+
 #define prelu_channel(x, weight, y, n) BY_DTYPE(prelu_channel, y)(x, weight, y, n)
 #define prelu_channel_gradient(dy, x, pixels, weight, dx, sum) BY_DTYPE(prelu_channel_gradient, dx)(dy, x, pixels, weight, dx, sum)
 
@@ -25,15 +27,16 @@ INLINE void FN(prelu_channel)(const REAL *x, REAL weight, REAL *y, ptrdiff_t n) 
 NOINLINE void FN(prelu_channel_gradient)(const REAL *dy, const REAL *x, ptrdiff_t pixels, REAL weight, REAL *dx, REAL *sum) {
   V node[LANES / VL][RUN_LEVELS];
   EACH_RUN(first, end, pixels) {
-    for (int lane = 0; lane < LANES; lane += VL) {
-      V chains[PIXEL_CHAINS] = {{0}};
-      EACH_PIXEL(i, k, first, end) {
-        V v = *(const V *)(x + i * LANES + lane), d = *(const V *)(dy + i * LANES + lane);
+    for (int start = 0; start < LANES; start += TOGETHER * VL) {
+      V chains[TOGETHER][PIXEL_CHAINS] = {{{0}}};
+      EACH_PIXEL(i, k, first, end) UNROLL for (int j = 0; j < TOGETHER; j++) {
+        const ptrdiff_t at = i * LANES + start + j * VL;
+        V v = *(const V *)(x + at), d = *(const V *)(dy + at);
         M on = v > 0;
-        chains[k] = FN(fma)((V)(~on & (M)v), (V)(~on & (M)d), chains[k]);
-        if (dx) *(V *)(dx + i * LANES + lane) = FN(select)(on, d, FN(broadcast)(weight) * d);
+        chains[j][k] = FN(fma)((V)(~on & (M)v), (V)(~on & (M)d), chains[j][k]);
+        if (dx) *(V *)(dx + at) = FN(select)(on, d, FN(broadcast)(weight) * d);
       }
-      FN(add_run)(node[lane / VL], first, chains);
+      UNROLL for (int j = 0; j < TOGETHER; j++) FN(add_run)(node[start / VL + j], first, chains[j]);
     }
   }
   for (int lane = 0; lane < LANES; lane += VL) *(V *)(sum + lane) += FN(sum_of_runs)(node[lane / VL], pixels);

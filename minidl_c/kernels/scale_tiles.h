@@ -32,10 +32,10 @@ NOINLINE void FN(scale_row)(const REAL *x, ptrdiff_t pixels, const REAL *weight,
 /* dx = weight * dy; ADD dweight[16] += sum of dy * x, dbias[16] += sum of dy, over the pixels. dx may be dy; dx and dbias may be NULL. */
 NOINLINE void FN(scale_row_gradient)(const REAL *dy, const REAL *x, ptrdiff_t pixels, const REAL *weight, ptrdiff_t live, REAL *dx,
                                      REAL *dweight, REAL *dbias) {
-  for (int lane = 0; lane < LANES; lane += VL) {
-    const V w = FN(of_channels)(weight, live, lane);
-    V products[RUN_LEVELS], sums[RUN_LEVELS];
-    EACH_RUN(first, end, pixels) {
+  V products[LANES / VL][RUN_LEVELS], sums[LANES / VL][RUN_LEVELS];
+  EACH_RUN(first, end, pixels) {
+    for (int lane = 0; lane < LANES; lane += VL) {
+      const V w = FN(of_channels)(weight, live, lane);
       V product[PIXEL_CHAINS] = {{0}}, sum[PIXEL_CHAINS] = {{0}};
       EACH_PIXEL(i, k, first, end) {
         V d = *(const V *)(dy + i * LANES + lane);
@@ -43,11 +43,13 @@ NOINLINE void FN(scale_row_gradient)(const REAL *dy, const REAL *x, ptrdiff_t pi
         sum[k] += d;
         if (dx) *(V *)(dx + i * LANES + lane) = w * d;
       }
-      FN(add_run)(products, first, product);
-      FN(add_run)(sums, first, sum);
+      FN(add_run)(products[lane / VL], first, product);
+      FN(add_run)(sums[lane / VL], first, sum);
     }
-    *(FN(unaligned) *)(dweight + lane) += FN(sum_of_runs)(products, pixels);
-    if (dbias) *(FN(unaligned) *)(dbias + lane) += FN(sum_of_runs)(sums, pixels);
+  }
+  for (int lane = 0; lane < LANES; lane += VL) {
+    *(FN(unaligned) *)(dweight + lane) += FN(sum_of_runs)(products[lane / VL], pixels);
+    if (dbias) *(FN(unaligned) *)(dbias + lane) += FN(sum_of_runs)(sums[lane / VL], pixels);
   }
 }
 #endif

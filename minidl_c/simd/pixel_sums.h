@@ -1,6 +1,6 @@
 /* pixel_sums.h: the order of every sum over the pixels of a channel: that of a bias, a slope, a gain.
  *
- * A run of 256 pixels has four chains, of every fourth pixel, which are added in pairs: (0 + 1) + (2 + 3). The runs are added in the
+ * A run of 128 pixels has four chains, of every fourth pixel, which are added in pairs: (0 + 1) + (2 + 3). The runs are added in the
  * tree that combines slots (reduction.h). So the order depends on the number of pixels alone, and the rounding error hardly does: that
  * of one long chain would grow with it. Four chains also hide the latency of an addition. */
 #ifndef REAL
@@ -8,7 +8,7 @@
 #define MINIDL_PIXEL_SUMS_H
 #include "minidl_c/simd/reduction.h"
 
-#define PIXEL_RUN 256
+#define PIXEL_RUN 128                  /* three arrays of so many rows fit into the first cache, and are read there lane by lane */
 #define PIXEL_CHAINS 4
 #define RUN_LEVELS 32                  /* of the tree over 2^32 runs: more than any memory holds */
 

@@ -29,13 +29,13 @@ OPS = {  # and the shapes of their parameters; the gradient of the last one is t
     "scale, with bias": (partial(ScaleOp, use_bias=True), [(C,), (C,)]),
 }
 PRODUCTS = ("prelu", "prelu, shared", "scale")  # sums of x dy
-IMAGES = [(1, 1), (1, 3), (5, 1), (16, 16), (257, 1), (23, 29), (33, 32), (45, 46)]  # up to nine runs of 256 pixels
+IMAGES = [(1, 1), (1, 3), (5, 1), (16, 8), (129, 1), (23, 29), (33, 32), (45, 46)]  # up to 17 runs of 128 pixels
 
 
 def pixel_sum(terms):
-    """Sums the last axis: in runs of 256 pixels, each of four chains; the runs in pairs."""
+    """Sums the last axis: in runs of 128 pixels, each of four chains; the runs in pairs."""
     nodes = []
-    for run in np.split(terms, range(256, terms.shape[-1], 256), axis=-1):
+    for run in np.split(terms, range(128, terms.shape[-1], 128), axis=-1):
         chains = [np.add.accumulate(run[..., k::4], axis=-1)[..., -1:].sum(-1) for k in range(4)]  # 0 if it is empty
         nodes.append((chains[0] + chains[1]) + (chains[2] + chains[3]))
     while len(nodes) > 1:

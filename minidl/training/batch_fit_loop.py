@@ -140,6 +140,8 @@ class BatchFitLoop(FitLoop):
         feed, position = self.config.feed, state.batches["position"]
         for batch in feed.replay(position):
             self._digest = self._digest_with(self._read(batch))
+            if feed.position <= position - state.batches["count"]:
+                self._first = None  # an earlier epoch may have had targets of another kind
         if feed.position == position and (not position or self._digest == state.batches["digest"]):
             return None
         feed.restart()

@@ -1,5 +1,6 @@
 """Sources of batches: where an epoch begins, what a checkpoint keeps of it; sources without a length; their ends."""
 
+import numpy as np
 import pytest
 from batch_fits import (
     BATCHES,
@@ -119,3 +120,10 @@ def test_other_batches_before_the_position_are_refused(step, tmp_path):
         trainer = Trainer.resume(tmp_path / "c")
         with pytest.raises(ValueError, match=f"X: expected the same {step} batches, as in the fit that was inter"):
             trainer.fit(other, epochs=4, steps_per_epoch=3, verbose=0)
+
+
+def test_epochs_of_one_source_may_have_other_kinds_of_targets(tmp_path):
+    source = [(x, np.eye(3)[y]) if k >= 2 else (x, y) for k, (x, y) in enumerate(BATCHES)]
+    trainer = interrupted(3, source, tmp_path / "c", epochs=2, steps_per_epoch=2)
+    trainer.fit(source, epochs=2, steps_per_epoch=2, verbose=0)
+    assert trainer.step == 4

@@ -31,7 +31,7 @@ class Peers:
     """
 
     def __init__(self, mpi: Any, comm: Any, timeout: float | None) -> None:
-        self.mpi, self.comm, self.timeout = mpi, comm, timeout
+        self.mpi, self.comm, self.waiting = mpi, comm, Waiting(timeout)
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.step: int | None = None
         self.checkpoints: Sequence[str] = ()
@@ -66,12 +66,12 @@ class Peers:
         counts = [int(count) for count in self.gather_numbers(what, [len(local)])[:, 0]]
         joined = np.empty(sum(counts), np.uint8)
         parts = _cut(joined, counts)
-        parts[self.rank][:] = local
+        parts[self.rank][:] = local.data
         self.gather(what, joined, counts)
         return [part.tobytes().decode() for part in parts]
 
-    def _exchange(self, what: str, send: list[Array], recv: list[Array]) -> None:
-        """Sends an array to each other process and receives one from each, except empty ones."""
+    def _exchange(self, what: str, send: list[memoryview], recv: list[memoryview]) -> None:
+        """Sends bytes to each other process and receives bytes from each, except none."""
         comm, others = self.comm, [(self.rank + k) % self.size for k in range(1, self.size)]
         receives = ((rank, comm.Irecv(recv[rank], rank, TAG)) for rank in others if len(recv[rank]))
         sends = ((rank, comm.Isend(send[rank], rank, TAG)) for rank in others if len(send[rank]))
@@ -98,25 +98,37 @@ class Peers:
         All that interrupts it ends the job, because MPI may still write into the buffers, and others wait.
         """
         pending: Pending = []
-        waiting = Waiting(self.timeout)
-        ends = "" if self.timeout is None else f"; after {self.timeout:g} s this ends the job (timeout of MPI)"
-
-        def say(is_over: bool) -> None:
-            if is_over:
-                self.print(f"goes on: word from all ranks after {waiting.seconds:.0f} s {self._where(what)}")
-            else:
-                hint = "slow, lost, or elsewhere in the program"
-                self.print(f"waits: {_silence(waiting, pending)} {self._where(what)}: {hint}{ends}")
-
+        self.waiting.seconds = 0.0
         try:
             pending.extend(started)
             requests = [request for _, request in pending]
-            waiting.until(lambda: self.mpi.Request.Testall(requests), lambda: look(pending), say)
+            if not self.mpi.Request.Testall(requests):
+                self.waiting.until(
+                    lambda: self.mpi.Request.Testall(requests),
+                    lambda: look(pending),
+                    lambda is_over: self._say(is_over, what, pending),
+                )
         except BaseException as error:
             kind = "MPI" if isinstance(error, self.mpi.Exception) else type(error).__name__
             said = f": {error}" if str(error) else ""
             saved = "".join(f"; Checkpoint saves to {path!r}" for path in self.checkpoints)
-            self.abort(lambda: f"{kind}: {_silence(waiting, pending)} {self._where(what)}{said}{saved}")
+            self.abort(lambda: f"{kind}: {self._silence(pending)} {self._where(what)}{said}{saved}")
+
+    def _say(self, is_over: bool, what: str, pending: Pending) -> None:
+        """Prints that this process waits, or that the wait is over."""
+        if is_over:
+            self.print(f"goes on: word from all ranks after {self.waiting.seconds:.0f} s {self._where(what)}")
+            return
+        timeout = self.waiting.timeout
+        ends = "" if timeout is None else f"; after {timeout:g} s this ends the job (timeout of MPI)"
+        hint = "slow, lost, or elsewhere in the program"
+        self.print(f"waits: {self._silence(pending)} {self._where(what)}: {hint}{ends}")
+
+    def _silence(self, pending: Pending) -> str:
+        """Returns which ranks have not answered, and for how long."""
+        silent = _silent(pending)
+        names = "other ranks" if None in silent else name_ranks(silent)
+        return f"no word from {names} for {self.waiting.seconds:.0f} s"
 
     def _where(self, what: str) -> str:
         return f"in the exchange of {what}" + ("" if self.step is None else f", step {self.step}")
@@ -145,10 +157,10 @@ class Peers:
             self.comm.Abort(1)
 
 
-def _cut(joined: Array, counts: list[int]) -> list[Array]:
-    """Returns the parts of an array, of these sizes."""
-    ends = list(itertools.accumulate(counts))
-    return [joined[end - count : end] for end, count in zip(ends, counts, strict=True)]
+def _cut(joined: Array, counts: list[int]) -> list[memoryview]:
+    """Returns the parts of an array of uint8, of these sizes: views that are made faster than NumPy's."""
+    view, ends = joined.data, itertools.accumulate(counts)
+    return [view[end - count : end] for end, count in zip(ends, counts, strict=True)]
 
 
 def _silent(pending: Pending) -> list[Any]:
@@ -161,10 +173,3 @@ def _is_complete(request: Any) -> bool:
         return bool(request.Test())
     except Exception:  # MPI's: the connection is lost
         return False
-
-
-def _silence(waiting: Waiting, pending: Pending) -> str:
-    """Returns which ranks have not answered, and for how long."""
-    silent = _silent(pending)
-    names = "other ranks" if None in silent else name_ranks(silent)
-    return f"no word from {names} for {waiting.seconds:.0f} s"

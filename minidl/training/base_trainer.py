@@ -20,6 +20,7 @@ from minidl.metrics import Metric
 from minidl.optimizers.base import rate_at
 from minidl.sequential import Sequential
 from minidl.training import checked_attributes as checked
+from minidl.training.batch_feed import BatchFeed
 from minidl.training.consistency import check_data
 from minidl.training.diagnosis import explain
 from minidl.training.history import History
@@ -86,6 +87,7 @@ class BaseTrainer:
         self.should_stop = False
         self.history = History()
         self.kept = SampleBuffer()
+        self.refused_feed: BatchFeed | None = None  # of a fit that was refused after it had read a batch
         self._count = np.zeros(1, np.int64)
         self._stepping = False
         self._step_cache = StepCache()

@@ -38,18 +38,20 @@ class BatchFeed:
         beginning, and again after its end. Its `on_epoch_end` method is called when it has been read to its end; that
         of an iterator after each epoch.
     steps_per_epoch: the number of batches of an epoch; None: up to the end of the source.
+    refused: the feed of a fit that was refused; if it has read a batch of the same iterator, this one begins with it.
 
     Raises TypeError or ValueError for an invalid number, and for several epochs of an iterator without it.
     """
 
-    def __init__(self, source: Any, steps_per_epoch: int | None, epochs: int) -> None:
+    def __init__(self, source: Any, steps_per_epoch: int | None, epochs: int, refused: BatchFeed | None = None) -> None:
         self.steps_per_epoch = None if steps_per_epoch is None else check_int("steps_per_epoch", steps_per_epoch)
         self.is_iterator = hasattr(source, "__next__")
         if self.is_iterator and steps_per_epoch is None and epochs > 1:
             raise ValueError(f"steps_per_epoch: expected a number for {epochs} epochs, as an iterator is read once")
         self._source = source
         self._iterator: Iterator[Any] | None = None
-        self._ahead: list[Any] = []  # a batch that was read too early
+        goes_on = self.is_iterator and refused is not None and refused._source is source
+        self._ahead: list[Any] = refused._ahead if goes_on and refused is not None else []  # a batch read too early
         self._given = 0  # in this epoch
         self.position = 0  # in the source: the number of batches given since it began
 

@@ -51,6 +51,7 @@ class BatchFitLoop(FitLoop):
     # ---- the steps of an epoch
 
     def _open_epoch(self) -> None:
+        self.trainer.refused_feed = None
         if not self.seen.count:
             self._nothing_read()
             self.config.feed.open()

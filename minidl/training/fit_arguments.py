@@ -110,8 +110,9 @@ def _batch_config(
     check_bool("shuffle", options["shuffle"])
     if trainer.comm.size > 1:
         raise ValueError("distributed: expected arrays X and y, got batches, which ranks cannot share")
-    feed = BatchFeed(source, steps_per_epoch, epochs)
+    feed = BatchFeed(source, steps_per_epoch, epochs, trainer.refused_feed)
     data = LabeledData.from_batch(trainer.model, trainer.loss, feed.peek(), "batch 0")
+    trainer.refused_feed = feed  # unless an epoch begins
     validation = data.to_validate(trainer.model, trainer.loss, None, validation_data)
     trainer.check_batch(len(data.active_rows))
     trainer.check_trainable()

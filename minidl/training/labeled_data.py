@@ -130,6 +130,8 @@ class LabeledData:
         if held is not None:
             raise ValueError("validation_data and validation_split: expected one of them, got both")
         other = LabeledData.from_tuple(model, loss, given, "validation_data")
+        if not len(other.active_rows):
+            raise ValueError("validation_data: expected at least one example, got none")
         return other, other.active_rows
 
     def numbers(self, rows: Index) -> Index:

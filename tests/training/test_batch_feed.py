@@ -127,3 +127,33 @@ def test_epochs_of_one_source_may_have_other_kinds_of_targets(tmp_path):
     trainer = interrupted(3, source, tmp_path / "c", epochs=2, steps_per_epoch=2)
     trainer.fit(source, epochs=2, steps_per_epoch=2, verbose=0)
     assert trainer.step == 4
+
+
+class Late:
+    """Is refused after the first batch was read."""
+
+    def on_fit_begin(self, trainer):
+        raise ValueError("late")
+
+
+@pytest.mark.parametrize("input_shape", [(5,), None])
+@pytest.mark.parametrize(
+    "wrong", [{"callbacks": [Late()]}, {"validation_data": (X, Y[:3])}, {"validation_data": (X[:0], Y[:0])}]
+)
+def test_a_refused_fit_takes_no_batch_of_an_iterator(wrong, input_shape):
+    trainer, whole, source = make_trainer(input_shape=input_shape), make_trainer(input_shape=input_shape), iter(BATCHES)
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"late|validation_data"):
+            trainer.fit(source, verbose=0, **wrong)
+    trainer.fit(source, verbose=0)
+    whole.fit(iter(BATCHES), verbose=0)
+    assert_same(trainer, whole)
+    assert trainer.refused_feed is None
+
+
+def test_no_epochs_take_no_batch_of_an_iterator():
+    trainer, whole, source = make_trainer(), make_trainer(), iter(BATCHES)
+    trainer.fit(source, epochs=0, verbose=0)
+    trainer.fit(source, verbose=0)
+    whole.fit(iter(BATCHES), verbose=0)
+    assert_same(trainer, whole)

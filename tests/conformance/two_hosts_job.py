@@ -60,16 +60,11 @@ def main(path, timeout, warning, mode):
         while True:
             trainer.train_batch(X[:BATCH], y[:BATCH])
             Pace().on_step_end(trainer, trainer.step, 0.0)
-    trainer.fit(
-        X, y, epochs=EPOCHS, batch_size=BATCH, verbose=0, callbacks=[Checkpoint(path, every_n_steps=10), *paces(mode)]
-    )
+    callbacks = [Checkpoint(path, every_n_steps=10), *([] if comm is None else [Pace()])]
+    trainer.fit(X, y, epochs=EPOCHS, batch_size=BATCH, verbose=0, callbacks=callbacks)
     if comm is None or comm.rank == 0:
         weights = hashlib.sha256(b"".join(value.tobytes() for value in trainer.model.state_dict().values()))
         sys.stdout.write(f"weights {weights.hexdigest()[:16]}\n")
-
-
-def paces(mode):
-    return [] if mode == "alone" else [Pace()]
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@
 #define MINIDL_PIXEL_SUMS_H
 #include "minidl_c/simd/reduction.h"
 
-#define PIXEL_RUN 128                  /* three arrays of so many rows fit into the first cache, and are read there lane by lane */
+#define PIXEL_RUN 128                  /* three arrays of 128 rows fit into the first cache, and are read there lane by lane */
 #define PIXEL_CHAINS 4
 #define RUN_LEVELS 32                  /* of the tree over 2^32 runs: more than any memory holds */
 

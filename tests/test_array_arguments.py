@@ -264,6 +264,7 @@ INSIDE = (
         "lowering",
         "manual",
         "network",
+        "pixel_targets",
         "segments",
     ),
     *("state", "summary", "param_groups", "per_example", "constructors", "validation", "sparse"),
@@ -315,7 +316,11 @@ INSIDE_TOO = {
         "balanced_weights:y", "balanced_weights:weights", "mean_weight:weights", "weighted_mean:losses",
         "weighted_mean:weights", "step_factors:weights",
     )),
-    *(f"labeled_data.LabeledData.{name}" for name in ("__init__:labeled", "__init__:step_weights", "for_steps:rows")),
+    *(f"labeled_data.LabeledData.{name}" for name in (
+        "__init__:labeled", "__init__:step_weights", "__init__:exact_targets", "for_steps:rows", "reported_targets:rows",
+    )),
+    "labeled_data.from_one_hot:rows", "labeled_data.labeled_rows:targets", "data.ArraySource.lost:rows",
+    "data.largest_magnitude:array", "cross_entropy.SoftmaxCrossEntropy.as_labels:array",
     "losses.check_rows:y", "data.ArraySource.check_rows:rows", "sparse.SparseRows.stored_values:rows",
     *(f"{cls}.{name}:targets" for cls in ("native.NativeLoss", "cross_entropy.SoftmaxCrossEntropy")
       for name in ("labels", "numbers")),

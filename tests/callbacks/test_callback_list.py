@@ -149,7 +149,7 @@ def test_a_step_hook_changes_no_bit():
     ("callback", "message"),
     [
         (object(), "with none of them"),
-        (Recorder, "the class"),
+        (Recorder, "pass an object"),
         (callback_with("on_epoch_ends", print), "on_epoch_ends"),
         (print, "with none of them"),
         (None, "with none of them"),

@@ -38,12 +38,12 @@ class WeightRecorder:
 class Reloader:
     """Restores a callback's state after each epoch, as a resumed fit does."""
 
-    def __init__(self, callback):
-        self.callback = callback
+    def __init__(self, callback, arguments):
+        self.callback, self.arguments = callback, arguments
 
     def on_epoch_end(self, trainer, epoch, logs):
         state = self.callback.state_dict()
-        self.callback._reset()
+        vars(self.callback).update(vars(EarlyStopping(**self.arguments)))
         self.callback.load_state_dict(state)
 
 
@@ -51,7 +51,7 @@ def fitted(monkeypatch, values, resumed=False, **arguments):
     """Fits with these validation values; returns trainer, callback and the weights after each epoch."""
     left, early, seen, trainer = iter(values), EarlyStopping(**arguments), WeightRecorder(), batchnorm_trainer()
     monkeypatch.setattr(Trainer, "evaluate_rows", lambda *args, **options: {"loss": next(left)})
-    callbacks = [seen, early, *([Reloader(early)] if resumed else [])]
+    callbacks = [seen, early, *([Reloader(early, arguments)] if resumed else [])]
     trainer.fit(X, Y, len(values), batch_size=45, validation_data=(X, Y), callbacks=callbacks, verbose=0)
     return trainer, early, seen.after_epochs
 

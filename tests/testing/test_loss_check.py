@@ -48,7 +48,11 @@ class Scaled:
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("loss", [cross_entropy, hinge, largest, distance, Scaled(3.0)], ids=lambda loss: getattr(loss, "__name__", type(loss).__name__))
+@pytest.mark.parametrize(
+    "loss",
+    [cross_entropy, hinge, largest, distance, Scaled(3.0)],
+    ids=lambda loss: getattr(loss, "__name__", type(loss).__name__),
+)
 def test_correct_losses_pass(loss, seed):
     check_loss(loss, (4,), LABELS, seed)
 

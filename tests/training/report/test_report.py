@@ -354,9 +354,11 @@ def test_no_advice_to_increase_a_rate_that_is_too_large(seed):
     assert "with a smaller lr than 3," in findings["stuck loss"].message
     assert "larger one first" in findings_of(fitted(make_mlp(16), SGD(1e-5), 12, seed))["stuck loss"].message
     shuffled = np.random.default_rng(seed).permutation(Y)
-    lowered = {"callbacks": [ReduceLROnPlateau("loss", factor=0.5, patience=0, threshold=1.0)]}  # in each epoch
+    lowered = {
+        "callbacks": [ReduceLROnPlateau("loss", factor=0.5, patience=0, threshold=1.0)]
+    }  # after each epoch but the first
     stuck = findings_of(fitted(make_mlp(16), SGD(0.016), 12, seed, y=shuffled, fit=lowered))["stuck loss"]
-    assert "start again with another lr than 0.016 (now 3.91e-06), and check" in stuck.message
+    assert "start again with another lr than 0.016 (now 7.81e-06), and check" in stuck.message
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -317,7 +317,8 @@ INSIDE_TOO = {
         "weighted_mean:weights", "step_factors:weights",
     )),
     *(f"labeled_data.LabeledData.{name}" for name in (
-        "__init__:labeled", "__init__:step_weights", "__init__:exact_targets", "for_steps:rows", "reported_targets:rows",
+        "__init__:labeled", "__init__:step_weights", "__init__:exact_targets", "for_steps:rows",
+        "reported_targets:rows",
     )),
     "labeled_data.from_one_hot:rows", "labeled_data.labeled_rows:targets", "data.ArraySource.lost:rows",
     "data.largest_magnitude:array", "cross_entropy.SoftmaxCrossEntropy.as_labels:array",

@@ -44,6 +44,7 @@ class Reloader:
     def on_epoch_end(self, trainer, epoch, logs):
         state = self.callback.state_dict()
         vars(self.callback).update(vars(EarlyStopping(**self.arguments)))
+        self.callback.on_fit_begin(trainer)
         self.callback.load_state_dict(state)
 
 

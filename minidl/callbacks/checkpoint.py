@@ -39,7 +39,7 @@ class Checkpoint:
         deleted, even if they have replaced one of this fit.
     monitor : str or None, default None
         A name in the history, such as "val_accuracy": saves only after epochs with a new best value of this fit. None:
-        saves regardless. Without "val_", it is a mean over the steps of the epoch, each before its update, and not the
+        saves regardless. Without `val_`, it is a mean over the steps of the epoch, each before its update, and not the
         value of the weights that are saved.
     lower_is_better : bool or None, default None
         Direction of `monitor`. Known for losses and minidl's metrics, required for others.

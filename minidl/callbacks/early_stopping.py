@@ -55,9 +55,9 @@ class EarlyStopping:
     The attributes are None until they have a value, and are reset at the start of each fit. All of this state,
     including the saved weights, is in a checkpoint.
 
-    "loss" and other values without "val_" are means over the steps of an epoch, each before its update: no weights
+    "loss" and other values without `val_` are means over the steps of an epoch, each before its update: no weights
     have exactly that value. What is restored are the weights at the end of the epoch, whose own loss can be higher, as
-    `evaluate` shows; `fit` prints which. Monitor a "val_" name to choose weights by their own value.
+    `evaluate` shows; `fit` prints which. Monitor a `val_` name to choose weights by their own value.
 
     Examples
     --------

@@ -110,14 +110,26 @@ class CallbackList:
             with _lock:
                 _running.difference_update(own)
 
-    def reset_states(self) -> None:
-        """Gives callbacks that earlier fits used the state that they had before them."""
-        for callback in (one for callbacks in self._with_state().values() for one in callbacks):
-            if hasattr(callback, FIRST_STATE):
-                callback.load_state_dict(copy.deepcopy(getattr(callback, FIRST_STATE)))
-            else:  # a state that cannot be had yet, or not be kept, begins in its on_fit_begin
-                with contextlib.suppress(Exception):
-                    object.__setattr__(callback, FIRST_STATE, copy.deepcopy(callback.state_dict()))
+    @contextlib.contextmanager
+    def beginning(self) -> Iterator[None]:
+        """A context in which a fit begins: callbacks that earlier fits used have the state of before them.
+
+        If the fit is refused in it, they have that of the last fit again.
+        """
+        last = []
+        try:
+            for callback in (one for callbacks in self._with_state().values() for one in callbacks):
+                if hasattr(callback, FIRST_STATE):
+                    last.append((callback, copy.deepcopy(callback.state_dict())))
+                    callback.load_state_dict(copy.deepcopy(getattr(callback, FIRST_STATE)))
+                else:  # a state that cannot be had yet, or not be kept, begins in its on_fit_begin
+                    with contextlib.suppress(Exception):
+                        object.__setattr__(callback, FIRST_STATE, copy.deepcopy(callback.state_dict()))
+            yield
+        except BaseException:
+            for callback, state in last:
+                callback.load_state_dict(state)
+            raise
 
     def steps_until_next(self, step: int) -> int | None:
         """Returns the number of steps, from this one on, until a callback must be called; None: no limit."""

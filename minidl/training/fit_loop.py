@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import time
@@ -167,13 +168,14 @@ class FitLoop(ABC):
         size = self.config.step_size
         for warning in warnings_for(trainer.comm, steps, network, trainer.loss, trainer.optimizer, size):
             self.progress.note(warning)
-        with trainer.comm.raise_together():
-            self.callbacks.reset_states()
-        self._call("on_fit_begin")
-        if self._restored is not None:
+        with contextlib.ExitStack() as stack:
             with trainer.comm.raise_together():
-                self.callbacks.load_states(self._restored)
-            self._restored = None
+                stack.enter_context(self.callbacks.beginning())
+            self._call("on_fit_begin")
+            if self._restored is not None:
+                with trainer.comm.raise_together():
+                    self.callbacks.load_states(self._restored)
+                self._restored = None
         self.callbacks_ready = True
 
     def run(self, signals: Signals) -> None:

@@ -64,6 +64,16 @@ def test_an_interrupted_fit_keeps_its_state_while_the_callback_serves_another(tm
         assert comparable(state.state_dict()) == comparable(new.state_dict())
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_refused_fit_leaves_the_memory_of_the_last_one(tmp_path, kind):
+    callback, trainer = KINDS[kind](tmp_path), batchnorm_trainer()
+    trainer.fit(X, Y, **LONG, callbacks=[callback])
+    before = comparable(callback.state_dict())
+    with pytest.raises(ValueError, match="val_recall"):
+        trainer.fit(X, Y, **LONG, callbacks=[callback, EarlyStopping("val_recall")])
+    assert comparable(callback.state_dict()) == before
+
+
 def test_arguments_that_are_changed_between_fits_stay_changed():
     early = EarlyStopping("loss", patience=1, min_delta=100)
     batchnorm_trainer().fit(X, Y, **FIT, callbacks=[early])

@@ -1,5 +1,7 @@
 """Array sources and the order of an epoch; every kind of array that must work."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,11 @@ from minidl.utils.data import ArraySource, epoch_order
 PIXELS = np.random.default_rng(0).integers(0, 17, (40, 1, 3, 4)).astype(np.uint8)
 X, Y = PIXELS.astype("float32"), np.random.default_rng(1).integers(0, 3, 40)
 ROWS = np.array([3, 39, 0, 3, 17])
+
+
+def matrix(rows):
+    with warnings.catch_warnings(action="ignore", category=PendingDeprecationWarning):
+        return np.asmatrix(rows)
 
 
 def make_spoiled(index, value=np.nan, dtype="float32"):
@@ -188,7 +195,7 @@ GOOD = {
     "list": PIXELS.tolist(),
     "list of arrays": list(PIXELS),
     "tuple": tuple(PIXELS.tolist()),
-    "np.matrix": np.asmatrix(PIXELS.reshape(40, 12)),
+    "np.matrix": matrix(PIXELS.reshape(40, 12)),
     "memory map": mapped(PIXELS),
     "memory map f4": mapped(X),
     "memory map f8": mapped(X.astype("f8")),

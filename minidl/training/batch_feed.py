@@ -50,8 +50,8 @@ class BatchFeed:
             raise ValueError(f"steps_per_epoch: expected a number for {epochs} epochs, as an iterator is read once")
         self._source = source
         self._iterator: Iterator[Any] | None = None
-        goes_on = self.is_iterator and refused is not None and refused._source is source
-        self._ahead: list[Any] = refused._ahead if goes_on and refused is not None else []  # a batch read too early
+        kept = refused._ahead if self.is_iterator and refused is not None and refused._source is source else []
+        self._ahead: list[Any] = kept  # a batch that was read too early
         self._given = 0  # in this epoch
         self.position = 0  # in the source: the number of batches given since it began
 

@@ -1,13 +1,10 @@
 """How a rank waits for others: when it speaks, when it gives up, how little it polls. Clock and requests are fakes."""
 
-import os
 import re
-import signal
 import types
 
 import pytest
-from mpi.jobs import needs_mpi, start
-from mpi.test_ends import SECONDS, wait_for_start
+from mpi.jobs import needs_mpi, run
 
 from minidl.distributed import MPI, peers, processors, waiting
 from minidl.distributed.peers import TAG_EXIT, Peers
@@ -180,11 +177,9 @@ def test_short_waits_spin_and_long_ones_sleep(monkeypatch):
 
 @needs_mpi
 def test_a_signal_in_train_batch_acts_between_two_steps_on_all_ranks():
-    job = start(2, "batches.py")
-    os.kill(wait_for_start(job, 2)[0], signal.SIGINT)
-    out, err = job.communicate(timeout=SECONDS)
-    assert job.returncode == 0, err
-    (first, second) = re.findall(r"rank \d interrupted after (\d+ steps: \w+)", out)
+    code, out, err = run(2, "batches.py")
+    assert code == 0, err
+    (first, second) = re.findall(r"rank \d interrupted after (3 steps: \w+)", out)
     assert first == second
 
 

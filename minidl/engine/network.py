@@ -129,6 +129,11 @@ class Network:
         return [leaf for leaf, _ in self._named_leaves]
 
     @cached_property
+    def moves_pixels(self) -> bool:
+        """Whether a layer moves pixels in training."""
+        return any(leaf.moves_pixels for leaf in self.leaves)
+
+    @cached_property
     def _named_leaves(self) -> list[tuple[Layer, str]]:
         named = zip(self.layers, self.names, strict=True)
         return [pair for layer, name in named for pair in named_leaves(layer, name)]

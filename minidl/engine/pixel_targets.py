@@ -41,6 +41,8 @@ class Draw(NamedTuple):
 
 def movers_of(network: Network) -> list[Mover]:
     """Returns the layers that move pixels, in order."""
+    if not network.moves_pixels:  # each step asks several times
+        return []
     pairs = zip(network.layers, network.names, strict=True)
     return [mover for layer, name in pairs for mover in _movers(layer, name, False)]
 

@@ -199,7 +199,10 @@ def _labels(loss: Loss, y: Any, outputs: Shape) -> Index | None:
     if len(outputs) == 1 < outputs[0] and array.shape[1:] == outputs:
         return from_one_hot(array)
     column = array[:, 0] if array.shape[1:] == (1,) else array
-    with np.errstate(invalid="ignore"):  # the remainder of infinity
-        if column.ndim != 1 or (column.dtype.kind == "f" and not (column % 1 == 0).all()):
-            return None
+    if column.ndim != 1:
+        return None
+    if column.dtype.kind == "f":
+        with np.errstate(invalid="ignore"):  # the remainder of infinity
+            if not (column % 1 == 0).all():
+                return None
     return column.astype(np.int64)

@@ -4,8 +4,8 @@
  * Three statistics are saved per pixel and example: mean, inverse = 1 / sqrt(variance + eps), and shift. The normalized x is
  * (x - mean) * inverse + shift. The shift corrects the rounding of the mean: see groupnorm_tiles.h. Without centering, for the root
  * mean square, mean and shift are 0, and the variance is the mean of the squares. The sums over pixels, of the gradients, are sums
- * of PIXELS pixels, added in order. `scaled`: whether an inverse is
- * negative, see large_values.h. */
+ * of PIXELS pixels, added in order. `scaled`: whether an inverse is negative, see
+ * large_values.h. */
 #ifndef REAL
 #ifndef MINIDL_LAYERNORM_TILES_H
 #define MINIDL_LAYERNORM_TILES_H

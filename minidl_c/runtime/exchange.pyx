@@ -8,7 +8,8 @@ from minidl_c.runtime.run_state cimport COMBINE, PARTIALS, REDUCE_TASKS, phase
 
 
 cdef int run_distributed(run_state *run, partition *s, list buffers, Py_ssize_t n_steps, object comm) except -1:
-    """Runs all phases of n_steps steps; comm.alltoallv and comm.allgatherv exchange bytes, comm.mark notes the step (see minidl/distributed/mpi.py).
+    """Runs all phases of n_steps steps; comm.alltoallv and comm.allgatherv exchange bytes, and comm.mark notes the
+    step (see minidl/distributed/mpi.py).
 
     buffers: the three arrays of the call before, or none; new memory is slow. If an exchange raises, the steps before are
     complete, and this one has changed nothing: run.train.stopped.

@@ -74,6 +74,29 @@ def test_a_refused_fit_leaves_the_memory_of_the_last_one(tmp_path, kind):
     assert comparable(callback.state_dict()) == before
 
 
+class Collector:
+    """Its state is the very list that it appends to."""
+
+    def __init__(self):
+        self.losses = []
+
+    def on_epoch_end(self, trainer, epoch, logs):
+        self.losses.append(logs["loss"])
+
+    def state_dict(self):
+        return {"losses": self.losses}
+
+    def load_state_dict(self, state):
+        self.losses = state["losses"]
+
+
+def test_a_callback_may_keep_what_it_is_given():
+    callback = Collector()
+    for _ in range(3):
+        batchnorm_trainer().fit(X, Y, **LONG, callbacks=[callback])
+        assert len(callback.losses) == LONG["epochs"]
+
+
 def test_arguments_that_are_changed_between_fits_stay_changed():
     early = EarlyStopping("loss", patience=1, min_delta=100)
     batchnorm_trainer().fit(X, Y, **FIT, callbacks=[early])

@@ -98,6 +98,13 @@ def test_copies_files_and_checkpoints_keep_it(tmp_path):
     assert "lr_mult" not in make_net().get_config()  # the bytes of other files stay
 
 
+def test_a_checkpoint_without_a_factor_has_one_of_1(tmp_path):
+    Trainer(make_net(), LOSS, SGD(0.1)).save_checkpoint(tmp_path / "c")
+    into = make_net()
+    into.lr_mult = 3
+    assert Trainer.resume(tmp_path / "c", model=into).model.lr_mult == 1.0
+
+
 @pytest.mark.oracle("onnx")
 def test_an_onnx_file_of_minidl_keeps_it(tmp_path):
     model = make_net()

@@ -153,9 +153,10 @@ def test_multilabel_class_weights_multiply():
     assert same(with_classes, fit_result(make_classifier(layers), X, y, sample_weight=of_rows))
 
 
-def test_labels_of_rows_of_weight_zero_may_be_anything():
+@pytest.mark.parametrize("anything", [0.5, np.nan])
+def test_labels_of_rows_of_weight_zero_may_be_anything(anything):
     weights, labels = np.ones(N), Y.astype(float)
-    weights[:5], labels[:5] = 0, 0.5
+    weights[:5], labels[:5] = 0, anything
     estimator = make_classifier().fit(X, labels, sample_weight=weights)
     expected = make_classifier().fit(X[5:], labels[5:])
     np.testing.assert_array_equal(estimator.predict_proba(X), expected.predict_proba(X))

@@ -101,6 +101,21 @@ def test_a_sequence_that_ends_before_its_length():
     assert trainer.step == 4
 
 
+def test_an_iterable_that_gives_nothing_the_second_time():
+    class Once:
+        def __init__(self):
+            self.batches = list(BATCHES)
+
+        def __iter__(self):
+            while self.batches:
+                yield self.batches.pop(0)
+
+    trainer, steps = make_trainer(), len(BATCHES) + 2
+    with pytest.raises(ValueError, match=f"steps_per_epoch: expected {steps} batches.*got an end after {len(BATCHES)}"):
+        trainer.fit(Once(), epochs=2, steps_per_epoch=steps, verbose=0)
+    assert trainer.step == len(BATCHES)
+
+
 @pytest.mark.parametrize("step", [1, 3, 4, 5, 6, 8, 9, 10])
 @pytest.mark.parametrize("kind", [Loader, Unsized])
 def test_a_checkpoint_keeps_the_position_in_the_source(kind, step, tmp_path):

@@ -384,6 +384,21 @@ def test_what_cannot_move_is_refused_before_the_first_step(case):
         assert finding.layer and str(finding).startswith(f"unmovable targets: {finding.layer}: ")
 
 
+def test_a_quarter_turn_of_a_wide_image_shows_what_is_outside():
+    layers, y = [RandomRotation((90, 90)), Conv2D(3, 1)], LABELS[:, :6]
+    trainer = Trainer(Sequential(layers, input_shape=(2, 6, SIZE)), "softmax_cross_entropy", SGD(0.1))
+    with pytest.raises(ValueError, match="layer 0, RandomRotation: expected a loss that can ignore labels"):
+        trainer.fit(X[:, :, :6], y, verbose=0)
+
+
+def test_an_error_in_a_step_names_the_example():
+    x = X.copy()
+    x[41] = 3e38
+    trainer = Trainer(Sequential([RandomFlip(), Conv2D(3, 3, padding=1)], X.shape[1:]), IGNORING, SGD(0.1))
+    with pytest.raises(FloatingPointError, match="example 41"):
+        trainer.fit(x, LABELS, batch_size=8, shuffle=False, sample_weight=np.arange(N) > 30, verbose=0)
+
+
 @pytest.mark.parametrize(
     ("layers", "loss", "y", "shape"),
     [

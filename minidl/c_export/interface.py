@@ -6,7 +6,7 @@ from minidl.c_export.exported import Export
 
 
 def declarations(export: Export) -> str:
-    """Returns the sizes, the functions and the table of values, as a header file declares them."""
+    """Returns the sizes, the functions and the tables, as a header file declares them."""
     sizes = {"INPUTS": export.input.size, "OUTPUTS": export.output.size, "ARENA": export.arena_size}
     parts = ["\n".join(f"#define {export.macro}_{key} {value}" for key, value in sizes.items())]
     if export.keeps_values:
@@ -18,6 +18,12 @@ extern const {export.name}_value {export.name}_values[{export.macro}_VALUES];"""
     if export.names_classes:
         parts.append(f"/* The names of the classes, in UTF-8. */\n{_class_table(export, 'extern ')};")
     parts.append("\n".join(f"{prototype};" for prototype in prototypes(export)))
+    if export.test is not None:
+        parts.append(f"""\
+#ifdef {export.macro}_TEST
+/* Returns the number of inputs whose scores differ from those of `predict`, and 1 more if single operations do. */
+int {export.name}_test(void);
+#endif""")
     return "\n\n".join(parts)
 
 

@@ -71,9 +71,6 @@ NOINLINE int {name}_rounds_differently(void) {{
   return one + part != 1 || one + (ulp - part) != one + ulp || flush(smallest * half) != 0;
 }}
 
-/* Returns the number of inputs whose scores differ from those of `predict`, and 1 more if single operations do. */
-int {name}_test(void);
-
 int {name}_test(void) {{
   static real x[{prefix}_INPUTS], scores[{prefix}_OUTPUTS];
   static uint8_t bytes[{prefix}_INPUTS];

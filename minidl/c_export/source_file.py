@@ -119,7 +119,7 @@ def _comment(export: Export) -> str:
         *(["", "The outputs are " + _plain(", ".join(export.classes)) + "."] if named else []),
         "",
         f"tables {numbers * itemsize} bytes; arena {export.arena_size * itemsize} bytes, {where}",
-        "stack of other nets below 1 kB with gcc -O2, and below 4 kB with vectors",
+        "stack: below 1 kB with gcc -O2 and below 4 kB with vectors in all nets that were measured",
         f"SHA-256 of the weights {weights_hash(export.state)}",
         "",
         "C99. Equal bits need IEEE arithmetic, without a compiler's fast math. GCC and clang:",

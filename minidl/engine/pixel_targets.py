@@ -151,7 +151,10 @@ def check_movable(network: Network, loss: Any, targets: Array) -> None:
     elif targets.dtype.kind == "f" or ignored is None:
         why = "pixels from outside the image have no label"
         remedy = "integer labels and SoftmaxCrossEntropy(ignore_index=255), which leaves these out"
-        raise ValueError(f"{name}: expected a loss that can ignore labels, got {loss!r}: {why}; take {remedy}")
+        wrong = f"a loss that can ignore labels, got {loss!r}"
+        if ignored is not None:
+            wrong = f"integer labels, some of which the loss can ignore, got {targets.dtype}"
+        raise ValueError(f"{name}: expected {wrong}: {why}; take {remedy}")
 
 
 def _check_fill(outside: Sequence[Mover], loss: Any, network: Network) -> None:

@@ -33,7 +33,7 @@ def link_of(name: str, layers: Sequence[Layer], outputs: Shape, loss: Loss | Non
             expected = (
                 'expected a loss such as softmax_cross_entropy, or with an attribute applies = "Softmax" or "Sigmoid"'
             )
-            raise ValueError(f"{name}: {expected}, got {loss!r} with {link!r}")
+            raise ValueError(f"{name}: {expected}, got {loss!r}, whose applies is {link!r}")
     elif isinstance(last := last_leaf(layers), NOT_SCORES):
         raise ValueError(f"{name}: expected a model without a {type(last).__name__} at its end, got one")
     else:

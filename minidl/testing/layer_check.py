@@ -21,6 +21,7 @@ from minidl.testing.layer_contract import (
     check_dtypes,
     check_float32,
     check_inference,
+    check_moved_pixels,
     check_random_numbers,
     check_shapes,
     check_survival,
@@ -114,6 +115,7 @@ def _check(name: str, layer: Layer, net: Network, samples: Samples, x: Array, co
     check_inference(name, net, x)
     check_copies(name, layer, samples.shape, x)
     check_random_numbers(name, net, x)
+    check_moved_pixels(name, net, samples.shape)
     if not couples_examples:
         check_rows(name, net, samples, x)
         check_rows(name, net, samples, freeze(samples.many(TWO_TILES)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from minidl.utils.validation import Shape
 RTOL, ATOL = 1e-5, 1e-7
 TWO_TILES = 19  # examples: two tiles of a kernel, the second one partly empty
 MANY_THREADS = 5  # threads: several share each of the two tiles
+MOVES = 5  # steps in which pixels are moved
 THREADS = 1  # small layers would spend more time on synchronization than on computing
 
 
@@ -224,6 +226,22 @@ def check_random_numbers(name: str, net: Network, x: Array) -> None:
     assert np.array_equal(first, second, equal_nan=True), (
         f"{name}: two forwards of one batch and step differ; random numbers must come from self.rng"
     )
+
+
+def check_moved_pixels(name: str, net: Network, in_shape: Shape) -> None:
+    """Checks that a layer in NumPy that moves pixels copies them, or writes 0 from outside: targets move with them."""
+    leaf = net.layers[0]
+    if not leaf.moves_pixels or leaf.native or isinstance(leaf, Container):
+        return
+    x = 1000.0 + np.arange(2 * math.prod(in_shape)).reshape(2, *in_shape)
+    for step in range(MOVES):
+        y = net.forward(freeze(x), THREADS, step=step)[0]
+        for image, moved in zip(x, y, strict=True):
+            others = np.setdiff1d(moved, [*image.reshape(-1), 0.0])
+            assert not others.size, (
+                f"{name}: expected it to copy pixels, or to write 0 for those from outside, because targets move with "
+                f"them (moves_pixels), got {others[0]:g} for pixels from {image.min():g} to {image.max():g}"
+            )
 
 
 def check_inference(name: str, net: Network, x: Array) -> None:

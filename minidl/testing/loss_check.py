@@ -132,6 +132,9 @@ class _Check:
         own, dtype = targets.copy(), scores.dtype
         with self._translated(len(scores)):
             found = checked_loss(self.loss, scores, own)
+        assert found[0].dtype.itemsize >= dtype.itemsize, (
+            f"{self.name}: expected losses of {dtype} for scores of {dtype}, got {found[0].dtype}, which rounds them"
+        )
         assert np.array_equal(own, targets, equal_nan=own.dtype.kind == "f"), f"{self.name}: writes into y"
         for what, array in zip(("losses", "dscores"), found, strict=True):
             bad = np.argwhere(~np.isfinite(array))

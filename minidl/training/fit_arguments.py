@@ -72,6 +72,9 @@ def _array_config(
         raise ValueError("X: expected at least one example, got none")
     alpha = _check_mixup(trainer, options["mixup"], data)
     rows, held_back = data.split(split, trainer.seed)
+    if data.labeled is not None and not data.labeled[rows].any():
+        ignored = getattr(loss, "ignore_index", None)
+        raise ValueError(f"y: expected a label other than {ignored}, which the loss ignores, in an example, got none")
     normalize = check_bool("normalize_weights", options["normalize_weights"])
     data = data.for_steps(rows if normalize else None)
     validation = data.to_validate(model, loss, held_back, validation_data)

@@ -60,6 +60,7 @@ from faulty_layers import (
     WrongShape,
     WrongSingleDx,
 )
+from moving_layers import FillsWithSevens, Roll, Shift
 from slow_marks import slow_after
 
 from minidl import Sequential
@@ -76,6 +77,8 @@ from minidl.testing import check_layer
         (Project(3), (4,)),
         (Pool(), (2, 6)),
         (SharingPool(), (2, 6)),
+        (Roll(), (1, 2, 6)),
+        (Shift(), (2, 2, 6)),
         (Drop(), (5,)),
         (Drop(), (2, 3)),
         (Columns(1, 3), (6,)),
@@ -139,6 +142,7 @@ BUGS = [
     (WrongGradAfterSixteen, (3,), "WrongGradAfterSixteen: .*the grad of 'bias'.*sum"),
     (LosesOverlap, (2, 6), rf"LosesOverlap: dx\[\d, \d, \d\]: {GRADIENT}"),
     (GlobalRandomNumbers, (3,), "GlobalRandomNumbers: .*self.rng"),
+    (FillsWithSevens, (1, 2, 6), "FillsWithSevens: expected it to copy pixels, .*, got 7 for pixels from 1012 to 1023"),
     (SeedsTheGlobalGenerator, (3,), "SeedsTheGlobalGenerator: .*self.rng"),
 ]
 

@@ -127,6 +127,11 @@ def single(scores, y):
     return losses * (1.01 if scores.dtype == "float32" else 1), dscores
 
 
+def in_float32(scores, y):
+    losses, dscores = cross_entropy(scores, y)
+    return losses.astype("float32"), dscores
+
+
 def fails(scores, y):
     return scores[:, :, 0].sum(axis=1), scores
 
@@ -150,6 +155,7 @@ FAULTS = [
     (all_equals, r"dscores\[\d+, \d\] and that of \d equal elements: expected a sum of 1 .* got [23]; of equal maxima"),
     (rounded, rf"dscores\[0, 0\]: {DIFFERENCES}"),
     (single, "float32 gives other losses"),
+    (in_float32, "expected losses of float64 for scores of float64, got float32"),
     (fails, "a batch of 12 failed: too many indices for array"),
 ]
 

@@ -332,6 +332,13 @@ class _InNumPy:
         return self.loss(scores, y)
 
 
+def test_a_fit_without_any_label_is_refused():
+    trainer = make_trainer(SoftmaxCrossEntropy(ignore_index=9))
+    with pytest.raises(ValueError, match=r"^y: expected a label other than 9, which the loss ignores"):
+        trainer.fit(X, np.full(N, 9), verbose=0)
+    assert trainer.step == 0
+
+
 def test_a_step_without_any_label_changes_nothing():
     loss = SoftmaxCrossEntropy(ignore_index=9)
     trainer = make_trainer(loss, optimizer=SGD(0.1))

@@ -229,9 +229,9 @@ def test_tables_are_padded_for_vectors_alone(model, tmp_path):
 
 
 def test_class_names_are_a_table(tmp_path):
-    X, y = np.random.default_rng(0).random((60, 5)), np.array(["chat", 'ch"ien?', "été\\"])[np.arange(60) % 3]
+    X, y = np.random.default_rng(0).random((60, 5)), np.array(["café", 'ch"ien?', "débet\\"])[np.arange(60) % 3]
     net = SequentialClassifier(Sequential([Dense(3)]), epochs=1, random_state=0).fit(X, y)
-    for given in (True, ["chat", 'ch"ien?', "été\\"]):
+    for given in (True, sorted(set(y))):
         minidl.export_c(net if given is True else net.model_, tmp_path / "net.c", header=True, class_names=given)
         table = (ctypes.c_char_p * 3).in_dll(ctypes.CDLL(str(compile_c(tmp_path / "net.c"))), "net_classes")
         assert [name.decode() for name in table] == sorted(set(y))

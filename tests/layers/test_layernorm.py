@@ -106,6 +106,17 @@ def test_numbers_whose_squares_overflow(cls, arguments, dtype, size, rng):
         assert (np.abs(grad - terms.sum(axis=axes)) <= tolerance * np.abs(terms).sum(axis=axes)).all()
 
 
+@pytest.mark.parametrize("cls", [LayerNorm, RMSNorm])
+def test_a_single_pixel_whose_squares_overflow(cls, rng):
+    for n in (1, 3, 17):
+        model = Sequential([cls(axis="channels")], input_shape=(6, 3, 3))
+        x, dy = (rng.standard_normal((n, 6, 3, 3)).astype("f4") for _ in range(2))
+        x[..., 2, 1] *= 1e30
+        got = [model.forward(x, training=True), model.backward(dy)]
+        for one, other in zip(got, exact_norm(model.layers[0], x, dy), strict=True):
+            assert (np.abs(one - other) <= 1e-3 * np.abs(other).max(axis=1, keepdims=True)).all()
+
+
 @each_norm
 def test_ordinary_numbers_have_the_same_bits_beside_large_ones(cls, arguments, rng):
     model = Sequential([cls(**arguments)], input_shape=(6, 2, 2))

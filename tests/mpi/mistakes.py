@@ -1,5 +1,6 @@
 """Mistakes of one rank, each of which every rank must refuse, and a valid fit after them. Prints each rank's errors."""
 
+import os
 import sys
 
 import numpy as np
@@ -34,6 +35,14 @@ class Failing:
     def on_step_end(self, trainer, step, loss):
         if odd and step == 2:
             raise OSError("no space left")
+
+
+class OddName:
+    """Fails on one rank, about a file whose name is not text."""
+
+    def on_fit_begin(self, trainer):
+        if odd:
+            raise OSError(os.fsdecode(b"no file caf\xe9"))
 
 
 class RateChanger:
@@ -123,6 +132,7 @@ CASES = {
     "wrong X": lambda: fit(X=other(X, X[:, :, :5])),
     "unseeded": lambda: fit(trainer([Unseeded()])),
     "callback": lambda: fit(callbacks=[Failing()]),
+    "odd name": lambda: fit(callbacks=[OddName()]),
     "metric": lambda: fit(trainer(metrics=[failing_metric])),
     "failing rate": lambda: fit(trainer(optimizer=SGD(failing_rate))),
     "every": lambda: fit(callbacks=[every(other(2, 3))]),
@@ -139,7 +149,7 @@ def main():
             case()
             message = "nothing"
         except Exception as error:
-            message = f"{type(error).__name__}: {error}"
+            message = f"{type(error).__name__}: {error}".encode(errors="replace").decode()
         sys.stdout.write(f"{comm.rank} {name} | {message}\n")
     fit()
     sys.stdout.write(f"{comm.rank} end | fine\n")

@@ -36,6 +36,7 @@ ERRORS = {  # on rank 2, which makes the mistake, and on the others if they diff
     "wrong epochs": ("ValueError: epochs: expected", "ValueError: rank 2 of 3: ValueError: epochs: expected"),
     "unseeded": f"ValueError: 3.weight: {SAME} rank 1 has another one than rank 0",
     "callback": ("OSError: no space left", "OSError: rank 2 of 3: OSError: no space left"),
+    "odd name": ("OSError: no file caf?", "OSError: rank 2 of 3: OSError: no file caf?"),
     "metric": ("KeyError: 'no such class'", "RuntimeError: rank 2 of 3: KeyError: 'no such class'"),
     "failing rate": ("OSError: no table of rates", "OSError: rank 2 of 3: OSError: no table of rates"),
     "every": f"ValueError: callbacks (without rank_zero_only): {SAME} rank 0 has RateChanger 2, rank 2 has RateChanger",

@@ -47,6 +47,14 @@ def test_the_last_part_of_a_split_may_be_smaller(tmp_path):
     check(g, tmp_path, "Parallel")
 
 
+def test_the_last_part_of_a_split_may_not_be_empty(tmp_path):
+    g = Graph((4, 4, 4), opset=18)
+    g.add("Split", "x", outputs=["a", "b", "c"], axis=1, num_outputs=3)
+    g.add("Concat", "b", "a", axis=1)
+    with pytest.raises(ValueError, match="expected an axis of 4 in parts, got 3 of them"):
+        import_model(g.save(tmp_path, out_shape=(None,)))
+
+
 def test_a_split_of_rows(tmp_path):
     g = Graph((4, 8, 6))
     g.add("Split", "x", outputs=["a", "b"], axis=2)

@@ -200,3 +200,16 @@ def test_threads_and_batch_neighbours_change_no_bit(check, dtype):
 def test_invalid_arguments_are_refused(changes, message):
     with pytest.raises((ValueError, TypeError), match=message):
         AffineOp(**{"in_shape": (2, 4, 5)} | changes)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_between_two_pixels_a_label_is_that_below_or_to_the_right(dtype):
+    """A quarter turn of 5 x 8 pixels shows points halfway between them, in both directions."""
+    labels, op = np.arange(1.0, 41).reshape(5, 8), AffineOp((1, 5, 8), (90.0, 90.0), dtype=dtype, nearest=True)
+    y = np.empty((1, 1, 5, 8), dtype)
+    forward_batch(op, labels.reshape(1, 1, 5, 8).astype(dtype), y, training=True)
+    down, right = np.indices((5, 8)) - np.array([2, 3.5]).reshape(2, 1, 1)
+    h, w = np.floor(2 + right + 0.5).astype(int), np.floor(3.5 - down + 0.5).astype(int)
+    inside = (h >= 0) & (h < 5)  # columns are
+    assert 0 < inside.sum() < 40
+    np.testing.assert_array_equal(y[0, 0], np.where(inside, labels[h.clip(0, 4), w], 0))

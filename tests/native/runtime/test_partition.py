@@ -5,6 +5,7 @@ import functools
 
 import numpy as np
 import pytest
+from plans import loss_plan, training
 from threaded_ranks import run_ranks
 
 from minidl import Sequential, Trainer
@@ -188,3 +189,15 @@ def test_a_non_finite_loss_on_one_rank_stops_all(ranks):
     processes, _ = trained("lenet", "float32", 64, ranks, bad_row=64 + 50)
     assert all(done == 1 for _, done, _ in processes)
     assert all(state == processes[0][0] for state, _, _ in processes)
+
+
+def test_messages_know_the_step():
+    """Each step is marked before its exchanges, also if the trainer has done others before."""
+
+    def run_rank(comm):
+        given = training() | {"step_counter": np.full(1, 5)}
+        assert loss_plan().train(**given, comm=comm) == len(given["lrs"])
+        return comm.marks, len(given["lrs"])
+
+    (marks, steps), *others = run_ranks(2, run_rank)[0]
+    assert marks == list(range(5, 5 + steps)) and others == [(marks, steps)]

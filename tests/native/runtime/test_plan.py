@@ -81,6 +81,13 @@ def test_an_update_that_missed_steps_is_refused(late, steps):
         Plan(ops, [0, 0], True, skipped_steps=(-1, 0))
 
 
+@pytest.mark.parametrize("name", ["divisors", "lrs", "losses", "targets", "weights", "grad"])
+def test_an_array_that_is_refused_is_named(name):
+    plan = Plan([DenseOp((IN,), OUT), SoftmaxCrossEntropyOp((OUT,))], [0, 0], True)
+    with pytest.raises((TypeError, ValueError), match=f"^{name}: "):
+        plan.train(**training() | {name: np.zeros(2, "f2")})
+
+
 @pytest.mark.parametrize("offsets", [(0, 0), (0, 14), (7, 0), (1, 0), (100, 93), (0, 3)])
 def test_overlapping_parameters_are_refused_at_any_offset(offsets):
     """Each layer has 15; the offsets of the ops between them, which have no parameters, are ignored."""
@@ -117,6 +124,7 @@ def test_steps_in_one_call_equal_single_steps(kind):
     for given in (together, apart):
         given["x"] = np.random.default_rng(0).standard_normal(given["x"].shape).astype("f4")
         given["update"] = kind(SIZE, "float32", **options)
+        given["divisors"] = 1.0 + np.arange(len(given["lrs"]))
     steps = len(together["lrs"])
     assert Plan(ops, [0, 0], True).train(**together) == steps
     by_position = ("rows", "losses", "scores", "example_ids")

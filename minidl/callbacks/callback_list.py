@@ -120,15 +120,20 @@ class CallbackList:
         try:
             for callback in (one for callbacks in self._with_state().values() for one in callbacks):
                 if hasattr(callback, FIRST_STATE):
-                    last.append((callback, copy.deepcopy(callback.state_dict())))
+                    attributes = dict(getattr(callback, "__dict__", {}))
+                    last.append((callback, attributes, copy.deepcopy(callback.state_dict())))
                     callback.load_state_dict(copy.deepcopy(getattr(callback, FIRST_STATE)))
                 else:  # a state that cannot be had yet, or not be kept, begins in its on_fit_begin
                     with contextlib.suppress(Exception):
                         object.__setattr__(callback, FIRST_STATE, copy.deepcopy(callback.state_dict()))
             yield
         except BaseException:
-            for callback, state in last:
-                callback.load_state_dict(state)
+            for callback, attributes, state in last:
+                _set_attributes(callback, attributes)  # also those that say which model the state is of
+                try:
+                    callback.load_state_dict(state)
+                except Exception:  # of a copy, which has no model; the error that refuses the fit is the one to see
+                    _set_attributes(callback, attributes)
             raise
 
     def steps_until_next(self, step: int) -> int | None:
@@ -202,6 +207,13 @@ def _check_arguments(owner: str, name: str, hook: Callable[..., Any]) -> None:
     except TypeError:
         expected = f"{name}({', '.join(HOOKS[name])})"
         raise TypeError(f"callbacks: expected {expected} of {owner}, got {name}{signature}") from None
+
+
+def _set_attributes(callback: Any, attributes: dict[str, Any]) -> None:
+    """Gives a callback these attributes and no others; one with `__slots__` keeps its own."""
+    if attributes:
+        vars(callback).clear()
+        vars(callback).update(attributes)
 
 
 def _remembers(callback: Any) -> bool:

@@ -187,4 +187,5 @@ class ExponentialMovingAverage:
             self._buffers = {name: state["averages"][name].copy() for name in self._live}
 
     def __repr__(self) -> str:
-        return f"ExponentialMovingAverage({self.decay}, every_n_steps={self.every_n_steps}, apply={self.apply})"
+        options = f"every_n_steps={self.every_n_steps}, apply={self.apply}, warmup={self.warmup}"
+        return f"ExponentialMovingAverage({self.decay}, {options})"

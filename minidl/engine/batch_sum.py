@@ -20,8 +20,8 @@ def batch_sum(g: Mapping[str, ArrayLike] | ArrayLike) -> dict[str, Array] | Arra
     """Sums an array (n, ...), or each array in a dict, over the first axis in the order of training.
 
     Floating-point sums depend on their order; this one is that of a training step on these examples. So the sum of
-    `Trainer.per_example_gradients`, divided by the number of examples, equals each `param.grad` to the last bit,
-    with the exceptions below. A step skips rows of weight 0: skip them here as well, `g[weights > 0]`.
+    `Trainer.per_example_gradients`, divided by the number of examples with a label, equals each `param.grad` to the
+    last bit, with the exceptions below. A step skips rows of weight 0: skip them here as well, `g[weights > 0]`.
 
     Parameters
     ----------

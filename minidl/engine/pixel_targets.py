@@ -64,11 +64,15 @@ def target_shape(network: Network) -> Shape:
     out_shape: Shape = network.layers[-1].out_shape
     shape = out_shape
     for layer, _, in_branch in reversed(movers_of(network)):
-        size = (1, shape[-1]) if len(shape) == 2 else shape[-2:]
-        if in_branch or len(shape) < 2 or size != layer.out_shape[1:]:
+        if in_branch or len(shape) < 2 or _size_of(shape) != layer.out_shape[1:]:
             return out_shape
         shape = (*shape[:-2], *layer.in_shape[1:]) if len(shape) > 2 else (shape[0], layer.in_shape[2])
     return shape
+
+
+def _size_of(shape: Shape) -> Shape:
+    """Returns height and width of images (c, h, w), or of signals (c, length)."""
+    return shape[-2:] if len(shape) > 2 else (1, shape[-1])
 
 
 def check_sized_targets(network: Network, loss: Loss, y: Any, n: int, dtype: str | None = None) -> Array:
@@ -90,13 +94,15 @@ def _crops(layer: Layer) -> bool:
     return layer.in_shape[1:] != layer.out_shape[1:]
 
 
-def _chain(network: Network, targets: Array) -> list[Mover]:
+def _chain(network: Network, loss: Any, targets: Array) -> list[Mover]:
     """Returns the layers that move these targets, in order; none if the targets have no pixels.
 
     Raises TypeError or ValueError, naming the layer, if they cannot be moved as the images are.
     """
     movers, shape, out_shape = movers_of(network), targets.shape[1:], network.layers[-1].out_shape
     size: Shape | None = None
+    if len(out_shape) == 1 and getattr(loss, "applies", "") == "Softmax":  # one-hot rows, of any length
+        return []
     for i, (layer, name, in_branch) in enumerate(movers):
         image, got = layer.in_shape, f"got shape ({', '.join(map(str, ('n', *shape)))})"
         problem = ""
@@ -112,9 +118,19 @@ def _chain(network: Network, targets: Array) -> list[Mover]:
         if problem:
             raise ValueError(f"{name}: {problem}, {got}; put it first, or move examples and targets before the fit")
         size = layer.out_shape[1:]
+    _check_cropped(movers, out_shape)
     if movers and targets.dtype.kind not in "iubf":
         raise TypeError(f"{movers[0].name}: expected targets that are real numbers, got dtype {targets.dtype}")
     return movers
+
+
+def _check_cropped(movers: Sequence[Mover], out_shape: Shape) -> None:
+    """Raises ValueError, naming a layer that crops, unless outputs have the size of targets that it has cropped."""
+    crops = [mover for mover in movers if _crops(mover.layer)]
+    size, outputs = movers[-1].layer.out_shape[1:] if crops else None, _size_of(out_shape)
+    if size is not None and size != outputs:
+        expected = f"expected outputs of {size[0]} x {size[1]}, the size of the targets that it crops"
+        raise ValueError(f"{crops[-1].name}: {expected}, got {outputs[0]} x {outputs[1]}")
 
 
 def _size_as(shape: Shape, image: Shape, labels: bool) -> Shape | None:
@@ -141,7 +157,7 @@ def _problem(shape: Shape, image: Shape, out_shape: Shape) -> str:
 
 def check_movable(network: Network, loss: Any, targets: Array) -> None:
     """Raises TypeError or ValueError, naming the layer, if a layer moves pixels whose targets cannot be moved."""
-    movers = _chain(network, targets)
+    movers = _chain(network, loss, targets)
     outside = [mover for mover in movers if mover.layer.shows_outside]
     if not outside:
         return
@@ -171,7 +187,9 @@ def _are_labels(loss: Any, targets: Array) -> bool:
     """Whether numbers are labels, as masks of 0.0 and 1.0 are and one-hot rows; others are images."""
     if not getattr(loss, "classes", False):
         return False
-    return bool(_is_mask(targets).all()) or loss.labels(targets[:1], targets.shape[1:]).dtype.kind != "f"
+    if _is_mask(targets).all():
+        return True
+    return hasattr(loss, "labels") and loss.labels(targets[:1], targets.shape[1:]).dtype.kind != "f"
 
 
 def _is_mask(targets: Array) -> Array:
@@ -183,9 +201,9 @@ def _is_mask(targets: Array) -> Array:
 # ---- moving
 
 
-def moves(network: Network, targets: Array) -> bool:
+def moves(network: Network, loss: Any, targets: Array) -> bool:
     """Whether a training step moves these targets; raises as `moved`."""
-    return bool(_chain(network, targets))
+    return bool(_chain(network, loss, targets))
 
 
 def moved(network: Network, loss: Any, targets: Array, draw: Draw, num_threads: int | None = None) -> Array:
@@ -193,7 +211,7 @@ def moved(network: Network, loss: Any, targets: Array, draw: Draw, num_threads: 
 
     Raises TypeError or ValueError, naming the layer, if that is impossible.
     """
-    movers = _chain(network, targets)
+    movers = _chain(network, loss, targets)
     return _through(movers, loss, targets, draw, num_threads) if movers else targets
 
 
@@ -202,6 +220,7 @@ def at_rest(network: Network, loss: Any, targets: Array, num_threads: int | None
     movers = [one for one in movers_of(network) if not one.in_branch and _crops(one.layer)]
     if not movers or _size_as(targets.shape[1:], movers[0].layer.in_shape, targets.dtype.kind in "iub") is None:
         return targets
+    _check_cropped(movers, network.layers[-1].out_shape)
     return _through(movers, loss, targets, None, num_threads)
 
 
@@ -221,7 +240,8 @@ def _through(movers: Sequence[Mover], loss: Any, y: Array, draw: Draw | None, nu
     if y.dtype.kind in "iub":
         return _moved_labels(y, getattr(loss, "ignore_index", None), movers[0].name, run)
     numbers = y if y.dtype in (np.float32, np.float64) else y.astype(np.float64)
-    masks = _is_mask(numbers) if getattr(loss, "classes", False) else np.zeros(len(y), bool)
+    may_be_masks = getattr(loss, "classes", False) and not any(mover.layer.shows_outside for mover in movers)
+    masks = _is_mask(numbers) if may_be_masks else np.zeros(len(y), bool)
     out = np.empty((len(y), *lead, *tail), y.dtype)
     for nearest in (False, True):
         rows = np.flatnonzero(masks == nearest)

@@ -96,8 +96,8 @@ class ArrayFitLoop(FitLoop):
 
     @property
     def _moves_targets(self) -> bool:
-        network = self.trainer.model.network
-        return network is not None and moves(network, self.config.data.targets)
+        network, loss = self.trainer.model.network, self.trainer.loss
+        return network is not None and moves(network, loss, self.config.data.targets)
 
     def _targets(self, rows: Index) -> Array:
         """Returns the targets that the latest steps had, which trained on these rows."""

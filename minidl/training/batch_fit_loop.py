@@ -65,6 +65,7 @@ class BatchFitLoop(FitLoop):
         if not self.seen.count and not self._stopping:
             raise ValueError("X: expected at least one batch in each epoch, got none")
         feed.close()
+        self._position = feed.position
 
     def _read(self, batch: Any) -> LabeledData:
         """Returns a batch as data; raises TypeError or ValueError, naming it, if it is invalid."""
@@ -120,14 +121,14 @@ class BatchFitLoop(FitLoop):
     def state(self) -> FitState:
         """Returns where the fit stands now."""
         feed, state = self.config.feed, super().state()
-        if self.in_epoch:
+        if self.in_epoch and self.seen.count:
             targets = np.concatenate(self._targets) if self._targets else None
             weights = np.concatenate([np.empty(0), *self._weights])
             read = {"count": self._count, "position": self._position, "targets": targets, "weights": weights}
-        elif self.is_complete or feed.is_iterator or not feed.position:
+        elif not self.in_epoch and (self.is_complete or feed.is_iterator or not self._position):
             return state
         else:
-            read = {"count": 0, "position": feed.position, "targets": None, "weights": np.empty(0)}
+            read = {"count": 0, "position": self._position, "targets": None, "weights": np.empty(0)}
         return dataclasses.replace(state, batches={**read, "digest": self._digest})
 
     def difference(self, state: FitState) -> str | None:

@@ -114,8 +114,9 @@ def _batch_config(
     if trainer.comm.size > 1:
         raise ValueError("distributed: expected arrays X and y, got batches, which ranks cannot share")
     feed = BatchFeed(source, steps_per_epoch, epochs, trainer.refused_feed)
-    data = LabeledData.from_batch(trainer.model, trainer.loss, feed.peek(), "batch 0")
+    first = feed.peek()
     trainer.refused_feed = feed  # unless an epoch begins
+    data = LabeledData.from_batch(trainer.model, trainer.loss, first, "batch 0")
     validation = data.to_validate(trainer.model, trainer.loss, None, validation_data)
     trainer.check_batch(len(data.active_rows))
     trainer.check_trainable()

@@ -209,8 +209,8 @@ class FitLoop(ABC):
 
     def _warn_of_nan(self) -> None:
         """Warns of losses and metrics that were NaN in each epoch of the fit: no callback saw them improve."""
-        of_fit = {name: self.trainer.history[name][-self.epochs_done :] for name in self._measured}
-        names = [name for name, values in of_fit.items() if all(map(math.isnan, values))]
+        of_fit = {name: self.trainer.history.get(name, [])[-self.epochs_done :] for name in self._measured}
+        names = [name for name, values in of_fit.items() if values and all(map(math.isnan, values))]
         if names and self.trainer.comm.rank == 0:
             got = f"got NaN in each of the {self.epochs_done} epochs of this fit, which never counts as an improvement"
             warn_caller(f"{', '.join(names)}: expected numbers, {got}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from enum import Enum
 
 from minidl.training.base_trainer import BaseTrainer
@@ -90,7 +90,9 @@ class FitRecord:
         state = self.state(first_step)
         self._enter(loop, state)
         try:
-            with loop.callbacks.in_use():
+            with ExitStack() as stack:
+                with trainer.comm.raise_together():
+                    stack.enter_context(loop.callbacks.in_use())
                 yield
         except BaseException as error:
             outcome = outcome_of(error, loop, first_step, was_unbuilt)

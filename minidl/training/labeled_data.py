@@ -179,7 +179,7 @@ def labeled_rows(loss: Loss, targets: Array) -> NDArray[np.bool_] | None:
     ignored = getattr(loss, "ignore_index", None)
     if ignored is None or targets.dtype.kind not in "iu":
         return None
-    labeled: NDArray[np.bool_] = (targets.reshape(len(targets), -1) != ignored).any(axis=1)
+    labeled: NDArray[np.bool_] = (targets != ignored).any(axis=tuple(range(1, targets.ndim)))
     return None if labeled.all() else labeled
 
 

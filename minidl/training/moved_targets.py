@@ -20,7 +20,7 @@ def with_moved_targets(
     b: StepBatches, network: Network, loss: Loss, seed: int, num_threads: int | None = None
 ) -> StepBatches:
     """Returns these batches with copies of their rows, whose targets have moved; themselves if nothing moves them."""
-    if not moves(network, b.targets):
+    if not moves(network, loss, b.targets):
         return b
     targets = moved_in_steps(b, network, loss, seed, int(b.step_counter[0]), num_threads)
     x = b.examples.gather_copy(b.rows)

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from interrupted_fits import FIT, InterruptAfter, StepCounter, X, Y, batchnorm_trainer, comparable, full_state
 
-from minidl import Trainer
+from minidl import Sequential, Trainer
 from minidl.callbacks import Checkpoint, EarlyStopping, ExponentialMovingAverage, ReduceLROnPlateau, TimeLimit
+from minidl.layers import Dense, Flatten
+from minidl.optimizers import SGD
 
 LONG = FIT | {"epochs": 3, "validation_split": 0.3}
 KINDS = {
@@ -72,6 +74,24 @@ def test_a_refused_fit_leaves_the_memory_of_the_last_one(tmp_path, kind):
     with pytest.raises(ValueError, match="val_recall"):
         trainer.fit(X, Y, **LONG, callbacks=[callback, EarlyStopping("val_recall")])
     assert comparable(callback.state_dict()) == before
+
+
+class Refuses:
+    def on_fit_begin(self, trainer):
+        raise ValueError("not today")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("last", [False, True])
+def test_a_fit_of_another_model_that_is_refused_leaves_it_as_well(tmp_path, kind, last):
+    callback = KINDS[kind](tmp_path)
+    batchnorm_trainer().fit(X, Y, **LONG, callbacks=[callback])
+    for again in (callback, copy.deepcopy(callback)):
+        before = comparable(again.state_dict())
+        other = Trainer(Sequential([Flatten(), Dense(int(Y.max()) + 1)]), "softmax_cross_entropy", SGD(0.1))
+        with pytest.raises(ValueError, match="not today"):
+            other.fit(X, Y, **LONG, callbacks=[again, Refuses()] if last else [Refuses(), again])
+        assert comparable(again.state_dict()) == before
 
 
 class Collector:

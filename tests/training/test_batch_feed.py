@@ -1,5 +1,7 @@
 """Sources of batches: where an epoch begins, what a checkpoint keeps of it; sources without a length; their ends."""
 
+import contextlib
+
 import numpy as np
 import pytest
 from batch_fits import (
@@ -128,6 +130,54 @@ def test_a_checkpoint_keeps_the_position_in_the_source(kind, step, tmp_path):
         assert_same(trainer, whole)
 
 
+class Begins:
+    """Saves, or stops as by Ctrl-C, when an epoch begins."""
+
+    def __init__(self, epoch, path, stops):
+        self.epoch, self.path, self.stops = epoch, path, stops
+
+    def on_epoch_begin(self, trainer, epoch):
+        if epoch == self.epoch:
+            trainer.save_checkpoint(self.path)
+            if self.stops:
+                raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("stops", [True, False])
+@pytest.mark.parametrize("steps_per_epoch", [None, 3, 4, 5])
+@pytest.mark.parametrize("epoch", [0, 1, 2])
+def test_an_epoch_that_has_begun_without_a_step_is_completed(epoch, steps_per_epoch, stops, tmp_path):
+    whole, trainer = make_trainer(), make_trainer()
+    options = {"epochs": 3, "steps_per_epoch": steps_per_epoch, "verbose": 0}
+    whole.fit(BATCHES, **options)
+    with contextlib.suppress(KeyboardInterrupt):
+        trainer.fit(BATCHES, **options, callbacks=[Begins(epoch, tmp_path / "c", stops)])
+    for one in ([trainer] if stops else []) + [Trainer.resume(tmp_path / "c")]:
+        one.fit(BATCHES, **options)
+        assert_same(one, whole)
+
+
+@pytest.mark.parametrize("passed", [1, 2])
+def test_a_source_that_fails_when_it_begins_again(passed, tmp_path):
+    class Broken(Loader):
+        begun = 0
+
+        def __iter__(self):
+            self.begun += 1
+            if self.begun == passed + 1:
+                raise OSError("the disk is away")
+            return super().__iter__()
+
+    whole, trainer, source = make_trainer(), make_trainer(), Broken()
+    whole.fit(BATCHES, epochs=3, verbose=0)
+    with pytest.raises(OSError, match="away"):
+        trainer.fit(source, epochs=3, verbose=0)
+    trainer.save_checkpoint(tmp_path / "c")
+    for one in (trainer, Trainer.resume(tmp_path / "c")):
+        one.fit(source, epochs=3, verbose=0)
+        assert_same(one, whole)
+
+
 @pytest.mark.parametrize("step", [5, 6])
 def test_other_batches_before_the_position_are_refused(step, tmp_path):
     interrupted(step, BATCHES[::-1] + BATCHES, tmp_path / "c", epochs=4, steps_per_epoch=3)
@@ -164,6 +214,17 @@ def test_a_refused_fit_takes_no_batch_of_an_iterator(wrong, input_shape):
     whole.fit(iter(BATCHES), verbose=0)
     assert_same(trainer, whole)
     assert trainer.refused_feed is None
+
+
+def test_a_refused_first_batch_is_not_lost():
+    trainer, whole, source = make_trainer(), make_trainer(), iter(BATCHES)
+    trainer.loss = whole.loss = "mean_squared_error"
+    with pytest.raises(ValueError, match="batch 0: y: expected"):
+        trainer.fit(source, verbose=0)
+    trainer.loss = whole.loss = "softmax_cross_entropy"
+    trainer.fit(source, verbose=0)
+    whole.fit(iter(BATCHES), verbose=0)
+    assert_same(trainer, whole)
 
 
 def test_no_epochs_take_no_batch_of_an_iterator():

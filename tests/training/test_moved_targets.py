@@ -215,6 +215,30 @@ class Watcher:
         assert np.isfinite(loss)
 
 
+def test_a_black_image_among_grey_ones_is_an_image():
+    """An autoencoder's targets are its inputs, also where all of an image is 0, and the outside is grey."""
+    images = X[:, :1].clip(0, 1)
+    images[3] = 0
+    kept = Kept(BinaryCrossEntropy())
+    model = Sequential([RandomRotation(40, value=0.5), Scale()], input_shape=images.shape[1:])
+    Trainer(model, kept, SGD(0.0)).fit(images, images, batch_size=N, shuffle=False, verbose=0)
+    np.testing.assert_array_equal(kept.scores[3], kept.y[3])
+    assert kept.y[3].any()
+
+
+class Kept:
+    """A loss of classes without a method `labels`, which keeps its arguments."""
+
+    classes = True
+
+    def __init__(self, loss):
+        self.loss = loss
+
+    def __call__(self, scores, y):
+        self.scores, self.y = scores.copy(), y.copy()
+        return self.loss(scores, y)
+
+
 def test_bits_do_not_depend_on_threads_chunks_or_accumulation():
     first = trained()
     assert all(trained(threads) == first for threads in (1, 2, 3))
@@ -340,6 +364,12 @@ REFUSED = {  # layers, loss, y: the error
         *(lambda: [RandomFlip(), MaxPool2D(2)], IGNORING, LABELS[:, ::2, ::2]),
         r"layer 0, RandomFlip: expected targets of the size of its input, 8 x 8, got shape \(n, 4, 4\)",
     ),
+    "cropped, then enlarged": (
+        lambda: [RandomCrop(4), Upsample2D(2)],
+        IGNORING,
+        LABELS,
+        "layer 0, RandomCrop: expected outputs of 4 x 4, the size of the targets that it crops, got 8 x 8",
+    ),
     "cropped labels": (
         lambda: [RandomCrop(4)],
         IGNORING,
@@ -364,7 +394,10 @@ def test_what_cannot_move_is_refused_before_the_first_step(case):
         with pytest.raises(ValueError, match=message):
             call()
     assert trainer.step == 0 and all((before[name] == param.value).all() for name, param in model.params.items())
-    if case != "cropped labels":
+    if case == "cropped, then enlarged":
+        with pytest.raises(ValueError, match=message):
+            trainer.evaluate(X, y)
+    elif case != "cropped labels":
         assert "loss" in trainer.evaluate(X, y)  # nothing moves there
         finding = {one.symptom: one for one in trainer.report(X, y)}["unmovable targets"]
         assert finding.layer and str(finding).startswith(f"unmovable targets: {finding.layer}: ")
@@ -407,6 +440,8 @@ def test_flat_images_are_refused(layers, loss, y, shape):
         ([RandomShift(2), Flatten(), Dense(3)], ONE_HOT[:, :, 0, 0]),
         ([Residual(RandomShift(1)), Flatten(), Dense(15), Reshape((3, 5))], LABELS[:, 0, :5]),  # five letters
         ([RandomRotation(9), Conv2D(3, 8)], LABELS[:, :1, :1]),
+        ([RandomFlip(), Flatten(), Dense(64)], LABELS.reshape(N, 64).argmax(axis=1)),
+        ([RandomFlip(), Flatten(), Dense(64)], np.eye(64)[LABELS.reshape(N, 64).argmax(axis=1)]),  # as many as pixels
     ],
 )
 def test_targets_without_pixels_stay(layers, y):

@@ -59,11 +59,10 @@ class CallbackList:
     """A list of callbacks whose hooks are called in order.
 
     watchers: False drops the callbacks with `rank_zero_only`. checkpoints: the paths of the Checkpoints, also of those
-    dropped. Raises TypeError for a callback without any hook, with an
-    unknown hook, with a hook of another signature, or with only one of state_dict and load_state_dict; ValueError for a
-    callback that is listed twice.
+    dropped. carried: states that callbacks with these keys begin the fit with, as in a resume; None: none.
 
-    carried: states that callbacks with these keys begin the fit with, as in a resume; None: none.
+    Raises TypeError for a callback without any hook, with an unknown hook, with a hook of another signature, or with
+    only one of state_dict and load_state_dict; ValueError for a callback that is listed twice.
     """
 
     def __init__(self, callbacks: Iterable[Any], watchers: bool = True) -> None:

@@ -55,9 +55,8 @@ class Graph:
     shapes: dict[str, list[int | str | None] | None] = field(
         default_factory=dict
     )  # declared shapes of intermediate values
-    ranks: dict[str, tuple[Node, int]] = field(
-        default_factory=dict
-    )  # numbers of axes that Transposes of the file, which are gone, have for values
+    # the number of axes that a Transpose of the file, which is gone, has for a value
+    ranks: dict[str, tuple[Node, int]] = field(default_factory=dict)
 
 
 class UnsupportedNodeError(ValueError):

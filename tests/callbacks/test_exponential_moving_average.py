@@ -230,4 +230,5 @@ def test_invalid_arguments(arguments, error, message):
 
 
 def test_repr():
-    assert repr(ExponentialMovingAverage()) == "ExponentialMovingAverage(0.999, every_n_steps=1, apply=True, warmup=True)"
+    expected = "ExponentialMovingAverage(0.999, every_n_steps=1, apply=True, warmup=True)"
+    assert repr(ExponentialMovingAverage()) == expected

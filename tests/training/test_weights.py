@@ -341,9 +341,9 @@ def test_a_fit_without_any_label_is_refused():
 
 def test_no_examples_are_refused_as_such_where_labels_are_ignored():
     trainer = make_trainer(SoftmaxCrossEntropy(ignore_index=9))
-    with pytest.raises(ValueError, match="^X: expected at least one example in a batch, got none"):
+    with pytest.raises(ValueError, match=r"^X: expected at least one example in a batch, got none"):
         trainer.train_batch(X[:0], Y[:0])
-    with pytest.raises(ValueError, match="^validation_data: expected at least one example, got none"):
+    with pytest.raises(ValueError, match=r"^validation_data: expected at least one example, got none"):
         trainer.fit(X, Y, validation_data=(X[:0], Y[:0]), verbose=0)
 
 

@@ -107,7 +107,7 @@ def test_multilabel_targets_need_no_classes():
 
 
 def test_class_weights_for_classes_missing_in_this_batch():
-    """Only relative weights within a batch matter: a batch of one class is the same as without weights."""
+    """They weigh the classes that are there, as the same sample weights do."""
     weights = {"a": 3.0, "b": 0.5}
     weighted, plain = (make_classifier(class_weight=w).partial_fit(X, Y, CLASSES) for w in (weights, weights))
     some = Y == "b"

@@ -115,6 +115,21 @@ def test_the_gradient_of_a_step_matches_the_formula(dtype, batch, threads):
     assert np.array_equal(grad[:28].reshape(7, 4), x.T @ dy) and np.array_equal(grad[28:], dy.sum(axis=0))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_each_step_has_a_divisor_of_its_own(dtype):
+    """Values are integers, and divisors powers of 2, so results are exact."""
+    rng, steps = np.random.default_rng(0), 3
+    x, targets = (rng.integers(1, 5, (16 * steps, size)).astype(dtype) for size in (7, 4))
+    loss = ElementwiseLossOp((4,), "mean_squared_error", dtype=dtype)
+    plan = Plan([DenseOp((7,), 4, dtype), loss], [0, 0], has_loss=True)
+    param, grad, losses = np.zeros(32, dtype), np.empty(32, dtype), np.empty(len(x), dtype)
+    given = x, None, 16, targets, None, losses, None, np.array([1.0, 2.0, 8.0]), np.ones(steps)
+    assert plan.train(*given, param, grad, None, 2, 0, np.zeros(1, "i8")) == steps
+    dy = -targets[-16:] / 2  # the derivative of a mean of 4 squares
+    assert np.array_equal(grad[:28].reshape(7, 4), x[-16:].T @ dy / 8)
+    assert np.array_equal(grad[28:], dy.sum(axis=0) / 8)
+
+
 @pytest.mark.parametrize("kind", [AdamUpdate, AdagradUpdate])
 def test_steps_in_one_call_equal_single_steps(kind):
     """Each step uses its own step count, which bias corrections and decaying rates depend on."""
@@ -124,7 +139,6 @@ def test_steps_in_one_call_equal_single_steps(kind):
     for given in (together, apart):
         given["x"] = np.random.default_rng(0).standard_normal(given["x"].shape).astype("f4")
         given["update"] = kind(SIZE, "float32", **options)
-        given["divisors"] = 1.0 + np.arange(len(given["lrs"]))
     steps = len(together["lrs"])
     assert Plan(ops, [0, 0], True).train(**together) == steps
     by_position = ("rows", "losses", "scores", "example_ids")

@@ -216,6 +216,15 @@ def test_a_refused_fit_takes_no_batch_of_an_iterator(wrong, input_shape):
     assert trainer.refused_feed is None
 
 
+def test_another_iterator_has_nothing_of_the_refused_one():
+    trainer, whole = make_trainer(), make_trainer()
+    with pytest.raises(ValueError, match="late"):
+        trainer.fit(iter(BATCHES[::-1]), verbose=0, callbacks=[Late()])
+    trainer.fit(iter(BATCHES), verbose=0)
+    whole.fit(iter(BATCHES), verbose=0)
+    assert_same(trainer, whole)
+
+
 def test_a_refused_first_batch_is_not_lost():
     trainer, whole, source = make_trainer(), make_trainer(), iter(BATCHES)
     trainer.loss = whole.loss = "mean_squared_error"

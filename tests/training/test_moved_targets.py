@@ -226,6 +226,15 @@ def test_a_black_image_among_grey_ones_is_an_image():
     assert kept.y[3].any()
 
 
+def test_masks_among_images_move_with_their_own_image():
+    images = X[:, :1].clip(0, 1)
+    images[::3] = images[::3] > 0.5
+    kept = Kept(BinaryCrossEntropy())
+    model = Sequential([RandomFlip(True, True), RandomCrop(6), Scale()], input_shape=images.shape[1:])
+    Trainer(model, kept, SGD(0.0)).fit(images, images, batch_size=N, shuffle=False, verbose=0)
+    np.testing.assert_array_equal(kept.scores, kept.y)
+
+
 class Kept:
     """A loss of classes without a method `labels`, which keeps its arguments."""
 

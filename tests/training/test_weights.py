@@ -334,8 +334,9 @@ class _InNumPy:
 
 def test_a_fit_without_any_label_is_refused():
     trainer = make_trainer(SoftmaxCrossEntropy(ignore_index=9))
-    with pytest.raises(ValueError, match=r"^y: expected a label other than 9, which the loss ignores"):
-        trainer.fit(X, np.full(N, 9), verbose=0)
+    for y in (np.full(N, 9), np.where(USED, 9, Y)):  # also if rows of weight 0 have labels
+        with pytest.raises(ValueError, match=r"^y: expected a label other than 9, which the loss ignores"):
+            trainer.fit(X, y, sample_weight=W, verbose=0)
     assert trainer.step == 0
 
 

@@ -117,6 +117,16 @@ def test_an_update_equals_that_of_the_next_step(net, optimizer, dtype):
         assert update == pytest.approx(moved / np.linalg.norm(before[name]), rel=1e-3)
 
 
+def test_an_update_is_that_of_a_step_with_unlabelled_examples():
+    trainer = make_trainer([Conv2D(4, 3), Flatten(), Dense(10)], SGD(1e-4), loss=SoftmaxCrossEntropy(ignore_index=10))
+    x, y = X[:64], np.where(np.arange(64) % 4, 10, Y[:64])
+    trainer.train_batch(x, y)
+    probe, before = _probe(trainer, x, y), trainer.model.params["0.weight"].value.copy()
+    trainer.train_batch(x, y)
+    moved = np.linalg.norm(trainer.model.params["0.weight"].value - before) / np.linalg.norm(before)
+    assert probe.seen[0].update == pytest.approx(moved, rel=1e-3)
+
+
 def test_which_parameters_get_gradients_and_which_layers_read_the_data():
     trainer = make_trainer(NETS["batch norm"](), SGD(0.1))
     trainer.model.layers[0].trainable = False

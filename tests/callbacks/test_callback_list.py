@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from minidl import Sequential, Trainer
+from minidl.callbacks import Checkpoint
+from minidl.callbacks.callback_list import CallbackList
 from minidl.layers import Dense
 from minidl.losses import softmax_cross_entropy
 from minidl.optimizers import SGD
@@ -82,6 +84,12 @@ def test_callbacks_are_called_in_list_order():
     several = [callback_with("on_fit_end", lambda trainer, i=i: calls.append(i)) for i in range(3)]
     make_trainer().fit(X, Y, callbacks=iter(several), verbose=0)
     assert calls == [0, 1, 2]
+
+
+def test_a_rank_without_watchers_knows_the_paths_of_checkpoints(tmp_path):
+    """An error on any rank names them."""
+    callbacks = CallbackList([Checkpoint(tmp_path / "c"), recorder := Recorder()], watchers=False)
+    assert list(callbacks) == [recorder] and callbacks.checkpoints == [str(tmp_path / "c")]
 
 
 def test_stopping_within_an_epoch():

@@ -47,6 +47,21 @@ def test_saves_after_every_nth_step_of_the_trainers_life(saves, tmp_path):
     assert saves == [(4, "a"), (8, "a"), (10, "a")]  # and at the end of the fit
 
 
+def test_a_fit_that_failed_before_its_save_leaves_none_to_the_next_one(saves, tmp_path):
+    class Failing:
+        every_n_steps = 4
+
+        def on_step_end(self, trainer, step, loss):
+            raise OSError("no space left")
+
+    saving = Checkpoint(tmp_path / "a", every_n_steps=4)
+    with pytest.raises(OSError, match="no space"):
+        make_trainer().fit(X, Y, 3, **FIT, callbacks=[saving, Failing()])
+    assert saves == []
+    make_trainer().fit(X, Y, 3, **FIT, callbacks=[saving])
+    assert saves == [(4, "a"), (8, "a"), (9, "a")]
+
+
 @pytest.mark.parametrize(("keep", "left"), [(1, [9]), (2, [8, 9]), (None, range(1, 10))])
 def test_keeps_the_latest_files(saves, tmp_path, keep, left):
     path = tmp_path / "at-{step}.ckpt"

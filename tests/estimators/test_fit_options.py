@@ -132,7 +132,7 @@ def test_default_batches_have_200_examples_and_never_one():
         fitted = make_classifier(epochs=1, batch_size=batch_size).fit(X[:n], Y[:n])
         assert fitted.trainer_.step == steps
     batch_size = SequentialClassifier()._batch_size
-    assert batch_size(40_201) == 202 and batch_size(200 * 201 * 202 + 1) == 203
+    assert batch_size(400) == 200 and batch_size(40_201) == 202 and batch_size(200 * 201 * 202 + 1) == 203
     assert all(n % batch_size(n) != 1 for n in range(2, 5000))
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from minidl.c_export import arena
 from minidl.c_export.arena import ALIGNMENT, OVERREAD, Step, place
 
 
@@ -50,6 +51,19 @@ def test_live_values_do_not_overlap(seed):
             apart = offsets[a] + sizes[a] <= offsets[b] or offsets[b] + sizes[b] <= offsets[a]
             ends_there = (a, b) in replaced and alive[a][1] == alive[b][0]
             assert apart or (ends_there and offsets[a] == offsets[b]), (a, b)
+
+
+def test_more_attempts_never_take_more_memory(monkeypatch):
+    smaller = 0
+    for seed in range(200):
+        sizes, steps = random_program(np.random.default_rng(seed))
+        totals = []
+        for attempts in (0, 1, 2, 5, 50):
+            monkeypatch.setattr(arena, "ATTEMPTS", attempts)
+            totals.append(place(sizes, steps, {len(sizes) - 1})[1])
+        assert totals == sorted(totals, reverse=True)
+        smaller += totals[-1] < totals[0]
+    assert smaller
 
 
 def test_a_chain_of_elementwise_functions_needs_one_place():

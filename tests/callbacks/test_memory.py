@@ -14,6 +14,30 @@ from minidl.callbacks import Checkpoint, EarlyStopping, ExponentialMovingAverage
 from minidl.layers import Dense, Flatten
 from minidl.optimizers import SGD
 
+
+class Collector:
+    """Its state is the very list that it appends to."""
+
+    def __init__(self):
+        self.losses = []
+
+    def on_epoch_end(self, trainer, epoch, logs):
+        self.losses.append(logs["loss"])
+
+    def state_dict(self):
+        return {"losses": self.losses}
+
+    def load_state_dict(self, state):
+        self.losses = state["losses"]
+
+
+class Overwriter(Collector):
+    """Writes into its list when it gets a state."""
+
+    def load_state_dict(self, state):
+        self.losses[:] = state["losses"]
+
+
 LONG = FIT | {"epochs": 3, "validation_split": 0.3}
 KINDS = {
     "EarlyStopping": lambda folder: EarlyStopping(patience=9),
@@ -21,6 +45,8 @@ KINDS = {
     "ExponentialMovingAverage": lambda folder: ExponentialMovingAverage(0.9),
     "Checkpoint": lambda folder: Checkpoint(folder / "best-{epoch}", monitor="val_loss"),
     "a user's": lambda folder: StepCounter(),
+    "a user's that gives away its list": lambda folder: Collector(),
+    "a user's that overwrites its list": lambda folder: Overwriter(),
 }
 WAYS = {
     "the object": lambda used: used,
@@ -92,22 +118,6 @@ def test_a_fit_of_another_model_that_is_refused_leaves_it_as_well(tmp_path, kind
         with pytest.raises(ValueError, match="not today"):
             other.fit(X, Y, **LONG, callbacks=[again, Refuses()] if last else [Refuses(), again])
         assert comparable(again.state_dict()) == before
-
-
-class Collector:
-    """Its state is the very list that it appends to."""
-
-    def __init__(self):
-        self.losses = []
-
-    def on_epoch_end(self, trainer, epoch, logs):
-        self.losses.append(logs["loss"])
-
-    def state_dict(self):
-        return {"losses": self.losses}
-
-    def load_state_dict(self, state):
-        self.losses = state["losses"]
 
 
 def test_a_callback_may_keep_what_it_is_given():

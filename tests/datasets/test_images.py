@@ -415,7 +415,7 @@ def test_images_above_pillows_limit_are_refused(folder, tmp_path, monkeypatch):
             load_image(folder[0] / "dog" / "huge.png")
     for limit in (40, None):
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
-        assert len(load_images(folder[0], size=4, data_home=tmp_path).X) == 6
+        assert len(load_images(folder[0], size=4, data_home=tmp_path / str(limit)).X) == 6
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")

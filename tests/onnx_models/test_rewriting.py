@@ -224,6 +224,10 @@ INVALID = {
         lambda g: g.append("Split", axis=1, outputs=["first", "second"]),
         "expected an axis of 3 in parts, got 2 of them",
     ),
+    "a Split into negative sizes": (
+        lambda g: g.append("Split", g.integers(4, -1), axis=1, outputs=["first", "second"]),
+        "node 'Split_0' (Split): no layer of minidl does that",
+    ),
     "a Split into other sizes": (
         lambda g: g.append("Split", g.integers(1, 1), axis=1, outputs=["first", "second"]),
         "expected a part of 3, got 0 to 1 of 2",

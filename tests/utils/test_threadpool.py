@@ -1,6 +1,7 @@
 """The BLAS has one thread while layers, losses, metrics and optimizers in NumPy run, and its own number again after."""
 
 import os
+import sys
 import threading
 
 import numpy as np
@@ -165,17 +166,41 @@ def test_models_of_kernels_do_not_touch_the_blas(monkeypatch):
 
 
 def test_a_blas_with_threads_of_openmp_is_left_alone(monkeypatch):
-    monkeypatch.setattr(threadpoolctl, "ThreadpoolController", lambda: Found())
+    monkeypatch.setattr(threadpoolctl, "ThreadpoolController", lambda: Found([Library("openmp")]))
     with OneBlasThread():
         assert threads() == 3
 
 
+def test_a_blas_that_is_loaded_later_is_limited(monkeypatch):
+    """As SciPy's, which has one of its own."""
+    loaded = []
+    monkeypatch.setattr(threadpoolctl, "ThreadpoolController", lambda: Found(loaded))
+    one = OneBlasThread()
+    with one:
+        pass
+    loaded.append(late := Library("pthreads"))
+    monkeypatch.setitem(sys.modules, "a module that was imported since", None)
+    with one:
+        assert late.number == 1
+    assert late.number == 3
+
+
 class Library:
-    threading_layer = "openmp"
+    number = 3
+
+    def __init__(self, threading_layer):
+        self.threading_layer = threading_layer
+
+    def get_num_threads(self):
+        return self.number
+
+    def set_num_threads(self, number):
+        self.number = number
 
 
 class Found:
-    lib_controllers = (Library(),)
+    def __init__(self, lib_controllers):
+        self.lib_controllers = lib_controllers
 
     def select(self, user_api):
         return self

@@ -52,9 +52,8 @@ class Graph:
     outputs: list[Value]
     opset: int = OPSET
     metadata: dict[str, str] = field(default_factory=dict)
-    shapes: dict[str, list[int | str | None] | None] = field(
-        default_factory=dict
-    )  # declared shapes of intermediate values
+    # declared shapes of intermediate values
+    shapes: dict[str, list[int | str | None] | None] = field(default_factory=dict)
     # the number of axes that a Transpose of the file, which is gone, has for a value
     ranks: dict[str, tuple[Node, int]] = field(default_factory=dict)
 

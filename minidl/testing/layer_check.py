@@ -55,6 +55,7 @@ def check_layer(
       with other ops before and after the layer.
     - Random numbers from `self.rng` repeat. Buffers are reset before each training forward to the values from `build`,
       so that layers with random numbers or state are checked like any other.
+    - A layer in NumPy with `moves_pixels` copies pixels, or writes 0 for those from outside.
     - A kernel that kills the process (by writing dx where it is NULL) is reported: it is tried in a forked child first.
     - A layer with a kernel gives the same bits in both layouts, tiles and the blocked one of few examples, which are
       forced: predictions and training steps of 1 to 3 examples, on one thread and on three, in both dtypes. Besides the

@@ -29,7 +29,8 @@ def check_loss(
 
     These are the checks, of up to 12 examples with scores in float64 and float32:
 
-    - `loss(scores, y)` returns the loss of each example (n,) and dscores of the shape of scores, both finite.
+    - `loss(scores, y)` returns the loss of each example (n,) and dscores of the shape of scores, both finite. Losses
+      are not rounded to a smaller dtype than that of scores.
     - It changes neither of its arguments, and gives the same result again.
     - Examples are independent: an example alone has the same loss and the same row of dscores, in any batch.
     - Row i of dscores is the gradient of `losses[i]`, not of the mean: every element equals central differences in

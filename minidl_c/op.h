@@ -70,6 +70,17 @@ typedef struct {
   int training;
 } batch_view;
 
+/* The functions of an op: of a tile, of some of its rows, and of a reduction. */
+typedef void (*tile_function)(const op *, const tile *);
+typedef void (*elements_function)(const op *, const tile *, ptrdiff_t i0, ptrdiff_t i1);
+typedef void (*reduce_function)(const op *, const batch_view *, ptrdiff_t i0, ptrdiff_t i1);
+typedef void (*partial_function)(const op *, const batch_view *, ptrdiff_t i0, ptrdiff_t i1, void *out);
+typedef void (*gradient_function)(const op *, const tile *, ptrdiff_t lane, ptrdiff_t i0, ptrdiff_t i1, void *grad);
+typedef void (*squares_function)(const op *, const tile *, ptrdiff_t i0, ptrdiff_t i1, double *squares);
+typedef void (*update_state_function)(const op *, const batch_view *, void *state);
+typedef void (*prepare_function)(const op *, const void *param, void *packed, int is_kept, ptrdiff_t part, ptrdiff_t parts);
+typedef void (*prepare_dx_function)(const op *, const void *param, void *packed, ptrdiff_t part, ptrdiff_t parts);
+
 enum { READS_X = 1, READS_Y = 2 };                         /* what backward_tile reads again of this tile */
 enum { ALIAS_NONE, ALIAS_X, ALIAS_SKIP };                  /* whose memory y has (dx: that of dy, dskip): see y_alias */
 enum { BARRIER_FORWARD = 1, BARRIER_BACKWARD = 2 };        /* where a stage ends: see `barrier` */
@@ -86,8 +97,8 @@ typedef struct {
   /* Part `part` of `parts` of packing, once a step or call; NULL: nothing to pack. prepare_dx: what only dx needs.
      is_kept: `packed` is what the last call left, at first zeros, so an op may compare and keep it. Only in inference, since a step
      changes the parameters. */
-  void (*prepare)(const op *, const void *param, void *packed, int is_kept, ptrdiff_t part, ptrdiff_t parts);
-  void (*prepare_dx)(const op *, const void *param, void *packed, ptrdiff_t part, ptrdiff_t parts);
+  prepare_function prepare;
+  prepare_dx_function prepare_dx;
   int shares_packed;           /* `packed` is that of the op before, of as many bytes */
   int in_place;                /* y may be x, and dx may be dy */
   int y_alias, dx_alias;       /* ALIAS_NONE: memory of their own. ALIAS_X: y is x, dx is dy. ALIAS_SKIP: y is skip, dx is dskip;
@@ -105,22 +116,22 @@ typedef struct {
   int inputs;                  /* 0, REDUCES_FROM_SUMS or REDUCES_BY_SLOT */
   int barrier;                 /* BARRIER_FORWARD: in training, the next op waits for `forward`; BARRIER_BACKWARD: the op before
                                   waits for `backward` */
-  void (*forward)(const op *, const batch_view *, ptrdiff_t i0, ptrdiff_t i1);    /* after all tiles' forward, in training */
-  void (*backward)(const op *, const batch_view *, ptrdiff_t i0, ptrdiff_t i1);   /* after all tiles' backward */
-  void (*partial)(const op *, const batch_view *, ptrdiff_t i0, ptrdiff_t i1, void *out);   /* of an op whose `forward` needs
+  reduce_function forward;     /* after all tiles' forward, in training */
+  reduce_function backward;    /* after all tiles' backward */
+  partial_function partial;    /* of an op whose `forward` needs
                                   more than sums: OUT the partial result of one slot, partial_bytes for each item */
   void (*combine)(const op *, const void *left, const void *right, void *out);    /* OUT the partial result of an item over two
                                   runs of slots; `out` may be one of them */
   ptrdiff_t partial_bytes;     /* a multiple of 8, at most 64 */
-  void (*update_state)(const op *, const batch_view *, void *state);     /* after a training forward or step: updates the n_state
+  update_state_function update_state;    /* after a training forward or step: updates the n_state
                                   elements of running statistics. NULL: there are none */
 } op_reduce;
 
 /* Gradients of single examples, of an op with reduce.backward, after backward_tile. NULL: an example's gradient is that of a
  * batch of this example alone. */
 typedef struct {
-  void (*gradient)(const op *, const tile *, ptrdiff_t lane, ptrdiff_t i0, ptrdiff_t i1, void *grad);   /* OUT items i0..i1 */
-  void (*squares)(const op *, const tile *, ptrdiff_t i0, ptrdiff_t i1, double *squares);   /* OUT [16] the sum of squares of each
+  gradient_function gradient;  /* OUT items i0..i1 */
+  squares_function squares;    /* OUT [16] the sum of squares of each
                                   example's items i0..i1 */
 } op_per_example;
 
@@ -135,11 +146,11 @@ enum { REACHES_ALL, REACHES_CHANNEL, REACHES_ELEMENT };
  * then writes. If an op with parameters lacks it, or one whose y is an alias, the model is trained in tiles; any other op gets a tile
  * of all examples. A plan may give element-wise ops before a Flatten its shape: `elements` must not depend on channels. */
 typedef struct {
-  void (*elements)(const op *, const tile *, ptrdiff_t i0, ptrdiff_t i1);      /* OUT rows i0..i1 of y, from the same rows of x and skip */
-  void (*forward)(const op *, const tile *);     /* OUT the blocks and pixels of y that the tile says */
-  void (*backward_elements)(const op *, const tile *, ptrdiff_t i0, ptrdiff_t i1);     /* OUT rows i0..i1 of dx */
-  void (*backward)(const op *, const tile *);    /* OUT the blocks and pixels of dx that the tile says, and the sums of these channels */
-  void (*gradient)(const op *, const batch_view *, ptrdiff_t i0, ptrdiff_t i1);        /* OUT items i0..i1 of the parameters' gradient */
+  elements_function elements;                    /* OUT rows i0..i1 of y, from the same rows of x and skip */
+  tile_function forward;                         /* OUT the blocks and pixels of y that the tile says */
+  elements_function backward_elements;           /* OUT rows i0..i1 of dx */
+  tile_function backward;                        /* OUT the blocks and pixels of dx that the tile says, and the sums of these channels */
+  reduce_function gradient;                      /* OUT items i0..i1 of the parameters' gradient */
   ptrdiff_t saved, scratch;                      /* bytes of tile.saved, an example, and of tile.scratch */
   ptrdiff_t gradient_scratch;                    /* bytes of batch_view.scratch */
   int reach;                                     /* of `forward` and `backward`; `elements` reach no further than their element */
@@ -152,8 +163,7 @@ typedef struct {
  * include the ReLU if forward_tile is this one. NULL: the ReLU stays. */
 typedef struct {
   int is_relu;                 /* this op is y = max(x, 0) */
-  void (*forward_tile)(const op *, const tile *);
-  void (*backward_tile)(const op *, const tile *);
+  tile_function forward_tile, backward_tile;
 } op_fusion;
 
 /* Values other than x and y. Indices of values: value 0 is the plan's input, op k writes value k + 1; -1: none. */
@@ -189,8 +199,7 @@ struct op {
   ptrdiff_t in_size, out_size; /* elements of one example */
   ptrdiff_t in_channels, out_channels;                   /* the first axis of x and y, */
   ptrdiff_t in_rows, out_rows;                           /* and the second if it is an image (else 1) */
-  void (*forward_tile)(const op *, const tile *);                        /* NULL: y is x */
-  void (*backward_tile)(const op *, const tile *);                       /* NULL: dx is dy */
+  tile_function forward_tile, backward_tile;             /* NULL: y is x, dx is dy */
   int reads;                   /* READS_X | READS_Y */
   int splits;                  /* computes only `part` of `parts` */
   ptrdiff_t work;              /* multiply-adds of one example's forward, about; init_op counts its elements */
@@ -205,4 +214,10 @@ struct op {
   op_loss loss;
   op_plan plan;
 };
+
+/* The function of the op's dtype. For Cython, where one function with fused arguments is compiled for both: see op.pxd. */
+#define by_dtype(o, f32, f64) ((o)->real_bytes == 4 ? (f32) : (f64))
+#define prepare_by_dtype(o, f32, f64) by_dtype(o, (prepare_function)(f32), (prepare_function)(f64))
+#define prepare_dx_by_dtype(o, f32, f64) by_dtype(o, (prepare_dx_function)(f32), (prepare_dx_function)(f64))
+#define update_state_by_dtype(o, f32, f64) by_dtype(o, (update_state_function)(f32), (update_state_function)(f64))
 #endif

@@ -48,6 +48,55 @@ cdef extern from "minidl_c/op.h" nogil:
         Py_ssize_t block0, block1, pixel0, pixel1, read_stride, write_stride
         int64_t seed, step
         int training
+    # the same struct with arrays of one dtype, for kernels that are written once for both
+    ctypedef struct tile_f32 "tile":
+        const float *x
+        const float *skip
+        float *y
+        const float *dy
+        const float *dskip
+        const float *factor
+        float *dx
+        float *saved
+        float *scratch
+        const float *param
+        const float *packed
+        float *sums
+        Py_ssize_t sum_stride
+        const int64_t *labels
+        const float *targets
+        const float *weights
+        float *losses
+        const int64_t *example_ids
+        Py_ssize_t index, examples
+        Py_ssize_t part, parts
+        Py_ssize_t block0, block1, pixel0, pixel1, read_stride, write_stride
+        int64_t seed, step
+        int training
+    ctypedef struct tile_f64 "tile":
+        const double *x
+        const double *skip
+        double *y
+        const double *dy
+        const double *dskip
+        const double *factor
+        double *dx
+        double *saved
+        double *scratch
+        const double *param
+        const double *packed
+        double *sums
+        Py_ssize_t sum_stride
+        const int64_t *labels
+        const double *targets
+        const double *weights
+        double *losses
+        const int64_t *example_ids
+        Py_ssize_t index, examples
+        Py_ssize_t part, parts
+        Py_ssize_t block0, block1, pixel0, pixel1, read_stride, write_stride
+        int64_t seed, step
+        int training
     ctypedef struct batch_view:
         const void *x
         const void *dy
@@ -60,34 +109,63 @@ cdef extern from "minidl_c/op.h" nogil:
         const Py_ssize_t *starts
         Py_ssize_t tiles, slots, examples
         int blocked, training
+    ctypedef struct batch_f32 "batch_view":
+        const float *x
+        const float *dy
+        const float *saved
+        Py_ssize_t x_tile, dy_tile, saved_tile
+        const float *param
+        void *packed
+        float *grad
+        float *scratch
+        const Py_ssize_t *starts
+        Py_ssize_t tiles, slots, examples
+        int blocked, training
+    ctypedef struct batch_f64 "batch_view":
+        const double *x
+        const double *dy
+        const double *saved
+        Py_ssize_t x_tile, dy_tile, saved_tile
+        const double *param
+        void *packed
+        double *grad
+        double *scratch
+        const Py_ssize_t *starts
+        Py_ssize_t tiles, slots, examples
+        int blocked, training
+    ctypedef void (*tile_function)(const op *, const tile *) noexcept nogil
+    ctypedef void (*elements_function)(const op *, const tile *, Py_ssize_t, Py_ssize_t) noexcept nogil
+    ctypedef void (*reduce_function)(const op *, const batch_view *, Py_ssize_t, Py_ssize_t) noexcept nogil
+    ctypedef void (*partial_function)(const op *, const batch_view *, Py_ssize_t, Py_ssize_t, void *) noexcept nogil
+    ctypedef void (*gradient_function)(const op *, const tile *, Py_ssize_t, Py_ssize_t, Py_ssize_t, void *) noexcept nogil
+    ctypedef void (*squares_function)(const op *, const tile *, Py_ssize_t, Py_ssize_t, double *) noexcept nogil
+    ctypedef void (*update_state_function)(const op *, const batch_view *, void *) noexcept nogil
+    ctypedef void (*prepare_function)(const op *, const void *, void *, int, Py_ssize_t, Py_ssize_t) noexcept nogil
+    ctypedef void (*prepare_dx_function)(const op *, const void *, void *, Py_ssize_t, Py_ssize_t) noexcept nogil
     ctypedef struct op_memory:
         Py_ssize_t saved, scratch, packed, packed_dx, packed_kept
-        void (*prepare)(const op *, const void *, void *, int, Py_ssize_t, Py_ssize_t) noexcept nogil
-        void (*prepare_dx)(const op *, const void *, void *, Py_ssize_t, Py_ssize_t) noexcept nogil
+        prepare_function prepare
+        prepare_dx_function prepare_dx
         int shares_packed, in_place, y_alias, dx_alias
     ctypedef struct op_reduce:
         Py_ssize_t n_sums, n_items, item_block, partial_bytes
         int sums_lanes, inputs, barrier
-        void (*forward)(const op *, const batch_view *, Py_ssize_t, Py_ssize_t) noexcept nogil
-        void (*backward)(const op *, const batch_view *, Py_ssize_t, Py_ssize_t) noexcept nogil
-        void (*partial)(const op *, const batch_view *, Py_ssize_t, Py_ssize_t, void *) noexcept nogil
+        reduce_function forward, backward
+        partial_function partial
         void (*combine)(const op *, const void *, const void *, void *) noexcept nogil
-        void (*update_state)(const op *, const batch_view *, void *) noexcept nogil
+        update_state_function update_state
     ctypedef struct op_per_example:
-        void (*gradient)(const op *, const tile *, Py_ssize_t, Py_ssize_t, Py_ssize_t, void *) noexcept nogil
-        void (*squares)(const op *, const tile *, Py_ssize_t, Py_ssize_t, double *) noexcept nogil
+        gradient_function gradient
+        squares_function squares
     ctypedef struct op_blocked:
-        void (*elements)(const op *, const tile *, Py_ssize_t, Py_ssize_t) noexcept nogil
-        void (*forward)(const op *, const tile *) noexcept nogil
-        void (*backward_elements)(const op *, const tile *, Py_ssize_t, Py_ssize_t) noexcept nogil
-        void (*backward)(const op *, const tile *) noexcept nogil
-        void (*gradient)(const op *, const batch_view *, Py_ssize_t, Py_ssize_t) noexcept nogil
+        elements_function elements, backward_elements
+        tile_function forward, backward
+        reduce_function gradient
         Py_ssize_t saved, scratch, gradient_scratch
         int reach, splits_rows, splits_rows_back, joint
     ctypedef struct op_fusion:
         int is_relu
-        void (*forward_tile)(const op *, const tile *) noexcept nogil
-        void (*backward_tile)(const op *, const tile *) noexcept nogil
+        tile_function forward_tile, backward_tile
     ctypedef struct op_branch:
         int skip, dskip, factor
         Py_ssize_t skip_size, dskip_size, factor_size
@@ -104,8 +182,7 @@ cdef extern from "minidl_c/op.h" nogil:
         size_t size
         int real_bytes, reads, splits
         Py_ssize_t in_size, out_size, in_channels, out_channels, in_rows, out_rows, work, n_param, n_state
-        void (*forward_tile)(const op *, const tile *) noexcept nogil
-        void (*backward_tile)(const op *, const tile *) noexcept nogil
+        tile_function forward_tile, backward_tile
         const void *dims
         op_memory memory
         op_reduce reduce
@@ -115,6 +192,53 @@ cdef extern from "minidl_c/op.h" nogil:
         op_branch branch
         op_loss loss
         op_plan plan
+
+    # A function with fused arguments is compiled for both dtypes; an op gets the one of its dtype.
+    tile_function by_dtype(
+        const op *,
+        void (*)(const op *, const tile_f32 *) noexcept nogil,
+        void (*)(const op *, const tile_f64 *) noexcept nogil)
+    elements_function elements_by_dtype "by_dtype"(
+        const op *,
+        void (*)(const op *, const tile_f32 *, Py_ssize_t, Py_ssize_t) noexcept nogil,
+        void (*)(const op *, const tile_f64 *, Py_ssize_t, Py_ssize_t) noexcept nogil)
+    reduce_function reduce_by_dtype "by_dtype"(
+        const op *,
+        void (*)(const op *, const batch_f32 *, Py_ssize_t, Py_ssize_t) noexcept nogil,
+        void (*)(const op *, const batch_f64 *, Py_ssize_t, Py_ssize_t) noexcept nogil)
+    partial_function partial_by_dtype "by_dtype"(
+        const op *,
+        void (*)(const op *, const batch_f32 *, Py_ssize_t, Py_ssize_t, void *) noexcept nogil,
+        void (*)(const op *, const batch_f64 *, Py_ssize_t, Py_ssize_t, void *) noexcept nogil)
+    gradient_function gradient_by_dtype "by_dtype"(
+        const op *,
+        void (*)(const op *, const tile_f32 *, Py_ssize_t, Py_ssize_t, Py_ssize_t, void *) noexcept nogil,
+        void (*)(const op *, const tile_f64 *, Py_ssize_t, Py_ssize_t, Py_ssize_t, void *) noexcept nogil)
+    squares_function squares_by_dtype "by_dtype"(
+        const op *,
+        void (*)(const op *, const tile_f32 *, Py_ssize_t, Py_ssize_t, double *) noexcept nogil,
+        void (*)(const op *, const tile_f64 *, Py_ssize_t, Py_ssize_t, double *) noexcept nogil)
+    update_state_function update_state_by_dtype(
+        const op *,
+        void (*)(const op *, const batch_view *, float *) noexcept nogil,
+        void (*)(const op *, const batch_view *, double *) noexcept nogil)
+    prepare_dx_function prepare_dx_by_dtype(
+        const op *,
+        void (*)(const op *, const float *, void *, Py_ssize_t, Py_ssize_t) noexcept nogil,
+        void (*)(const op *, const double *, void *, Py_ssize_t, Py_ssize_t) noexcept nogil)
+    prepare_function prepare_by_dtype(
+        const op *,
+        void (*)(const op *, const float *, void *, int, Py_ssize_t, Py_ssize_t) noexcept nogil,
+        void (*)(const op *, const double *, void *, int, Py_ssize_t, Py_ssize_t) noexcept nogil)
+
+
+ctypedef fused typed_tile:
+    tile_f32
+    tile_f64
+
+ctypedef fused typed_batch:
+    batch_f32
+    batch_f64
 
 
 cdef class Op:
@@ -134,6 +258,11 @@ cdef inline int init_op(Op self, tuple in_shape, tuple out_shape, object dtype) 
     self.check_shapes(in_shape, out_shape, dtype)
     self.c.size = sizeof(op)             # as the calling module was compiled: a plan refuses any other size
     return 0
+
+
+cdef inline real *offset(const real *array, Py_ssize_t n) noexcept nogil:
+    """Returns array + n, or NULL if there is no array. In C, the arrays of a tile have no type: t.x + n would count bytes."""
+    return <real *> array + n if array != NULL else NULL
 
 
 cdef inline bint has_per_example_grad(const op *o) noexcept nogil:

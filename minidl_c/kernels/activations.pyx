@@ -28,7 +28,9 @@ Nothing is saved: backward reads y if the derivative follows from it, else x. Na
 derivative has its limit; PyTorch has NaN for gelu, silu, hardswish, mish and softsign there. (Exception: infinity times a slope of
 0, in leaky_relu and hard_sigmoid, is NaN.) At a kink, the derivative is PyTorch's.
 """
-from minidl_c.op cimport LANES, READS_X, READS_Y, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport (
+    LANES, READS_X, READS_Y, Op, by_dtype, elements_by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile,
+)
 
 cdef extern from "minidl_c/kernels/activations_tiles.h" nogil:
     ctypedef enum activation:
@@ -92,35 +94,26 @@ cdef void clear_lanes(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void elements(const op *o, const tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+cdef void elements(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     cdef const activation_dims *d = <const activation_dims *> o.dims
-    if o.real_bytes == 4:
-        activation_forward_tile(d, <const float *> t.x, <float *> t.y, i0, i1)
-    else:
-        activation_forward_tile(d, <const double *> t.x, <double *> t.y, i0, i1)
+    activation_forward_tile(d, t.x, t.y, i0, i1)
 
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const activation_dims *d = <const activation_dims *> o.dims
     cdef Py_ssize_t i0 = 0, i1 = 0
     split_range(o.in_size, t.part, t.parts, &i0, &i1)
     elements(o, t, i0, i1)
-    if d.function == EXP and o.real_bytes == 4:
-        clear_lanes(<float *> t.y, t.examples, i0, i1)
-    elif d.function == EXP:
-        clear_lanes(<double *> t.y, t.examples, i0, i1)
+    if d.function == EXP:
+        clear_lanes(t.y, t.examples, i0, i1)
 
 
-cdef void backward_elements(const op *o, const tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+cdef void backward_elements(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     cdef const activation_dims *d = <const activation_dims *> o.dims
-    cdef const void *v = t.x if d.from_x else t.y
-    if o.real_bytes == 4:
-        activation_backward_tile(d, <const float *> t.dy, <const float *> v, <float *> t.dx, i0, i1)
-    else:
-        activation_backward_tile(d, <const double *> t.dy, <const double *> v, <double *> t.dx, i0, i1)
+    activation_backward_tile(d, t.dy, t.x if d.from_x else t.y, t.dx, i0, i1)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef Py_ssize_t i0 = 0, i1 = 0
     split_range(o.in_size if t.dx != NULL else 0, t.part, t.parts, &i0, &i1)
     backward_elements(o, t, i0, i1)
@@ -154,6 +147,8 @@ cdef class ActivationOp(Op):
             self.c.work = 20 * self.c.in_size                 # an exponential is about 20 multiply-adds
         self.c.reads = READS_X if d.from_x else READS_Y
         self.c.splits = self.c.memory.in_place = 1
-        self.c.forward_tile, self.c.backward_tile = forward, backward
-        self.c.blocked.elements, self.c.blocked.backward_elements = elements, backward_elements
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
+        self.c.blocked.elements = elements_by_dtype(&self.c, elements[tile_f32], elements[tile_f64])
+        self.c.blocked.backward_elements = elements_by_dtype(&self.c, backward_elements[tile_f32], backward_elements[tile_f64])
         self.c.dims = d

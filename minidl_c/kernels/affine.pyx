@@ -23,7 +23,7 @@ from minidl_c.kernels.identity cimport copy_elements, copy_part
 from minidl_c.kernels.image_shapes import affine_ranges, augmented
 from minidl_c.kernels.path_hash import hash_path
 from minidl_c.kernels.threefry cimport keys_of_examples, lane_keys, threefry_lanes
-from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport LANES, Op, by_dtype, elements_by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile
 
 cdef extern from "minidl_c/kernels/affine_tiles.h" nogil:
     ctypedef struct affine:
@@ -77,7 +77,7 @@ cdef double between(double first, double last, uint32_t bits) noexcept nogil:
     return first + (last - first) * (bits * 2.0**-32)
 
 
-cdef affine draw(const op *o, const tile *t) noexcept nogil:
+cdef affine draw(const op *o, const typed_tile *t) noexcept nogil:
     """Draws the angles and zooms of a tile's examples."""
     cdef const affine_dims *d = <const affine_dims *> o.dims
     cdef lane_keys keys = keys_of_examples(t.seed, d.path, t.step, t.example_ids, t.examples)
@@ -98,7 +98,7 @@ cdef affine draw(const op *o, const tile *t) noexcept nogil:
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const affine_dims *d = <const affine_dims *> o.dims
     cdef Py_ssize_t h0 = 0, h1 = 0
     cdef affine m
@@ -107,13 +107,10 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
         return
     m = draw(o, t)
     split_range(d.H, t.part, t.parts, &h0, &h1)
-    if o.real_bytes == 4:
-        affine_forward_tile(d, &m, <const float *> t.x, <float *> t.y, h0, h1)
-    else:
-        affine_forward_tile(d, &m, <const double *> t.x, <double *> t.y, h0, h1)
+    affine_forward_tile(d, &m, t.x, t.y, h0, h1)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const affine_dims *d = <const affine_dims *> o.dims
     cdef Py_ssize_t c0 = 0, c1 = 0
     cdef affine m
@@ -121,10 +118,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
     if c0 == c1:
         return
     m = draw(o, t)
-    if o.real_bytes == 4:
-        affine_backward_tile(d, &m, <const float *> t.dy, <float *> t.dx, c0, c1)
-    else:
-        affine_backward_tile(d, &m, <const double *> t.dy, <double *> t.dx, c0, c1)
+    affine_backward_tile(d, &m, t.dy, t.dx, c0, c1)
 
 
 cdef class AffineOp(Op):
@@ -147,6 +141,7 @@ cdef class AffineOp(Op):
         init_op(self, (d.C, d.H, d.W), (d.C, d.H, d.W), dtype)
         self.c.work = self.c.in_size * CORNERS
         self.c.splits = 1
-        self.c.forward_tile, self.c.backward_tile = forward, backward
-        self.c.blocked.elements = copy_elements
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
+        self.c.blocked.elements = elements_by_dtype(&self.c, copy_elements[tile_f32], copy_elements[tile_f64])
         self.c.dims = d

@@ -16,7 +16,7 @@ from libc.stdint cimport int32_t, uint32_t, uint64_t
 from minidl_c.kernels.image_shapes import cropping
 from minidl_c.kernels.path_hash import hash_path
 from minidl_c.kernels.threefry cimport keys_of_examples, lane_keys, threefry_lanes
-from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport LANES, Op, by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile
 
 cdef extern from "minidl_c/kernels/augment_tiles.h" nogil:
     ctypedef struct moves:
@@ -75,7 +75,7 @@ cdef moves moves_from_bits(const augment_axis *a, const uint32_t *start_bits, co
     return m
 
 
-cdef void draw(const op *o, const tile *t, moves *vertical, moves *horizontal) noexcept nogil:
+cdef void draw(const op *o, const typed_tile *t, moves *vertical, moves *horizontal) noexcept nogil:
     """Draws the moves of a tile's examples."""
     cdef const augment_dims *d = <const augment_dims *> o.dims
     cdef lane_keys keys = keys_of_examples(t.seed, d.path, t.step, t.example_ids, t.examples)
@@ -89,7 +89,7 @@ cdef void draw(const op *o, const tile *t, moves *vertical, moves *horizontal) n
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const augment_dims *d = <const augment_dims *> o.dims
     cdef int H = d.vertical.size, W = d.horizontal.size, OH = d.vertical.out_size, OW = d.horizontal.out_size
     cdef Py_ssize_t r0 = 0, r1 = 0
@@ -97,17 +97,12 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
     split_range(d.C * OH, t.part, t.parts, &r0, &r1)
     if t.training:
         draw(o, t, &vertical, &horizontal)
-        if o.real_bytes == 4:
-            augment_tile(H, W, OH, OW, &vertical, &horizontal, <const float *> t.x, <float *> t.y, r0, r1)
-        else:
-            augment_tile(H, W, OH, OW, &vertical, &horizontal, <const double *> t.x, <double *> t.y, r0, r1)
-    elif o.real_bytes == 4:
-        centre_tile(H, W, OH, OW, <const float *> t.x, <float *> t.y, r0, r1)
+        augment_tile(H, W, OH, OW, &vertical, &horizontal, t.x, t.y, r0, r1)
     else:
-        centre_tile(H, W, OH, OW, <const double *> t.x, <double *> t.y, r0, r1)
+        centre_tile(H, W, OH, OW, t.x, t.y, r0, r1)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const augment_dims *d = <const augment_dims *> o.dims
     cdef int H = d.vertical.size, W = d.horizontal.size, OH = d.vertical.out_size, OW = d.horizontal.out_size
     cdef Py_ssize_t r0 = 0, r1 = 0
@@ -117,10 +112,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
     split_range(d.C * H, t.part, t.parts, &r0, &r1)
     draw(o, t, &vertical, &horizontal)
     vertical, horizontal = inverse_moves(&vertical), inverse_moves(&horizontal)
-    if o.real_bytes == 4:
-        augment_tile(OH, OW, H, W, &vertical, &horizontal, <const float *> t.dy, <float *> t.dx, r0, r1)
-    else:
-        augment_tile(OH, OW, H, W, &vertical, &horizontal, <const double *> t.dy, <double *> t.dx, r0, r1)
+    augment_tile(OH, OW, H, W, &vertical, &horizontal, t.dy, t.dx, r0, r1)
 
 
 cdef class AugmentOp(Op):
@@ -142,5 +134,6 @@ cdef class AugmentOp(Op):
         d.path = hash_path(path)
         init_op(self, (d.C, v.size, h.size), (d.C, v.out_size, h.out_size), dtype)
         self.c.splits = 1
-        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
         self.c.dims = d

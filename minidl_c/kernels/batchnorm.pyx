@@ -11,8 +11,9 @@ x - mean is exact for x close to the mean. The rounding error of the mean as a f
 from libc.string cimport memcpy, memset
 
 from minidl_c.op cimport (
-    ALIAS_X, BARRIER_BACKWARD, LANES, READS_X, REACHES_ELEMENT, REDUCES_FROM_SUMS, Op, batch_view, init_op, op, real, split_range,
-    tile,
+    ALIAS_X, BARRIER_BACKWARD, LANES, REACHES_ELEMENT, READS_X, REDUCES_FROM_SUMS, Op, batch_f32, batch_f64, batch_view,
+    by_dtype, init_op, op, prepare_by_dtype, real, reduce_by_dtype, split_range, tile, tile_f32, tile_f64, typed_batch,
+    typed_tile, update_state_by_dtype,
 )
 
 cdef extern from "minidl_c/kernels/batchnorm_tiles.h" nogil:
@@ -173,69 +174,48 @@ cdef void batchnorm_update_state(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void prepare(const op *o, const void *param, void *packed, int is_kept, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
-    if o.real_bytes == 4:
-        batchnorm_prepare(<const batchnorm_dims *> o.dims, <const float *> param, <double *> packed, part, parts)
-    else:
-        batchnorm_prepare(<const batchnorm_dims *> o.dims, <const double *> param, <double *> packed, part, parts)
+cdef void prepare(const op *o, const real *param, void *packed, int is_kept, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
+    batchnorm_prepare(<const batchnorm_dims *> o.dims, param, <double *> packed, part, parts)
 
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
     cdef Py_ssize_t c0 = 0, c1 = 0
     split_range(d.C, t.part, t.parts, &c0, &c1)
-    if o.real_bytes == 4:
-        batchnorm_forward_tile(d, <const double *> t.packed, <const float *> t.x, t.training, <float *> t.y, c0, c1)
-    else:
-        batchnorm_forward_tile(d, <const double *> t.packed, <const double *> t.x, t.training, <double *> t.y, c0, c1)
+    batchnorm_forward_tile(d, <const double *> t.packed, t.x, t.training, t.y, c0, c1)
 
 
-cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
-    if o.real_bytes == 4:
-        batchnorm_forward_blocks(d, <const double *> t.packed, <const float *> t.x, <float *> t.y, t)
-    else:
-        batchnorm_forward_blocks(d, <const double *> t.packed, <const double *> t.x, <double *> t.y, t)
+    batchnorm_forward_blocks(d, <const double *> t.packed, t.x, t.y, <const tile *> t)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
     cdef const double *packed = <const double *> t.packed
     cdef Py_ssize_t c0 = 0, c1 = 0
     if not t.training:
         return
     split_range(d.C, t.part, t.parts, &c0, &c1)
-    if o.real_bytes == 4:
-        batchnorm_backward_tile(d, packed, <const float *> t.dy, <const float *> t.x, <float *> t.sums, c0, c1)
-    else:
-        batchnorm_backward_tile(d, packed, <const double *> t.dy, <const double *> t.x, <double *> t.sums, c0, c1)
+    batchnorm_backward_tile(d, packed, t.dy, t.x, t.sums, c0, c1)
 
 
-cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
     cdef const double *packed = <const double *> t.packed
     if not t.training:
         return
-    if o.real_bytes == 4:
-        batchnorm_backward_blocks(d, packed, <const float *> t.dy, <const float *> t.x, <float *> t.sums, t.block0, t.block1)
-    else:
-        batchnorm_backward_blocks(d, packed, <const double *> t.dy, <const double *> t.x, <double *> t.sums, t.block0, t.block1)
+    batchnorm_backward_blocks(d, packed, t.dy, t.x, t.sums, t.block0, t.block1)
 
 
-cdef void reduce_backward(const op *o, const batch_view *w, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
+cdef void reduce_backward(const op *o, const typed_batch *w, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
     cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
-    if o.real_bytes == 4:
-        batchnorm_reduce_backward(d, <double *> w.packed, <const float *> w.grad, w.examples, r0, r1)
-    else:
-        batchnorm_reduce_backward(d, <double *> w.packed, <const double *> w.grad, w.examples, r0, r1)
+    batchnorm_reduce_backward(d, <double *> w.packed, w.grad, w.examples, r0, r1)
 
 
-cdef void update_state(const op *o, const batch_view *w, void *state) noexcept nogil:
+cdef void update_state(const op *o, const batch_view *w, real *state) noexcept nogil:
     cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
-    if o.real_bytes == 4:
-        batchnorm_update_state(d, <const double *> w.packed, <float *> state)
-    else:
-        batchnorm_update_state(d, <const double *> w.packed, <double *> state)
+    batchnorm_update_state(d, <const double *> w.packed, state)
 
 
 cdef int init_batchnorm(batchnorm_dims *d, Op self, tuple in_shape, object eps, object momentum, bint affine,
@@ -267,9 +247,14 @@ cdef class BatchNormOp(Op):
         self.c.reduce.n_sums = self.c.reduce.n_items = 2 * self.d.C
         self.c.n_param, self.c.n_state = self.c.reduce.n_sums if affine else 0, 2 * self.d.C + 1
         self.c.memory.dx_alias, self.c.reduce.barrier, self.c.memory.shares_packed = ALIAS_X, BARRIER_BACKWARD, 1
-        self.c.memory.prepare, self.c.forward_tile, self.c.backward_tile = prepare, forward, backward
-        self.c.reduce.backward, self.c.reduce.update_state = reduce_backward, update_state
+        self.c.memory.prepare = prepare_by_dtype(&self.c, prepare[float], prepare[double])
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
+        self.c.reduce.backward = reduce_by_dtype(&self.c, reduce_backward[batch_f32], reduce_backward[batch_f64])
+        self.c.reduce.update_state = update_state_by_dtype(&self.c, update_state[float], update_state[double])
         self.c.reduce.inputs = REDUCES_FROM_SUMS
         self.c.memory.in_place = 1                            # in inference; in training, backward reads x
-        self.c.blocked.forward, self.c.blocked.backward, self.c.blocked.reach = forward_blocked, backward_blocked, REACHES_ELEMENT
+        self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
+        self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
+        self.c.blocked.reach = REACHES_ELEMENT
         self.c.blocked.splits_rows = 1                        # forward alone: the sums are over all pixels

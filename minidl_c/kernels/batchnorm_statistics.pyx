@@ -14,7 +14,10 @@ from minidl_c.kernels.batchnorm cimport (
     GAIN, INVERSE, MEAN, MEAN_DGAIN, MEAN_DSHIFT, RUNNING_INVERSE, RUNNING_MEAN, VARIANCE, batchnorm_dims, channels,
     init_batchnorm,
 )
-from minidl_c.op cimport ALIAS_X, BARRIER_FORWARD, LANES, REACHES_CHANNEL, Op, batch_view, blocks_of, op, real, split_range, tile
+from minidl_c.op cimport (
+    ALIAS_X, BARRIER_FORWARD, LANES, REACHES_CHANNEL, Op, batch_f32, batch_f64, blocks_of, by_dtype, op, partial_by_dtype,
+    real, reduce_by_dtype, split_range, tile, tile_f32, tile_f64, typed_batch, typed_tile,
+)
 
 cdef extern from "minidl_c/kernels/batchnorm_tiles.h" nogil:
     void moments(const void *x, Py_ssize_t pixels, void *moments)
@@ -159,67 +162,50 @@ cdef void statistics_backward_blocks(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
     cdef Py_ssize_t c0 = 0, c1 = 0
     if not t.training:
         return
     split_range(d.C, t.part, t.parts, &c0, &c1)
-    if o.real_bytes == 4:
-        statistics_forward_tile(d, <const float *> t.x, <float *> t.saved, c0, c1)
-    else:
-        statistics_forward_tile(d, <const double *> t.x, <double *> t.saved, c0, c1)
+    statistics_forward_tile(d, t.x, t.saved, c0, c1)
 
 
-cdef void partial(const op *o, const batch_view *w, Py_ssize_t c0, Py_ssize_t c1, void *slot) noexcept nogil:
+cdef void partial(const op *o, const typed_batch *w, Py_ssize_t c0, Py_ssize_t c1, void *slot) noexcept nogil:
     cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
-    if o.real_bytes == 4:
-        statistics_partial(d, <const float *> w.saved, w.saved_tile // 4, w.blocked, w.examples, <summary *> slot, c0, c1)
-    else:
-        statistics_partial(d, <const double *> w.saved, w.saved_tile // 8, w.blocked, w.examples, <summary *> slot, c0, c1)
+    statistics_partial(d, w.saved, w.saved_tile // o.real_bytes, w.blocked, w.examples, <summary *> slot, c0, c1)
 
 
 cdef void combine(const op *o, const void *left, const void *right, void *out) noexcept nogil:
     statistics_combine(<const summary *> left, <const summary *> right, <summary *> out)
 
 
-cdef void reduce_forward(const op *o, const batch_view *w, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
+cdef void reduce_forward(const op *o, const typed_batch *w, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
     statistics_reduce_forward(<const batchnorm_dims *> o.dims, <const summary *> w.grad, <double *> w.packed, c0, c1)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
     cdef const double *packed = <const double *> t.packed
     cdef Py_ssize_t c0 = 0, c1 = 0
     if t.dx == NULL:
         return
     split_range(d.C, t.part, t.parts, &c0, &c1)
-    if o.real_bytes == 4:
-        statistics_backward_tile(d, packed, <const float *> t.dy, <const float *> t.x, t.examples, t.training,
-                                 <float *> t.dx, c0, c1)
-    else:
-        statistics_backward_tile(d, packed, <const double *> t.dy, <const double *> t.x, t.examples, t.training,
-                                 <double *> t.dx, c0, c1)
+    statistics_backward_tile(d, packed, t.dy, t.x, t.examples, t.training, t.dx, c0, c1)
 
 
-cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     """A block has the form of a channel of a tile: its moments are those of 16 channels instead of 16 examples."""
     cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
     if not t.training:
         return
-    if o.real_bytes == 4:
-        statistics_forward_tile(d, <const float *> t.x, <float *> t.saved, t.block0, t.block1)
-    else:
-        statistics_forward_tile(d, <const double *> t.x, <double *> t.saved, t.block0, t.block1)
+    statistics_forward_tile(d, t.x, t.saved, t.block0, t.block1)
 
 
-cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
     cdef const double *packed = <const double *> t.packed
-    if o.real_bytes == 4:
-        statistics_backward_blocks(d, packed, <const float *> t.dy, <const float *> t.x, <float *> t.dx, t)
-    else:
-        statistics_backward_blocks(d, packed, <const double *> t.dy, <const double *> t.x, <double *> t.dx, t)
+    statistics_backward_blocks(d, packed, t.dy, t.x, t.dx, <const tile *> t)
 
 
 cdef class BatchStatisticsOp(Op):
@@ -231,8 +217,14 @@ cdef class BatchStatisticsOp(Op):
         init_batchnorm(&self.d, self, tuple(in_shape), eps, momentum, affine, dtype)
         self.c.reduce.n_items, self.c.memory.saved = self.d.C, MOMENTS * self.d.C * LANES * self.c.real_bytes
         self.c.memory.y_alias, self.c.memory.in_place, self.c.reduce.barrier = ALIAS_X, 1, BARRIER_FORWARD
-        self.c.forward_tile, self.c.reduce.forward, self.c.backward_tile = forward, reduce_forward, backward
-        self.c.reduce.partial, self.c.reduce.combine, self.c.reduce.partial_bytes = partial, combine, sizeof(summary)
-        self.c.blocked.forward, self.c.blocked.backward, self.c.blocked.reach = forward_blocked, backward_blocked, REACHES_CHANNEL
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.reduce.forward = reduce_by_dtype(&self.c, reduce_forward[batch_f32], reduce_forward[batch_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
+        self.c.reduce.partial = partial_by_dtype(&self.c, partial[batch_f32], partial[batch_f64])
+        self.c.reduce.combine = combine
+        self.c.reduce.partial_bytes = sizeof(summary)
+        self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
+        self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
+        self.c.blocked.reach = REACHES_CHANNEL
         self.c.blocked.splits_rows_back = 1                   # not forward: the moments are over all pixels
         self.c.blocked.saved = MOMENTS * blocks_of(self.d.C) * LANES * self.c.real_bytes

@@ -3,7 +3,7 @@
 The functions of `op.blocked`. The chains of multiply-adds are those of dense.pyx.
 """
 from minidl_c.kernels.blocked_correlate cimport blocked_correlation, correlate_blocked
-from minidl_c.op cimport LANES, real
+from minidl_c.op cimport LANES, batch_view, offset, op, real, tile, typed_batch, typed_tile
 
 cdef extern from "minidl_c/kernels/dense_tiles.h" nogil:
     void dense_weight_gradient(const dense_walk *walk, const void *x, const void *dy, void *dw, Py_ssize_t i0, Py_ssize_t i1)
@@ -88,30 +88,19 @@ cdef void dense_gradient_examples(
         sum_examples(dy, b.examples, b.starts, b.slots, walk.dy_example, 0, grad + d.inputs * d.outputs, d.outputs)
 
 
-cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const dense_dims *d = <const dense_dims *> o.dims
     cdef Py_ssize_t weights = d.inputs * d.outputs, o0 = t.block0 * LANES, o1 = min(t.block1 * LANES, d.outputs)
     cdef bint has_bias = o.reduce.n_items > d.inputs
-    if o.real_bytes == 4:
-        dense_forward_examples(d, t, <const float *> t.x, <const float *> t.param,
-                               <const float *> t.param + weights if has_bias else NULL, <float *> t.y, o0, o1)
-    else:
-        dense_forward_examples(d, t, <const double *> t.x, <const double *> t.param,
-                               <const double *> t.param + weights if has_bias else NULL, <double *> t.y, o0, o1)
+    dense_forward_examples(d, <const tile *> t, t.x, t.param, offset(t.param, weights) if has_bias else NULL, t.y, o0, o1)
 
 
-cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const dense_dims *d = <const dense_dims *> o.dims
     cdef Py_ssize_t i0 = t.block0 * LANES, i1 = min(t.block1 * LANES, d.inputs)
-    if o.real_bytes == 4:
-        dense_backward_examples(d, t, <const float *> t.dy, <const float *> t.param, <float *> t.dx, i0, i1)
-    else:
-        dense_backward_examples(d, t, <const double *> t.dy, <const double *> t.param, <double *> t.dx, i0, i1)
+    dense_backward_examples(d, <const tile *> t, t.dy, t.param, t.dx, i0, i1)
 
 
-cdef void gradient_blocked(const op *o, const batch_view *w, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
+cdef void gradient_blocked(const op *o, const typed_batch *w, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
     cdef const dense_dims *d = <const dense_dims *> o.dims
-    if o.real_bytes == 4:
-        dense_gradient_examples(d, w, <const float *> w.x, <const float *> w.dy, <float *> w.grad, r0, r1)
-    else:
-        dense_gradient_examples(d, w, <const double *> w.x, <const double *> w.dy, <double *> w.grad, r0, r1)
+    dense_gradient_examples(d, <const batch_view *> w, w.x, w.dy, w.grad, r0, r1)

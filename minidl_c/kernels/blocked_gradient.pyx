@@ -8,7 +8,7 @@ pixels inside the image; those of the examples are added as the lanes of a tile 
 from libc.string cimport memset
 
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims
-from minidl_c.op cimport LANES, batch_view, blocks_of, op, real
+from minidl_c.op cimport LANES, batch_view, blocks_of, op, real, typed_batch
 
 cdef extern from "minidl_c/kernels/conv2d_gradient.h" nogil:
     void sum_pixels(Py_ssize_t outputs, Py_ssize_t pixels, const void *dy, void *db, Py_ssize_t sum_stride)
@@ -95,10 +95,7 @@ cdef Py_ssize_t gradient_rows(const conv2d_dims *d) noexcept:
     return 0 if channels < TILE_CHANNELS else d.R * d.S * (TILE_CHANNELS if channels >= 2 * TILE_CHANNELS else TILE_CHANNELS // 2)
 
 
-cdef void gradient_blocked(const op *o, const batch_view *w, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+cdef void gradient_blocked(const op *o, const typed_batch *w, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     """`blocked.gradient` of a convolution."""
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
-    if o.real_bytes == 4:
-        gradient_of_items(d, w, <const float *> w.x, <const float *> w.dy, <float *> w.grad, i0, i1)
-    else:
-        gradient_of_items(d, w, <const double *> w.x, <const double *> w.dy, <double *> w.grad, i0, i1)
+    gradient_of_items(d, <const batch_view *> w, w.x, w.dy, w.grad, i0, i1)

@@ -15,8 +15,11 @@ computes dx = dy + the gradient of y times the first branch's value.
 from libc.string cimport memcpy
 
 from minidl_c.kernels.channel_copies cimport copy_channels
-from minidl_c.kernels.product cimport factors, factors_of, product_blocked, product_elements, product_tile
-from minidl_c.op cimport ALIAS_SKIP, LANES, REACHES_CHANNEL, Op, init_op, op, real, split_range, tile
+from minidl_c.kernels.product cimport dims_of, product_channels, product_dims, product_tile
+from minidl_c.op cimport (
+    ALIAS_SKIP, LANES, REACHES_CHANNEL, Op, by_dtype, elements_by_dtype, init_op, op, real, split_range, tile, tile_f32,
+    tile_f64, typed_tile,
+)
 from minidl_c.op import check_ints
 
 
@@ -35,57 +38,47 @@ cdef void sum_tile(
 
 # ---- the ops -------------------------------------------------------------------------------------------------------------
 
-cdef void add(const op *o, const void *a, const void *b, void *y, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
-    if o.real_bytes == 4:
-        sum_tile(<const float *> a, <const float *> b, <float *> y, i0, i1)
-    else:
-        sum_tile(<const double *> a, <const double *> b, <double *> y, i0, i1)
-
-
-cdef void copy(const op *o, const tile *t, const void *x, Py_ssize_t x0, void *y, Py_ssize_t y0, Py_ssize_t size) noexcept nogil:
+cdef void copy(const typed_tile *t, const real *x, Py_ssize_t x0, real *y, Py_ssize_t y0, Py_ssize_t size) noexcept nogil:
     """Copies `size` elements of x, from x0, to y, from y0: this part of them."""
-    cdef Py_ssize_t row_bytes = LANES * o.real_bytes, i0 = 0, i1 = 0
+    cdef Py_ssize_t i0 = 0, i1 = 0
     split_range(size, t.part, t.parts, &i0, &i1)
-    memcpy(<char *> y + (y0 + i0) * row_bytes, <const char *> x + (x0 + i0) * row_bytes, (i1 - i0) * row_bytes)
+    memcpy(y + (y0 + i0) * LANES, x + (x0 + i0) * LANES, (i1 - i0) * LANES * sizeof(real))
 
 
-cdef void split_backward_elements(const op *o, const tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
-    add(o, t.dy, t.dskip, t.dx, i0, i1)
+cdef void split_backward_elements(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+    sum_tile(t.dy, t.dskip, t.dx, i0, i1)
 
 
-cdef void split_backward(const op *o, const tile *t) noexcept nogil:
+cdef void split_backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef Py_ssize_t i0 = 0, i1 = 0
     split_range(o.in_size if t.dx != NULL else 0, t.part, t.parts, &i0, &i1)
     split_backward_elements(o, t, i0, i1)
 
 
-cdef void recall_backward(const op *o, const tile *t) noexcept nogil:
+cdef void recall_backward(const op *o, const typed_tile *t) noexcept nogil:
     if t.dx != NULL:
-        copy(o, t, t.dskip, 0, t.dx, 0, o.in_size)
+        copy(t, t.dskip, 0, t.dx, 0, o.in_size)
 
 
-cdef void add_elements(const op *o, const tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
-    add(o, t.skip, t.x, t.y, i0, i1)
+cdef void add_elements(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+    sum_tile(t.skip, t.x, t.y, i0, i1)
 
 
-cdef void add_forward(const op *o, const tile *t) noexcept nogil:
+cdef void add_forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef Py_ssize_t i0 = 0, i1 = 0
     split_range(o.in_size, t.part, t.parts, &i0, &i1)
     add_elements(o, t, i0, i1)
 
 
-cdef void concat_forward(const op *o, const tile *t) noexcept nogil:
-    copy(o, t, t.skip, 0, t.y, 0, o.branch.skip_size)
-    copy(o, t, t.x, 0, t.y, o.branch.skip_size, o.in_size)
+cdef void concat_forward(const op *o, const typed_tile *t) noexcept nogil:
+    copy(t, t.skip, 0, t.y, 0, o.branch.skip_size)
+    copy(t, t.x, 0, t.y, o.branch.skip_size, o.in_size)
 
 
-cdef inline void copy_blocked(const op *o, const void *x, Py_ssize_t x0, void *y, Py_ssize_t y0, Py_ssize_t y1) noexcept nogil:
+cdef inline void copy_blocked(const op *o, const real *x, Py_ssize_t x0, real *y, Py_ssize_t y0, Py_ssize_t y1) noexcept nogil:
     """Copies channels of x, from x0 on, to channels y0..y1 of y, in the blocked layout."""
     cdef Py_ssize_t pixels = o.in_size // o.in_channels       # of dx; a Concat's y has as many
-    if o.real_bytes == 4:
-        copy_channels(<const float *> x, x0, <float *> y, y0, y1 - y0, pixels)
-    else:
-        copy_channels(<const double *> x, x0, <double *> y, y0, y1 - y0, pixels)
+    copy_channels(x, x0, y, y0, y1 - y0, pixels)
 
 
 cdef inline Py_ssize_t first_channels(const op *o) noexcept nogil:
@@ -93,61 +86,65 @@ cdef inline Py_ssize_t first_channels(const op *o) noexcept nogil:
     return o.out_channels - o.in_channels
 
 
-cdef void concat_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void concat_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef Py_ssize_t first = first_channels(o), c0 = t.block0 * LANES, c1 = min(t.block1 * LANES, o.out_channels)
     copy_blocked(o, t.skip, c0, t.y, c0, min(c1, first))
     copy_blocked(o, t.x, max(c0, first) - first, t.y, max(c0, first), c1)
 
 
-cdef void concat_backward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void concat_backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef Py_ssize_t c0 = t.block0 * LANES
     copy_blocked(o, t.dy, first_channels(o) + c0, t.dx, c0, min(t.block1 * LANES, o.in_channels))
 
 
-cdef void recall_backward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void recall_backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef Py_ssize_t c0 = t.block0 * LANES
     copy_blocked(o, t.dskip, c0, t.dx, c0, min(t.block1 * LANES, o.in_channels))
 
 
-cdef void concat_backward(const op *o, const tile *t) noexcept nogil:
+cdef void concat_backward(const op *o, const typed_tile *t) noexcept nogil:
     if t.dx != NULL:
-        copy(o, t, t.dy, o.branch.skip_size, t.dx, 0, o.in_size)
+        copy(t, t.dy, o.branch.skip_size, t.dx, 0, o.in_size)
 
 
 # ---- the first branch's gradient in a product
 
-cdef inline factors first_factors(const op *o, const tile *t) noexcept nogil:
+cdef inline product_dims first_dims(const op *o) noexcept nogil:
     """dx = dskip factor, + dy in a Split"""
-    cdef const void *plus = t.dy if o.memory.y_alias != ALIAS_SKIP else NULL
-    return factors_of(o.in_channels, t.dskip, o.branch.dskip_size, t.factor, o.branch.factor_size, plus, t.dx, o.in_size)
+    return dims_of(o.in_channels, o.branch.dskip_size, o.branch.factor_size, o.in_size)
 
 
-cdef void first_backward(const op *o, const tile *t) noexcept nogil:
-    cdef factors f = first_factors(o, t)
+cdef inline bint is_split(const op *o) noexcept nogil:
+    return o.memory.y_alias != ALIAS_SKIP
+
+
+cdef void first_backward(const op *o, const typed_tile *t) noexcept nogil:
+    cdef product_dims d = first_dims(o)
     if t.dx != NULL:
-        product_tile(o, t, &f)
+        product_tile(&d, <const tile *> t, t.dskip, t.factor, t.dy if is_split(o) else NULL, t.dx)
 
 
-cdef void first_backward_blocked(const op *o, const tile *t) noexcept nogil:
-    cdef factors f = first_factors(o, t)
-    product_blocked(o, t, &f)
+cdef void first_backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
+    cdef product_dims d = first_dims(o)
+    product_channels(&d, t.dskip, t.factor, t.dy if is_split(o) else NULL, t.dx, t.block0, t.block1, t.pixel0, t.pixel1)
 
 
-cdef void first_backward_elements(const op *o, const tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
-    cdef factors f = first_factors(o, t)
-    product_elements(o, &f, i0, i1)
+cdef void first_backward_elements(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+    cdef product_dims d = first_dims(o)
+    product_channels(&d, t.dskip, t.factor, t.dy if is_split(o) else NULL, t.dx, 0, 1, i0, i1)
 
 
 cdef int set_factor(op *o, object product_size, object factor, object factor_size) except -1:
     """Makes `dskip` the gradient of a product, whose other factor is the value `factor`."""
     o.branch.dskip_size, o.branch.factor_size = check_ints("product_size, factor_size", (product_size, factor_size), 2, 1)
     o.branch.factor = check_index(factor)
-    o.backward_tile = first_backward
+    o.backward_tile = by_dtype(o, first_backward[tile_f32], first_backward[tile_f64])
     o.blocked.backward_elements, o.blocked.backward = NULL, NULL
     if o.branch.dskip_size == o.branch.factor_size == o.in_size:
-        o.blocked.backward_elements = first_backward_elements
+        o.blocked.backward_elements = elements_by_dtype(o, first_backward_elements[tile_f32], first_backward_elements[tile_f64])
     else:
-        o.blocked.backward, o.blocked.reach = first_backward_blocked, REACHES_CHANNEL
+        o.blocked.backward = by_dtype(o, first_backward_blocked[tile_f32], first_backward_blocked[tile_f64])
+        o.blocked.reach = REACHES_CHANNEL
     return 0
 
 
@@ -165,7 +162,8 @@ cdef class SplitOp(Op):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         self.c.splits = self.c.memory.in_place = 1
         self.c.branch.dskip = check_index(back)
-        self.c.backward_tile, self.c.blocked.backward_elements = split_backward, split_backward_elements
+        self.c.backward_tile = by_dtype(&self.c, split_backward[tile_f32], split_backward[tile_f64])
+        self.c.blocked.backward_elements = elements_by_dtype(&self.c, split_backward_elements[tile_f32], split_backward_elements[tile_f64])
         if factor is not None:
             set_factor(&self.c, product_size, factor, factor_size)
 
@@ -188,8 +186,8 @@ cdef class RecallOp(Op):
         elif self.c.branch.dskip_size == self.c.in_size:
             self.c.memory.dx_alias = ALIAS_SKIP
         else:
-            self.c.backward_tile = recall_backward
-            self.c.blocked.backward = recall_backward_blocked
+            self.c.backward_tile = by_dtype(&self.c, recall_backward[tile_f32], recall_backward[tile_f64])
+            self.c.blocked.backward = by_dtype(&self.c, recall_backward_blocked[tile_f32], recall_backward_blocked[tile_f64])
 
 
 cdef class AddOp(Op):
@@ -199,7 +197,8 @@ cdef class AddOp(Op):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         self.c.splits = self.c.memory.in_place = 1
         self.c.branch.skip = check_index(first)
-        self.c.forward_tile, self.c.blocked.elements = add_forward, add_elements
+        self.c.forward_tile = by_dtype(&self.c, add_forward[tile_f32], add_forward[tile_f64])
+        self.c.blocked.elements = elements_by_dtype(&self.c, add_elements[tile_f32], add_elements[tile_f64])
 
 
 cdef class ConcatOp(Op):
@@ -212,5 +211,7 @@ cdef class ConcatOp(Op):
         init_op(self, in_shape, (first_shape[0] + in_shape[0], *in_shape[1:]), dtype)
         self.c.splits = 1
         self.c.branch.skip, self.c.branch.skip_size = check_index(first), self.c.out_size - self.c.in_size
-        self.c.forward_tile, self.c.backward_tile = concat_forward, concat_backward
-        self.c.blocked.forward, self.c.blocked.backward = concat_blocked, concat_backward_blocked
+        self.c.forward_tile = by_dtype(&self.c, concat_forward[tile_f32], concat_forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, concat_backward[tile_f32], concat_backward[tile_f64])
+        self.c.blocked.forward = by_dtype(&self.c, concat_blocked[tile_f32], concat_blocked[tile_f64])
+        self.c.blocked.backward = by_dtype(&self.c, concat_backward_blocked[tile_f32], concat_backward_blocked[tile_f64])

@@ -20,7 +20,7 @@ from minidl_c.kernels.identity cimport copy_elements, copy_part
 from minidl_c.kernels.image_shapes import color_ranges
 from minidl_c.kernels.path_hash import hash_path
 from minidl_c.kernels.threefry cimport keys_of_examples, lane_keys, threefry_lanes
-from minidl_c.op cimport LANES, Op, init_op, op, tile
+from minidl_c.op cimport LANES, Op, by_dtype, elements_by_dtype, init_op, op, real, tile_f32, tile_f64, typed_tile
 
 cdef extern from "minidl_c/kernels/color_jitter_tiles.h" nogil:
     ctypedef struct jitter:
@@ -45,7 +45,25 @@ cdef void factors(const color_jitter_dims *d, int which, const uint32_t *bits, d
         factor[lane] = d.first[which] + (d.last[which] - d.first[which]) * (bits[lane] * 2.0**-32)
 
 
-cdef jitter draw(const op *o, const tile *t) noexcept nogil:
+cdef void color_jitter_forward_tile(
+    const color_jitter_dims *d,
+    const jitter *j,                    # IN  of each example
+    const real *x,                      # IN  [C][H][W][16]
+    real *y,                            # OUT [C][H][W][16]; may be x
+) noexcept nogil:
+    jitter_colors(j, d.C, d.H, d.W, x, y)
+
+
+cdef void color_jitter_backward_tile(
+    const color_jitter_dims *d,
+    const jitter *j,                    # IN  of each example
+    const real *dy,                     # IN  [C][H][W][16]
+    real *dx,                           # OUT [C][H][W][16]; may be dy
+) noexcept nogil:
+    jitter_colors_gradient(j, d.C, d.H, d.W, dy, dx)
+
+
+cdef jitter draw(const op *o, const typed_tile *t) noexcept nogil:
     """Draws the factors of a tile's examples."""
     cdef const color_jitter_dims *d = <const color_jitter_dims *> o.dims
     cdef lane_keys keys = keys_of_examples(t.seed, d.path, t.step, t.example_ids, t.examples)
@@ -61,29 +79,23 @@ cdef jitter draw(const op *o, const tile *t) noexcept nogil:
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const color_jitter_dims *d = <const color_jitter_dims *> o.dims
     cdef jitter j
     if not t.training:
         copy_part(o, t)
         return
     j = draw(o, t)
-    if o.real_bytes == 4:
-        jitter_colors(&j, d.C, d.H, d.W, <const float *> t.x, <float *> t.y)
-    else:
-        jitter_colors(&j, d.C, d.H, d.W, <const double *> t.x, <double *> t.y)
+    color_jitter_forward_tile(d, &j, t.x, t.y)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const color_jitter_dims *d = <const color_jitter_dims *> o.dims
     cdef jitter j
     if t.dx == NULL:
         return
     j = draw(o, t)
-    if o.real_bytes == 4:
-        jitter_colors_gradient(&j, d.C, d.H, d.W, <const float *> t.dy, <float *> t.dx)
-    else:
-        jitter_colors_gradient(&j, d.C, d.H, d.W, <const double *> t.dy, <double *> t.dx)
+    color_jitter_backward_tile(d, &j, t.dy, t.dx)
 
 
 cdef class ColorJitterOp(Op):
@@ -104,6 +116,7 @@ cdef class ColorJitterOp(Op):
         d.path = hash_path(path)
         init_op(self, (d.C, d.H, d.W), (d.C, d.H, d.W), dtype)
         self.c.memory.in_place = 1
-        self.c.forward_tile, self.c.backward_tile = forward, backward
-        self.c.blocked.elements = copy_elements
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
+        self.c.blocked.elements = elements_by_dtype(&self.c, copy_elements[tile_f32], copy_elements[tile_f64])
         self.c.dims = d

@@ -2,7 +2,7 @@
 from libc.string cimport memcpy, memset
 
 from minidl_c.kernels.channel_copies cimport copy_channels
-from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport LANES, Op, by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile
 from minidl_c.op import check_ints
 
 ctypedef struct columns_dims:
@@ -48,41 +48,29 @@ cdef void columns_backward_blocked(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const columns_dims *d = <const columns_dims *> o.dims
     cdef Py_ssize_t c0 = 0, c1 = 0
     split_range(o.out_channels, t.part, t.parts, &c0, &c1)
-    if o.real_bytes == 4:
-        columns_forward_tile(d, <const float *> t.x, <float *> t.y, c0, c1)
-    else:
-        columns_forward_tile(d, <const double *> t.x, <double *> t.y, c0, c1)
+    columns_forward_tile(d, t.x, t.y, c0, c1)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const columns_dims *d = <const columns_dims *> o.dims
     cdef Py_ssize_t c0 = 0, c1 = 0
     split_range(d.C if t.dx != NULL else 0, t.part, t.parts, &c0, &c1)
-    if o.real_bytes == 4:
-        columns_backward_tile(d, <const float *> t.dy, <float *> t.dx, c0, c1)
-    else:
-        columns_backward_tile(d, <const double *> t.dy, <double *> t.dx, c0, c1)
+    columns_backward_tile(d, t.dy, t.dx, c0, c1)
 
 
-cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const columns_dims *d = <const columns_dims *> o.dims
     cdef Py_ssize_t c0 = t.block0 * LANES, n = min(t.block1 * LANES, o.out_channels) - c0
-    if o.real_bytes == 4:
-        copy_channels(<const float *> t.x, d.start + c0, <float *> t.y, c0, n, d.pixels)
-    else:
-        copy_channels(<const double *> t.x, d.start + c0, <double *> t.y, c0, n, d.pixels)
+    copy_channels(t.x, d.start + c0, t.y, c0, n, d.pixels)
 
 
-cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const columns_dims *d = <const columns_dims *> o.dims
-    if o.real_bytes == 4:
-        columns_backward_blocked(d, <const float *> t.dy, <float *> t.dx, t.block0, t.block1)
-    else:
-        columns_backward_blocked(d, <const double *> t.dy, <double *> t.dx, t.block0, t.block1)
+    columns_backward_blocked(d, t.dy, t.dx, t.block0, t.block1)
 
 
 cdef class ColumnsOp(Op):
@@ -100,6 +88,8 @@ cdef class ColumnsOp(Op):
         init_op(self, in_shape, (stop - start, *in_shape[1:]), dtype)
         d.C, d.start, d.stop, d.pixels = self.c.in_channels, start, stop, self.c.in_size // self.c.in_channels
         self.c.splits = 1
-        self.c.forward_tile, self.c.backward_tile = forward, backward
-        self.c.blocked.forward, self.c.blocked.backward = forward_blocked, backward_blocked
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
+        self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
+        self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
         self.c.dims = d

@@ -16,7 +16,10 @@ from minidl_c.kernels.conv2d_small_batch cimport conv2d_backward_w_small_batch, 
 from minidl_c.kernels.correlate cimport correlate_tile
 from minidl_c.kernels.winograd cimport MANY_WEIGHTS, init_winograd_dims, packed_for_dx, use_winograd, winograd_tile
 from minidl_c.kernels.winograd_gradient cimport use_winograd_gradient, winograd_gradient_tile
-from minidl_c.op cimport LANES, READS_X, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport (
+    LANES, READS_X, Op, batch_f32, batch_f64, by_dtype, init_op, offset, op, prepare_dx_by_dtype, real, reduce_by_dtype,
+    split_range, tile, tile_f32, tile_f64, typed_tile,
+)
 
 cdef extern from "minidl_c/kernels/conv2d_gradient.h" nogil:
     ctypedef struct gradient_walk:
@@ -135,39 +138,25 @@ cdef void pad_tile(const conv2d_dims *d, const real *x, real *padded) noexcept n
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void pack(const op *o, const void *param, bint inverse, void *packed, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
-    cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
-    if o.real_bytes == 4:
-        conv2d_pack(d, <const float *> param, inverse, <float *> packed, part, parts)
-    else:
-        conv2d_pack(d, <const double *> param, inverse, <double *> packed, part, parts)
+cdef void prepare_dx(const op *o, const real *param, void *packed, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
+    conv2d_pack(<const conv2d_dims *> o.dims, param, False, <real *> packed, part, parts)
 
 
-cdef void prepare_dx(const op *o, const void *param, void *packed, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
-    pack(o, param, False, packed, part, parts)
+cdef void prepare_transposed_dx(const op *o, const real *param, void *packed, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
+    conv2d_pack(<const conv2d_dims *> o.dims, param, True, <real *> packed, part, parts)
 
 
-cdef void prepare_transposed_dx(const op *o, const void *param, void *packed, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
-    pack(o, param, True, packed, part, parts)
-
-
-cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
     cdef bint has_bias = o.n_param > d.weights
-    if o.real_bytes == 4:
-        correlate_example(&d.forward, t, <const float *> t.param, <const float *> t.param + d.weights if has_bias else NULL)
-    else:
-        correlate_example(&d.forward, t, <const double *> t.param, <const double *> t.param + d.weights if has_bias else NULL)
+    correlate_example(&d.forward, <const tile *> t, t.param, offset(t.param, d.weights) if has_bias else NULL)
 
 
-cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
-    cdef tile v = t[0]
+    cdef tile v = (<const tile *> t)[0]
     v.x, v.y = t.dy, t.dx                # the tile's strides are those of dy and dx already
-    if o.real_bytes == 4:
-        correlate_example(&d.back, &v, <const float *> t.packed, <const float *> NULL)
-    else:
-        correlate_example(&d.back, &v, <const double *> t.packed, <const double *> NULL)
+    correlate_example(&d.back, &v, t.packed, NULL)
 
 
 cdef void conv2d_init_op(op *o, const conv2d_dims *d, Py_ssize_t biases, bint is_transposed) noexcept:
@@ -179,54 +168,41 @@ cdef void conv2d_init_op(op *o, const conv2d_dims *d, Py_ssize_t biases, bint is
     if d.PH > d.H or d.PW > d.W:
         o.memory.scratch = max(o.memory.scratch, d.C * d.PH * d.PW * LANES)
     o.memory.scratch *= o.real_bytes
-    o.memory.prepare_dx = prepare_transposed_dx if is_transposed else prepare_dx
+    if is_transposed:
+        o.memory.prepare_dx = prepare_dx_by_dtype(o, prepare_transposed_dx[float], prepare_transposed_dx[double])
+    else:
+        o.memory.prepare_dx = prepare_dx_by_dtype(o, prepare_dx[float], prepare_dx[double])
     o.reads, o.splits, o.work, o.dims = READS_X, 1, d.weights * d.OH * d.OW, d
 
 
-cdef void forward_real(const op *o, const tile *t, const real *param) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
-    cdef const real *b = param + d.weights if o.n_param > d.weights else NULL
+    cdef bint has_bias = o.n_param > d.weights
     cdef Py_ssize_t k0 = 0, k1 = 0
     if d.uses_winograd:
-        winograd_tile(&d.winograd, <const real *> t.x, <const real *> t.packed, b, <real *> t.y, t.part, t.parts, <real *> t.scratch)
+        winograd_tile(&d.winograd, t.x, t.packed, offset(t.param, d.weights) if has_bias else NULL, t.y, t.part, t.parts, t.scratch)
         return
     split_range(d.K, t.part, t.parts, &k0, &k1)
-    conv2d_forward_tile(d, <const real *> t.x, param, b, <real *> t.y, k0, k1, t.examples, <real *> t.scratch)
+    conv2d_forward_tile(d, t.x, t.param, offset(t.param, d.weights) if has_bias else NULL, t.y, k0, k1, t.examples, t.scratch)
 
 
-cdef void backward_real(const op *o, const tile *t, real *dw) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
-    cdef real *db = dw + d.weights * t.sum_stride if o.n_param > d.weights else NULL
-    cdef real *scratch = <real *> t.scratch
+    cdef bint has_bias = o.n_param > d.weights
     cdef Py_ssize_t k0 = 0, k1 = 0, c0 = 0, c1 = 0
     split_range(d.K, t.part, t.parts, &k0, &k1)
     split_range(d.C, t.part, t.parts, &c0, &c1)
     if t.training and d.uses_winograd and t.sum_stride == 1:
-        winograd_gradient_tile(d, <const real *> t.dy, <const real *> t.x, dw, t.examples, t.part, t.parts, scratch)
-        if db != NULL:
-            conv2d_backward_b_tile(<const real *> t.dy, d.OH * d.OW, db, 1, k0, k1)
+        winograd_gradient_tile(d, t.dy, t.x, t.sums, t.examples, t.part, t.parts, t.scratch)
+        if has_bias:
+            conv2d_backward_b_tile(t.dy, d.OH * d.OW, offset(t.sums, d.weights), 1, k0, k1)
     elif t.training:
-        conv2d_backward_w_tile(d, <const real *> t.dy, <const real *> t.x, dw, db, t.sum_stride, k0, k1, t.examples, scratch)
+        conv2d_backward_w_tile(d, t.dy, t.x, t.sums, offset(t.sums, d.weights * t.sum_stride) if has_bias else NULL, t.sum_stride,
+                               k0, k1, t.examples, t.scratch)
     if t.dx != NULL and d.uses_winograd:
-        winograd_tile(&d.winograd_back, <const real *> t.dy, packed_for_dx(d, <const real *> t.packed), <const real *> NULL,
-                      <real *> t.dx, t.part, t.parts, scratch)
+        winograd_tile(&d.winograd_back, t.dy, packed_for_dx(d, t.packed), NULL, t.dx, t.part, t.parts, t.scratch)
     elif t.dx != NULL:
-        conv2d_backward_x_tile(d, <const real *> t.dy, <const real *> t.packed, <const real *> NULL, <real *> t.dx, c0, c1,
-                               t.examples, scratch)
-
-
-cdef void forward(const op *o, const tile *t) noexcept nogil:
-    if o.real_bytes == 4:
-        forward_real(o, t, <const float *> t.param)
-    else:
-        forward_real(o, t, <const double *> t.param)
-
-
-cdef void backward(const op *o, const tile *t) noexcept nogil:
-    if o.real_bytes == 4:
-        backward_real(o, t, <float *> t.sums)
-    else:
-        backward_real(o, t, <double *> t.sums)
+        conv2d_backward_x_tile(d, t.dy, t.packed, NULL, t.dx, c0, c1, t.examples, t.scratch)
 
 
 cdef class Conv2DOp(Op):
@@ -250,12 +226,16 @@ cdef class Conv2DOp(Op):
         conv2d_init_op(&self.c, d, d.K if use_bias else 0, False)
         self.c.reduce.n_items, self.c.reduce.item_block = self.c.n_param // d.K, gradient_rows(d)    # rows, and the bias
         self.weight_order = (1, 2, 3, 0)
-        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
         if fits_blocks(&d.forward):
-            self.c.blocked.forward, self.c.blocked.splits_rows = forward_blocked, 1
+            self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
+            self.c.blocked.splits_rows = 1
         if fits_blocks(&d.forward) and fits_blocks(&d.back):
-            self.c.blocked.backward, self.c.blocked.splits_rows_back = backward_blocked, 1
-            self.c.blocked.gradient, self.c.blocked.joint = gradient_blocked, is_joint(&d.forward, d.weights)
+            self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
+            self.c.blocked.splits_rows_back = 1
+            self.c.blocked.gradient = reduce_by_dtype(&self.c, gradient_blocked[batch_f32], gradient_blocked[batch_f64])
+            self.c.blocked.joint = is_joint(&d.forward, d.weights)
         if algorithm != "direct" and init_winograd_dims(d):
             use_winograd(&self.c, d)
             use_winograd_gradient(&self.c, d)

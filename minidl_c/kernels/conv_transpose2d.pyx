@@ -12,58 +12,36 @@ from minidl_c.kernels.conv2d cimport (
 )
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_free_dims, conv2d_init_dims
 from minidl_c.kernels.windows import transposed
-from minidl_c.op cimport Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport Op, by_dtype, init_op, offset, op, split_range, tile, tile_f32, tile_f64, typed_tile
 
 
-# ---- one tile: no checks, no allocation, no GIL. Sizes are the convolution's: x is [K][OH][OW][16], y is [C][H][W][16] ------
+# ---- the op. Sizes are the convolution's: x is [K][OH][OW][16], y is [C][H][W][16] ------------------------------------------
 
-cdef void forward_real(const op *o, const tile *t, const real *param) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
-    cdef const real *b = param + d.weights if o.n_param > d.weights else NULL
+    cdef bint has_bias = o.n_param > d.weights
     cdef Py_ssize_t c0 = 0, c1 = 0
     split_range(d.C, t.part, t.parts, &c0, &c1)
-    conv2d_backward_x_tile(d, <const real *> t.x, param, b, <real *> t.y, c0, c1, t.examples,
-                           <real *> t.scratch)
+    conv2d_backward_x_tile(d, t.x, t.param, offset(t.param, d.weights) if has_bias else NULL, t.y, c0, c1, t.examples, t.scratch)
 
 
-cdef void backward_real(const op *o, const tile *t, real *dw) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
-    cdef const real *dy = <const real *> t.dy
-    cdef real *scratch = <real *> t.scratch
     cdef Py_ssize_t k0 = 0, k1 = 0, c0 = 0, c1 = 0
     split_range(d.K, t.part, t.parts, &k0, &k1)
     split_range(d.C, t.part, t.parts, &c0, &c1)
     if t.training:
-        conv2d_backward_w_tile(d, <const real *> t.x, dy, dw, <real *> NULL, t.sum_stride, k0, k1, t.examples, scratch)
+        conv2d_backward_w_tile(d, t.x, t.dy, t.sums, NULL, t.sum_stride, k0, k1, t.examples, t.scratch)
         if o.n_param > d.weights:
-            conv2d_backward_b_tile(dy, d.H * d.W, dw + d.weights * t.sum_stride, t.sum_stride, c0, c1)
+            conv2d_backward_b_tile(t.dy, d.H * d.W, offset(t.sums, d.weights * t.sum_stride), t.sum_stride, c0, c1)
     if t.dx != NULL:
-        conv2d_forward_tile(d, dy, <const real *> t.packed, <const real *> NULL, <real *> t.dx, k0, k1, t.examples, scratch)
+        conv2d_forward_tile(d, t.dy, t.packed, NULL, t.dx, k0, k1, t.examples, t.scratch)
 
 
-# ---- the op --------------------------------------------------------------------------------------------------------------
-
-cdef void forward(const op *o, const tile *t) noexcept nogil:
-    if o.real_bytes == 4:
-        forward_real(o, t, <const float *> t.param)
-    else:
-        forward_real(o, t, <const double *> t.param)
-
-
-cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
     cdef bint has_bias = o.n_param > d.weights
-    if o.real_bytes == 4:
-        correlate_example(&d.back, t, <const float *> t.param, <const float *> t.param + d.weights if has_bias else NULL)
-    else:
-        correlate_example(&d.back, t, <const double *> t.param, <const double *> t.param + d.weights if has_bias else NULL)
-
-
-cdef void backward(const op *o, const tile *t) noexcept nogil:
-    if o.real_bytes == 4:
-        backward_real(o, t, <float *> t.sums)
-    else:
-        backward_real(o, t, <double *> t.sums)
+    correlate_example(&d.back, <const tile *> t, t.param, offset(t.param, d.weights) if has_bias else NULL)
 
 
 cdef class ConvTranspose2DOp(Op):
@@ -84,9 +62,11 @@ cdef class ConvTranspose2DOp(Op):
         init_op(self, (d.K, d.OH, d.OW), (d.C, d.H, d.W), dtype)
         conv2d_init_op(&self.c, d, d.C if use_bias else 0, True)
         self.weight_order = (0, 2, 3, 1)
-        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
         if fits_blocks(&d.back):
-            self.c.blocked.forward, self.c.blocked.splits_rows = forward_blocked, 1
+            self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
+            self.c.blocked.splits_rows = 1
 
     def __dealloc__(self):
         conv2d_free_dims(&self.d)

@@ -17,7 +17,7 @@ from minidl_c.kernels.identity cimport copy_elements, copy_part
 from minidl_c.kernels.image_shapes import cutting
 from minidl_c.kernels.path_hash import hash_path
 from minidl_c.kernels.threefry cimport keys_of_examples, lane_keys, threefry_lanes
-from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport LANES, Op, by_dtype, elements_by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile
 
 ctypedef struct cutout_dims:
     int C, H, W
@@ -57,7 +57,7 @@ cdef void cutout_tile(
                 y[i + lane] = value if (left[lane] <= w) & (w < b.right[lane]) else x[i + lane]
 
 
-cdef boxes draw(const op *o, const tile *t) noexcept nogil:
+cdef boxes draw(const op *o, const typed_tile *t) noexcept nogil:
     """Draws the boxes of a tile's examples."""
     cdef const cutout_dims *d = <const cutout_dims *> o.dims
     cdef lane_keys keys = keys_of_examples(t.seed, d.path, t.step, t.example_ids, t.examples)
@@ -76,21 +76,18 @@ cdef boxes draw(const op *o, const tile *t) noexcept nogil:
     return b
 
 
-cdef void cut_part(const op *o, const tile *t, const void *x, double value, void *y) noexcept nogil:
-    """Calls cutout_tile for this part of a tile, in the op's dtype."""
+cdef void cut_part(const op *o, const typed_tile *t, const real *x, double value, real *y) noexcept nogil:
+    """Calls cutout_tile for this part of a tile."""
     cdef const cutout_dims *d = <const cutout_dims *> o.dims
     cdef boxes b = draw(o, t)
     cdef Py_ssize_t r0 = 0, r1 = 0
     split_range(<Py_ssize_t> d.C * d.H, t.part, t.parts, &r0, &r1)
-    if o.real_bytes == 4:
-        cutout_tile(d, &b, <const float *> x, <float> value, <float *> y, r0, r1)
-    else:
-        cutout_tile(d, &b, <const double *> x, value, <double *> y, r0, r1)
+    cutout_tile(d, &b, x, <real> value, y, r0, r1)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const cutout_dims *d = <const cutout_dims *> o.dims
     if t.training:
         cut_part(o, t, t.x, d.value, t.y)
@@ -98,7 +95,7 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
         copy_part(o, t)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     if t.dx != NULL:
         cut_part(o, t, t.dy, 0, t.dx)
 
@@ -120,6 +117,7 @@ cdef class CutoutOp(Op):
         d.threshold, d.value, d.path = round(rate * 2**32), value, hash_path(path)
         init_op(self, (d.C, d.H, d.W), (d.C, d.H, d.W), dtype)
         self.c.splits = self.c.memory.in_place = 1
-        self.c.forward_tile, self.c.backward_tile = forward, backward
-        self.c.blocked.elements = copy_elements
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
+        self.c.blocked.elements = elements_by_dtype(&self.c, copy_elements[tile_f32], copy_elements[tile_f64])
         self.c.dims = d

@@ -11,7 +11,10 @@ read and write it for every tile. Its lanes hold outputs, so each tile saves a t
 from libc.string cimport memset
 
 from minidl_c.kernels.blocked_dense cimport backward_blocked, dense_dims, dense_walk, forward_blocked, gradient_blocked
-from minidl_c.op cimport LANES, READS_X, REDUCES_BY_SLOT, SMALL_BATCH, Op, batch_view, init_op, op, real, split_range, tile
+from minidl_c.op cimport (
+    LANES, READS_X, REDUCES_BY_SLOT, SMALL_BATCH, Op, batch_f32, batch_f64, by_dtype, gradient_by_dtype, init_op, offset, op,
+    real, reduce_by_dtype, split_range, squares_by_dtype, tile_f32, tile_f64, typed_batch, typed_tile,
+)
 from minidl_c.op import check_element_count, check_ints
 
 cdef extern from "minidl_c/kernels/dense_tiles.h" nogil:
@@ -106,13 +109,14 @@ cdef void dense_example_gradient(
     const dense_dims *d,
     const real *dy,                     # IN  [row], the example's row of the transposed dy
     const real *x,                      # IN  [inputs][16], from the example's lane on
-    real *grad,                         # OUT (r1 - r0, outputs): rows of dw, and db, of this example
+    void *grad,                         # OUT (r1 - r0, outputs): rows of dw, and db, of this example
     Py_ssize_t r0, Py_ssize_t r1,
 ) noexcept nogil:
     cdef Py_ssize_t inputs = max(min(r1, d.inputs) - r0, <Py_ssize_t> 0), o
-    outer_product(inputs, d.outputs, x + r0 * LANES, dy, grad)
+    cdef real *db = <real *> grad + inputs * d.outputs
+    outer_product(inputs, d.outputs, x + r0 * LANES, dy, <real *> grad)
     for o in range(d.outputs if r1 > d.inputs else 0):
-        grad[inputs * d.outputs + o] = 0 + dy[o]            # like a sum of one term: never -0
+        db[o] = 0 + dy[o]            # like a sum of one term: never -0
 
 
 cdef void dense_example_squares(
@@ -133,60 +137,38 @@ cdef void dense_example_squares(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward_real(const op *o, const tile *t, const real *w) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const dense_dims *d = <const dense_dims *> o.dims
-    cdef const real *b = w + d.inputs * d.outputs if o.reduce.n_items > d.inputs else NULL
+    cdef bint has_bias = o.reduce.n_items > d.inputs
     cdef Py_ssize_t o0 = 0, o1 = 0
     split_range(d.outputs, t.part, t.parts, &o0, &o1)
-    dense_forward_tile(d, <const real *> t.x, w, b, <real *> t.y, o0, o1, t.examples)
+    dense_forward_tile(d, t.x, t.param, offset(t.param, d.inputs * d.outputs) if has_bias else NULL, t.y, o0, o1, t.examples)
 
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
-    if o.real_bytes == 4:
-        forward_real(o, t, <const float *> t.param)
-    else:
-        forward_real(o, t, <const double *> t.param)
-
-
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const dense_dims *d = <const dense_dims *> o.dims
     cdef Py_ssize_t o0 = 0, o1 = 0, i0 = 0, i1 = 0
     split_range(d.outputs, t.part, t.parts, &o0, &o1)
     split_range(d.inputs, t.part, t.parts, &i0, &i1)
-    if o.real_bytes == 4:
-        dense_transpose_tile(d, <const float *> t.dy, <float *> t.saved, o0, o1)
-        if t.dx != NULL:
-            dense_backward_tile(d, <const float *> t.dy, <const float *> t.param, <float *> t.dx, i0, i1, t.examples)
-    else:
-        dense_transpose_tile(d, <const double *> t.dy, <double *> t.saved, o0, o1)
-        if t.dx != NULL:
-            dense_backward_tile(d, <const double *> t.dy, <const double *> t.param, <double *> t.dx, i0, i1, t.examples)
+    dense_transpose_tile(d, t.dy, t.saved, o0, o1)
+    if t.dx != NULL:
+        dense_backward_tile(d, t.dy, t.param, t.dx, i0, i1, t.examples)
 
 
-cdef void reduce_backward(const op *o, const batch_view *w, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
+cdef void reduce_backward(const op *o, const typed_batch *w, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
     cdef const dense_dims *d = <const dense_dims *> o.dims
-    if o.real_bytes == 4:
-        dense_reduce_backward(d, <const float *> w.saved, <const float *> w.x, w.saved_tile, w.x_tile,
-                              w.starts, w.slots, w.examples, <float *> w.grad, r0, r1)
-    else:
-        dense_reduce_backward(d, <const double *> w.saved, <const double *> w.x, w.saved_tile, w.x_tile,
-                              w.starts, w.slots, w.examples, <double *> w.grad, r0, r1)
+    dense_reduce_backward(d, w.saved, w.x, w.saved_tile, w.x_tile, w.starts, w.slots, w.examples, w.grad, r0, r1)
 
 
-cdef void example_gradient(const op *o, const tile *t, Py_ssize_t lane, Py_ssize_t r0, Py_ssize_t r1, void *grad) noexcept nogil:
+cdef void example_gradient(const op *o, const typed_tile *t, Py_ssize_t lane, Py_ssize_t r0, Py_ssize_t r1,
+                           void *grad) noexcept nogil:
     cdef const dense_dims *d = <const dense_dims *> o.dims
-    if o.real_bytes == 4:
-        dense_example_gradient(d, <const float *> t.saved + lane * d.row, <const float *> t.x + lane, <float *> grad, r0, r1)
-    else:
-        dense_example_gradient(d, <const double *> t.saved + lane * d.row, <const double *> t.x + lane, <double *> grad, r0, r1)
+    dense_example_gradient(d, offset(t.saved, lane * d.row), offset(t.x, lane), grad, r0, r1)
 
 
-cdef void example_squares(const op *o, const tile *t, Py_ssize_t r0, Py_ssize_t r1, double *squares) noexcept nogil:
+cdef void example_squares(const op *o, const typed_tile *t, Py_ssize_t r0, Py_ssize_t r1, double *squares) noexcept nogil:
     cdef const dense_dims *d = <const dense_dims *> o.dims
-    if o.real_bytes == 4:
-        dense_example_squares(d, <const float *> t.dy, <const float *> t.x, squares, r0, r1)
-    else:
-        dense_example_squares(d, <const double *> t.dy, <const double *> t.x, squares, r0, r1)
+    dense_example_squares(d, t.dy, t.x, squares, r0, r1)
 
 
 cdef class DenseOp(Op):
@@ -209,7 +191,12 @@ cdef class DenseOp(Op):
         self.c.memory.saved = LANES * d.row * self.c.real_bytes
         self.c.reads, self.c.reduce.inputs, self.c.splits = READS_X, REDUCES_BY_SLOT, 1
         self.c.blocked.joint = 1
-        self.c.blocked.forward, self.c.blocked.backward, self.c.blocked.gradient = forward_blocked, backward_blocked, gradient_blocked
-        self.c.forward_tile, self.c.backward_tile, self.c.reduce.backward = forward, backward, reduce_backward
-        self.c.per_example.gradient, self.c.per_example.squares = example_gradient, example_squares
+        self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
+        self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
+        self.c.blocked.gradient = reduce_by_dtype(&self.c, gradient_blocked[batch_f32], gradient_blocked[batch_f64])
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
+        self.c.reduce.backward = reduce_by_dtype(&self.c, reduce_backward[batch_f32], reduce_backward[batch_f64])
+        self.c.per_example.gradient = gradient_by_dtype(&self.c, example_gradient[tile_f32], example_gradient[tile_f64])
+        self.c.per_example.squares = squares_by_dtype(&self.c, example_squares[tile_f32], example_squares[tile_f64])
         self.c.dims = d

@@ -15,7 +15,10 @@ from minidl_c.kernels.conv2d cimport conv2d_backward_b_tile
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_free_dims, conv2d_init_dims
 from minidl_c.kernels.correlate cimport direction
 from minidl_c.kernels.edge_runs cimport edge_run, find_edge_runs
-from minidl_c.op cimport LANES, READS_X, REACHES_CHANNEL, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport (
+    LANES, REACHES_CHANNEL, READS_X, Op, by_dtype, init_op, offset, op, real, split_range, tile, tile_f32, tile_f64,
+    typed_tile,
+)
 from minidl_c.op import check_ints
 
 cdef extern from "minidl_c/kernels/depthwise_conv2d_tiles.h" nogil:
@@ -178,66 +181,39 @@ cdef void depthwise_conv2d_backward_tile(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward_real(const op *o, const tile *t, const real *w) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const depthwise_dims *d = <const depthwise_dims *> o.dims
-    cdef const real *b = w + d.conv.weights if o.n_param > d.conv.weights else NULL
+    cdef bint has_bias = o.n_param > d.conv.weights
     cdef Py_ssize_t c0 = 0, c1 = 0
     split_range(d.conv.C, t.part, t.parts, &c0, &c1)
-    depthwise_conv2d_forward_tile(d, <const real *> t.x, w, b, <real *> t.y, c0, c1)
+    depthwise_conv2d_forward_tile(d, t.x, t.param, offset(t.param, d.conv.weights) if has_bias else NULL, t.y, c0, c1)
 
 
-cdef void backward_real(const op *o, const tile *t, const real *w) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const depthwise_dims *d = <const depthwise_dims *> o.dims
-    cdef const real *dy = <const real *> t.dy
-    cdef real *dw = <real *> t.sums if t.training else NULL
     cdef Py_ssize_t c0 = 0, c1 = 0
     split_range(d.conv.C, t.part, t.parts, &c0, &c1)
-    depthwise_conv2d_backward_tile(d, dy, <const real *> t.x, w, <real *> t.dx, dw, t.sum_stride, <real *> t.scratch, c0, c1)
-    if dw != NULL and o.n_param > d.conv.weights:
-        conv2d_backward_b_tile(dy, d.conv.OH * d.conv.OW, dw + d.conv.weights * t.sum_stride, t.sum_stride,
+    depthwise_conv2d_backward_tile(d, t.dy, t.x, t.param, t.dx, t.sums if t.training else NULL, t.sum_stride, t.scratch, c0, c1)
+    if t.training and o.n_param > d.conv.weights:
+        conv2d_backward_b_tile(t.dy, d.conv.OH * d.conv.OW, offset(t.sums, d.conv.weights * t.sum_stride), t.sum_stride,
                                c0 * d.multiplier, c1 * d.multiplier)
 
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
-    if o.real_bytes == 4:
-        forward_real(o, t, <const float *> t.param)
-    else:
-        forward_real(o, t, <const double *> t.param)
-
-
-cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const conv2d_dims *v = &(<const depthwise_dims *> o.dims).conv
     cdef bint has_bias = o.n_param > v.weights
-    if o.real_bytes == 4:
-        depthwise_example(&v.forward, t, v.C, <const float *> t.param, <const float *> t.param + v.weights if has_bias else NULL)
-    else:
-        depthwise_example(&v.forward, t, v.C, <const double *> t.param, <const double *> t.param + v.weights if has_bias else NULL)
+    depthwise_example(&v.forward, <const tile *> t, v.C, t.param, offset(t.param, v.weights) if has_bias else NULL)
 
 
-cdef void backward_blocked_real(const op *o, const tile *t, const real *w) noexcept nogil:
+cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const depthwise_dims *d = <const depthwise_dims *> o.dims
-    cdef real *dw = <real *> t.sums
-    cdef tile v = t[0]
+    cdef bint has_bias = o.n_param > d.conv.weights
+    cdef tile v = (<const tile *> t)[0]
     if t.training:
-        weight_gradient_blocks(d, <const real *> t.dy, <const real *> t.x, <real *> t.scratch, dw,
-                               dw + d.conv.weights if o.n_param > d.conv.weights else NULL, t.block0, t.block1)
+        weight_gradient_blocks(d, t.dy, t.x, t.scratch, t.sums, offset(t.sums, d.conv.weights) if has_bias else NULL, t.block0, t.block1)
     if t.dx != NULL:
         v.x, v.y = t.dy, t.dx
-        depthwise_example(&d.conv.back, &v, d.conv.C, w, <const real *> NULL)
-
-
-cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
-    if o.real_bytes == 4:
-        backward_blocked_real(o, t, <const float *> t.param)
-    else:
-        backward_blocked_real(o, t, <const double *> t.param)
-
-
-cdef void backward(const op *o, const tile *t) noexcept nogil:
-    if o.real_bytes == 4:
-        backward_real(o, t, <const float *> t.param)
-    else:
-        backward_real(o, t, <const double *> t.param)
+        depthwise_example(&d.conv.back, &v, d.conv.C, t.param, NULL)
 
 
 cdef class DepthwiseConv2DOp(Op):
@@ -263,11 +239,14 @@ cdef class DepthwiseConv2DOp(Op):
         self.weight_order = (1, 2, 3, 0)
         self.c.reduce.sums_lanes, self.c.memory.scratch = 1, v.R * v.S * LANES * self.c.real_bytes
         self.c.reads, self.c.splits, self.c.work = READS_X, 1, v.weights * v.OH * v.OW
-        self.c.forward_tile, self.c.backward_tile, self.c.dims = forward, backward, d
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
+        self.c.dims = d
         if multiplier == 1:
-            self.c.blocked.forward, self.c.blocked.reach, self.c.blocked.splits_rows = (
-                forward_blocked, REACHES_CHANNEL, v.forward.out_height == v.OH)
-            self.c.blocked.backward, self.c.blocked.scratch = backward_blocked, self.c.memory.scratch
+            self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
+            self.c.blocked.reach, self.c.blocked.splits_rows = REACHES_CHANNEL, v.forward.out_height == v.OH
+            self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
+            self.c.blocked.scratch = self.c.memory.scratch
 
     def __dealloc__(self):
         free(self.d.forward)

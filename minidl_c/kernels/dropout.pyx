@@ -13,7 +13,9 @@ from libc.stdint cimport uint32_t, uint64_t
 from minidl_c.kernels.identity cimport copy_elements, copy_part, copy_rows
 from minidl_c.kernels.path_hash import hash_path
 from minidl_c.kernels.threefry cimport keys_of_examples, lane_keys, threefry_lanes
-from minidl_c.op cimport LANES, REACHES_ELEMENT, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport (
+    LANES, REACHES_ELEMENT, Op, by_dtype, elements_by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile,
+)
 
 cdef extern from "minidl_c/kernels/dropout_tiles.h" nogil:
     void drop(const uint32_t *bits, uint32_t last, double scale, const void *x, void *y, Py_ssize_t rows)
@@ -53,7 +55,7 @@ cdef void dropout_blocks(
     Py_ssize_t channels, Py_ssize_t pixels,
     const real *x,                      # IN  [blocks][pixels][16]
     real *y,                            # OUT [blocks][pixels][16]; may be x
-    const tile *t,                      # only its blocks and pixels
+    const typed_tile *t,                # only its blocks and pixels
 ) noexcept nogil:
     """The same in the blocked layout, for groups of whole channels."""
     cdef uint32_t bits[16]
@@ -68,54 +70,48 @@ cdef void dropout_blocks(
         drop(bits, d.last, <real> d.scale, x + at, y + at, t.pixel1 - t.pixel0)
 
 
-cdef void drop_part(const op *o, const tile *t, const void *x, void *y) noexcept nogil:
-    """Calls dropout_tile for this part of a tile, in the op's dtype."""
+cdef void drop_part(const op *o, const typed_tile *t, const real *x, real *y) noexcept nogil:
+    """Calls dropout_tile for this part of a tile."""
     cdef const dropout_dims *d = <const dropout_dims *> o.dims
     cdef Py_ssize_t pair0 = 0, pair1 = 0, i0, i1
     cdef lane_keys keys = keys_of_examples(t.seed, d.path, t.step, t.example_ids, t.examples)
     split_range((o.in_size + 1) // 2, t.part, t.parts, &pair0, &pair1)   # if groups are elements, a pair has one draw
     i0, i1 = 2 * pair0, min(2 * pair1, o.in_size)
-    if o.real_bytes == 4:
-        dropout_tile(&keys, d, <const float *> x, <float *> y, i0, i1)
-    else:
-        dropout_tile(&keys, d, <const double *> x, <double *> y, i0, i1)
+    dropout_tile(&keys, d, x, y, i0, i1)
 
 
-cdef void drop_blocks(const op *o, const tile *t, const void *x, void *y) noexcept nogil:
-    """Calls dropout_blocks for the blocks and pixels of the tile, in the op's dtype."""
+cdef void drop_blocks(const op *o, const typed_tile *t, const real *x, real *y) noexcept nogil:
+    """Calls dropout_blocks for the blocks and pixels of the tile."""
     cdef const dropout_dims *d = <const dropout_dims *> o.dims
     cdef Py_ssize_t pixels = o.in_size // o.in_channels
     cdef lane_keys keys = keys_of_examples(t.seed, d.path, t.step, t.example_ids, 1)
-    if o.real_bytes == 4:
-        dropout_blocks(&keys, d, o.in_channels, pixels, <const float *> x, <float *> y, t)
-    else:
-        dropout_blocks(&keys, d, o.in_channels, pixels, <const double *> x, <double *> y, t)
+    dropout_blocks(&keys, d, o.in_channels, pixels, x, y, t)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     if t.training:
         drop_part(o, t, t.x, t.y)
     else:
         copy_part(o, t)
 
 
-cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef Py_ssize_t block, pixels = o.in_size // o.in_channels
     if t.training:
         drop_blocks(o, t, t.x, t.y)
         return
     for block in range(t.block0, t.block1):
-        copy_rows(o, t.x, t.y, block * pixels + t.pixel0, block * pixels + t.pixel1)
+        copy_rows(t.x, t.y, block * pixels + t.pixel0, block * pixels + t.pixel1)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     if t.dx != NULL:
         drop_part(o, t, t.dy, t.dx)
 
 
-cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     drop_blocks(o, t, t.dy, t.dx)
 
 
@@ -139,11 +135,13 @@ cdef class DropoutOp(Op):
         self.d.path, self.d.group = hash_path(path), group
         self.d.last, self.d.scale = round((1 - rate) * 2**32) - 1, 1 / (1 - rate)
         self.c.splits = self.c.memory.in_place = 1
-        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
         if group == 1:                                        # training needs a tile: a lane's draws are those of one example
-            self.c.blocked.elements = copy_elements
+            self.c.blocked.elements = elements_by_dtype(&self.c, copy_elements[tile_f32], copy_elements[tile_f64])
         elif group % pixels == 0:
-            self.c.blocked.forward, self.c.blocked.backward = forward_blocked, backward_blocked
+            self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
+            self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
             self.c.blocked.reach = REACHES_ELEMENT
             self.c.blocked.splits_rows = self.c.blocked.splits_rows_back = 1
         self.c.dims = &self.d

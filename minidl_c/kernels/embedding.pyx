@@ -11,7 +11,10 @@ numbers of a vector side by side, and the reduction links the occurrences of eac
 from libc.math cimport NAN
 from libc.string cimport memset
 
-from minidl_c.op cimport LANES, READS_X, REDUCES_BY_SLOT, Op, batch_view, init_op, op, real, split_range, tile
+from minidl_c.op cimport (
+    LANES, READS_X, REDUCES_BY_SLOT, Op, batch_f32, batch_f64, batch_view, by_dtype, gradient_by_dtype, init_op, op, real,
+    reduce_by_dtype, split_range, squares_by_dtype, tile, tile_f32, tile_f64, typed_batch, typed_tile,
+)
 from minidl_c.op import check_element_count, check_ints
 
 cdef extern from "minidl_c/kernels/embedding_tiles.h" nogil:
@@ -113,18 +116,19 @@ cdef void embedding_reduce_backward(
 
 cdef void embedding_example_gradient(
     const embedding_dims *d,
-    const void *saved,                  # IN
+    const real *saved,                  # IN
     Py_ssize_t lane,
-    real *grad,                         # OUT (c1 - c0, dim)
+    void *gradient,                     # OUT (c1 - c0, dim)
     Py_ssize_t c0, Py_ssize_t c1,
 ) noexcept nogil:
     cdef Py_ssize_t category, i, k
+    cdef real *grad = <real *> gradient
     memset(grad, 0, (c1 - c0) * d.dim * sizeof(real))
     for i in range(lane * d.length, (lane + 1) * d.length):
         category = categories_of(saved)[i]
         if c0 <= category < c1:
             for k in range(d.dim):
-                grad[(category - c0) * d.dim + k] += gradient_of(d, saved, i, <const real *> grad)[k]
+                grad[(category - c0) * d.dim + k] += gradient_of(d, saved, i, saved)[k]
 
 
 cdef inline bint is_repeated(const Py_ssize_t *categories, Py_ssize_t i) noexcept nogil:
@@ -200,74 +204,54 @@ cdef void embedding_gradient_blocked(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const embedding_dims *d = <const embedding_dims *> o.dims
     cdef Py_ssize_t d0 = 0, d1 = 0
     split_range(d.dim, t.part, t.parts, &d0, &d1)
-    if o.real_bytes == 4:
-        embedding_forward_tile(d, <const float *> t.x, <const float *> t.param, <float *> t.y, d0, d1, t.examples)
-    else:
-        embedding_forward_tile(d, <const double *> t.x, <const double *> t.param, <double *> t.y, d0, d1, t.examples)
+    embedding_forward_tile(d, t.x, t.param, t.y, d0, d1, t.examples)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const embedding_dims *d = <const embedding_dims *> o.dims
     cdef Py_ssize_t row = LANES * o.real_bytes, d0 = 0, d1 = 0, i0 = 0, i1 = 0
     split_range(d.dim, t.part, t.parts, &d0, &d1)
-    if o.real_bytes == 4:
-        embedding_save_tile(d, <const float *> t.dy, <const float *> t.x, t.saved, d0, d1)
-    else:
-        embedding_save_tile(d, <const double *> t.dy, <const double *> t.x, t.saved, d0, d1)
+    embedding_save_tile(d, t.dy, t.x, t.saved, d0, d1)
     if t.dx != NULL:
         split_range(d.length, t.part, t.parts, &i0, &i1)
         memset(<char *> t.dx + i0 * row, 0, (i1 - i0) * row)
 
 
-cdef void reduce_backward(const op *o, const batch_view *w, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
+cdef void reduce_backward(const op *o, const typed_batch *w, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
     cdef const embedding_dims *d = <const embedding_dims *> o.dims
-    if o.real_bytes == 4:
-        embedding_reduce_backward(d, w, <occurrence **> w.packed, <float *> w.grad, c0, c1)
-    else:
-        embedding_reduce_backward(d, w, <occurrence **> w.packed, <double *> w.grad, c0, c1)
+    embedding_reduce_backward(d, <const batch_view *> w, <occurrence **> w.packed, w.grad, c0, c1)
 
 
-cdef void example_gradient(const op *o, const tile *t, Py_ssize_t lane, Py_ssize_t c0, Py_ssize_t c1, void *grad) noexcept nogil:
+cdef void example_gradient(const op *o, const typed_tile *t, Py_ssize_t lane, Py_ssize_t c0, Py_ssize_t c1,
+                           void *grad) noexcept nogil:
     cdef const embedding_dims *d = <const embedding_dims *> o.dims
-    if o.real_bytes == 4:
-        embedding_example_gradient(d, t.saved, lane, <float *> grad, c0, c1)
-    else:
-        embedding_example_gradient(d, t.saved, lane, <double *> grad, c0, c1)
+    embedding_example_gradient(d, t.saved, lane, grad, c0, c1)
 
 
-cdef void example_squares(const op *o, const tile *t, Py_ssize_t c0, Py_ssize_t c1, double *squares) noexcept nogil:
+cdef void example_squares(const op *o, const typed_tile *t, Py_ssize_t c0, Py_ssize_t c1, double *squares) noexcept nogil:
     cdef const embedding_dims *d = <const embedding_dims *> o.dims
     cdef Py_ssize_t lane
     for lane in range(LANES):
-        if o.real_bytes == 4:
-            squares[lane] = embedding_example_squares(d, t.saved, lane, <const float *> t.x, c0, c1)
-        else:
-            squares[lane] = embedding_example_squares(d, t.saved, lane, <const double *> t.x, c0, c1)
+        squares[lane] = embedding_example_squares(d, t.saved, lane, t.x, c0, c1)
 
 
-cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const embedding_dims *d = <const embedding_dims *> o.dims
-    if o.real_bytes == 4:
-        embedding_forward_blocked(d, <const float *> t.x, <const float *> t.param, <float *> t.y, t.block0, t.block1)
-    else:
-        embedding_forward_blocked(d, <const double *> t.x, <const double *> t.param, <double *> t.y, t.block0, t.block1)
+    embedding_forward_blocked(d, t.x, t.param, t.y, t.block0, t.block1)
 
 
-cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef Py_ssize_t block = LANES * o.real_bytes
     memset(<char *> t.dx + t.block0 * block, 0, (t.block1 - t.block0) * block)
 
 
-cdef void gradient_blocked(const op *o, const batch_view *w, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
+cdef void gradient_blocked(const op *o, const typed_batch *w, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
     cdef const embedding_dims *d = <const embedding_dims *> o.dims
-    if o.real_bytes == 4:
-        embedding_gradient_blocked(d, w, <const float *> w.x, <const float *> w.dy, <float *> w.grad, c0, c1)
-    else:
-        embedding_gradient_blocked(d, w, <const double *> w.x, <const double *> w.dy, <double *> w.grad, c0, c1)
+    embedding_gradient_blocked(d, <const batch_view *> w, w.x, w.dy, w.grad, c0, c1)
 
 
 cdef class EmbeddingOp(Op):
@@ -290,7 +274,12 @@ cdef class EmbeddingOp(Op):
         self.c.memory.saved = LANES * d.length * (<Py_ssize_t> sizeof(Py_ssize_t) + d.record)
         self.c.memory.packed = d.categories * sizeof(void *)
         self.c.reads, self.c.reduce.inputs, self.c.splits = READS_X, REDUCES_BY_SLOT, 1
-        self.c.forward_tile, self.c.backward_tile, self.c.reduce.backward = forward, backward, reduce_backward
-        self.c.per_example.gradient, self.c.per_example.squares = example_gradient, example_squares
-        self.c.blocked.forward, self.c.blocked.backward, self.c.blocked.gradient = forward_blocked, backward_blocked, gradient_blocked
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
+        self.c.reduce.backward = reduce_by_dtype(&self.c, reduce_backward[batch_f32], reduce_backward[batch_f64])
+        self.c.per_example.gradient = gradient_by_dtype(&self.c, example_gradient[tile_f32], example_gradient[tile_f64])
+        self.c.per_example.squares = squares_by_dtype(&self.c, example_squares[tile_f32], example_squares[tile_f64])
+        self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
+        self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
+        self.c.blocked.gradient = reduce_by_dtype(&self.c, gradient_blocked[batch_f32], gradient_blocked[batch_f64])
         self.c.dims = d

@@ -7,7 +7,7 @@ mean and variance (divided by n, not n - 1) are those of the group. Instance nor
 """
 from libc.float cimport DBL_MIN, FLT_MAX, FLT_MIN
 
-from minidl_c.op cimport LANES, READS_X, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport LANES, READS_X, Op, by_dtype, init_op, offset, op, real, split_range, tile_f32, tile_f64, typed_tile
 from minidl_c.op import check_ints
 
 cdef extern from "minidl_c/kernels/groupnorm_tiles.h" nogil:
@@ -25,11 +25,6 @@ ctypedef struct groupnorm_dims:
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
-
-cdef inline real *offset(const real *array, Py_ssize_t n) noexcept nogil:
-    """Returns array + n, or NULL if there is no array."""
-    return <real *> array + n if array != NULL else NULL
-
 
 cdef inline group part_of(const groupnorm_dims *d, Py_ssize_t g, Py_ssize_t k0, Py_ssize_t k1) noexcept nogil:
     """Returns group g with its channels among k0 to k1 (counted over all groups).
@@ -83,39 +78,20 @@ cdef void groupnorm_backward_tile(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward_real(const op *o, const tile *t, const real *weight) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const groupnorm_dims *d = <const groupnorm_dims *> o.dims
     cdef Py_ssize_t channels = d.groups * d.channels, k0 = 0, k1 = 0
     split_range(channels, t.part, t.parts, &k0, &k1)
-    if not d.affine:
-        weight = NULL
-    groupnorm_forward_tile(d, <const real *> t.x, weight, offset(weight, channels), <real *> t.y, <real *> t.saved,
+    groupnorm_forward_tile(d, t.x, t.param if d.affine else NULL, offset(t.param, channels) if d.affine else NULL, t.y, t.saved,
                            k0, k1, t.examples)
 
 
-cdef void backward_real(const op *o, const tile *t, const real *weight) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const groupnorm_dims *d = <const groupnorm_dims *> o.dims
     cdef Py_ssize_t channels = d.groups * d.channels, k0 = 0, k1 = 0
-    cdef real *sums = <real *> t.sums
     split_range(channels, t.part, t.parts, &k0, &k1)
-    if not d.affine:
-        weight = sums = NULL
-    groupnorm_backward_tile(d, <const real *> t.dy, <const real *> t.x, weight, <const real *> t.saved,
-                            sums, offset(sums, channels * LANES), <real *> t.dx, k0, k1)
-
-
-cdef void forward(const op *o, const tile *t) noexcept nogil:
-    if o.real_bytes == 4:
-        forward_real(o, t, <const float *> t.param)
-    else:
-        forward_real(o, t, <const double *> t.param)
-
-
-cdef void backward(const op *o, const tile *t) noexcept nogil:
-    if o.real_bytes == 4:
-        backward_real(o, t, <const float *> t.param)
-    else:
-        backward_real(o, t, <const double *> t.param)
+    groupnorm_backward_tile(d, t.dy, t.x, t.param if d.affine else NULL, t.saved, t.sums if d.affine else NULL,
+                            offset(t.sums, channels * LANES) if d.affine else NULL, t.dx, k0, k1)
 
 
 cdef class GroupNormOp(Op):
@@ -137,12 +113,13 @@ cdef class GroupNormOp(Op):
         d.groups, all_channels = pair[0], pair[1]
         if all_channels % d.groups or self.c.in_size % all_channels:
             raise ValueError(f"groups, channels: expected divisors of the channels and of the size of {in_shape}, got {pair}")
-        if not (FLT_MIN if self.c.real_bytes == 4 else DBL_MIN) <= eps <= FLT_MAX:
+        if not (FLT_MIN if dtype == "float32" else DBL_MIN) <= eps <= FLT_MAX:
             raise ValueError(f"eps: expected a number above 0, and not among the smallest of {dtype}, got {eps}")
         d.channels, d.pixels, d.eps, d.affine = all_channels // d.groups, self.c.in_size // all_channels, eps, affine
         if affine:
             self.c.n_param = self.c.reduce.n_sums = self.c.reduce.n_items = 2 * all_channels
         self.c.memory.saved = 3 * d.groups * LANES * self.c.real_bytes
         self.c.reads, self.c.splits = READS_X, 1
-        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
         self.c.dims = d

@@ -10,7 +10,9 @@ Mean Square Layer Normalization", arXiv:1910.07467.) A NaN or an infinity makes 
 from libc.float cimport DBL_MIN, FLT_MAX, FLT_MIN
 from libc.string cimport memset
 
-from minidl_c.op cimport LANES, READS_X, REACHES_ALL, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport (
+    LANES, REACHES_ALL, READS_X, Op, by_dtype, init_op, op, real, split_range, tile, tile_f32, tile_f64, typed_tile,
+)
 from minidl_c.op import check_ints
 
 cdef extern from "minidl_c/kernels/layernorm_tiles.h" nogil:
@@ -115,40 +117,24 @@ cdef void layernorm_backward_blocks(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const layernorm_dims *d = <const layernorm_dims *> o.dims
-    if o.real_bytes == 4:
-        layernorm_forward_tile(d, t, <const float *> t.x, <const float *> t.param, <float *> t.y, <float *> t.saved)
-    else:
-        layernorm_forward_tile(d, t, <const double *> t.x, <const double *> t.param, <double *> t.y, <double *> t.saved)
+    layernorm_forward_tile(d, <const tile *> t, t.x, t.param, t.y, t.saved)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const layernorm_dims *d = <const layernorm_dims *> o.dims
-    if o.real_bytes == 4:
-        layernorm_backward_tile(d, t, <const float *> t.dy, <const float *> t.x, <const float *> t.param,
-                                <const float *> t.saved, <float *> t.dx)
-    else:
-        layernorm_backward_tile(d, t, <const double *> t.dy, <const double *> t.x, <const double *> t.param,
-                                <const double *> t.saved, <double *> t.dx)
+    layernorm_backward_tile(d, <const tile *> t, t.dy, t.x, t.param, t.saved, t.dx)
 
 
-cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const layernorm_dims *d = <const layernorm_dims *> o.dims
-    if o.real_bytes == 4:
-        layernorm_forward_blocks(d, t, <const float *> t.x, <const float *> t.param, <float *> t.y, <float *> t.saved)
-    else:
-        layernorm_forward_blocks(d, t, <const double *> t.x, <const double *> t.param, <double *> t.y, <double *> t.saved)
+    layernorm_forward_blocks(d, <const tile *> t, t.x, t.param, t.y, t.saved)
 
 
-cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const layernorm_dims *d = <const layernorm_dims *> o.dims
-    if o.real_bytes == 4:
-        layernorm_backward_blocks(d, t, <const float *> t.dy, <const float *> t.x, <const float *> t.param,
-                                  <const float *> t.saved, <float *> t.dx)
-    else:
-        layernorm_backward_blocks(d, t, <const double *> t.dy, <const double *> t.x, <const double *> t.param,
-                                  <const double *> t.saved, <double *> t.dx)
+    layernorm_backward_blocks(d, <const tile *> t, t.dy, t.x, t.param, t.saved, t.dx)
 
 
 cdef class LayerNormOp(Op):
@@ -171,15 +157,18 @@ cdef class LayerNormOp(Op):
         d.channels = check_ints("channels", (channels,), 1, 1)[0]
         if self.c.in_size % d.channels:
             raise ValueError(f"channels: expected a divisor of the size of {in_shape}, got {channels}")
-        if not (FLT_MIN if self.c.real_bytes == 4 else DBL_MIN) <= eps <= FLT_MAX:
+        if not (FLT_MIN if dtype == "float32" else DBL_MIN) <= eps <= FLT_MAX:
             raise ValueError(f"eps: expected a number above 0, and not among the smallest of {dtype}, got {eps}")
         d.pixels, d.eps, d.centered, d.affine = self.c.in_size // d.channels, eps, centered, affine
         if affine:
             self.c.n_param = self.c.reduce.n_sums = self.c.reduce.n_items = d.channels * (2 if centered else 1)
         self.c.memory.saved = 3 * d.pixels * LANES * self.c.real_bytes
         self.c.reads, self.c.splits = READS_X, 1
-        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
         if d.channels == self.c.in_channels:                  # else a weight belongs to an element, whose lane is that of its channel
-            self.c.blocked.forward, self.c.blocked.backward, self.c.blocked.reach = forward_blocked, backward_blocked, REACHES_ALL
+            self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
+            self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
+            self.c.blocked.reach = REACHES_ALL
             self.c.blocked.saved, self.c.blocked.splits_rows = 3 * d.pixels * self.c.real_bytes, 1
         self.c.dims = d

@@ -11,7 +11,9 @@ from libc.string cimport memset
 from minidl_c.kernels.pool2d cimport (
     find_window, pool2d_dims, pool2d_free_dims, pool2d_init_adaptive, pool2d_init_dims, window,
 )
-from minidl_c.op cimport LANES, REACHES_CHANNEL, Op, blocks_of, init_op, op, real, split_range, tile
+from minidl_c.op cimport (
+    LANES, REACHES_CHANNEL, Op, blocks_of, by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile,
+)
 
 cdef extern from "minidl_c/kernels/maxpool2d_tiles.h" nogil:
     void max_window(const window *k, bint relu, const void *x, void *y, void *argmax)
@@ -60,45 +62,39 @@ cdef void maxpool2d_backward_tile(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef inline void pool(const op *o, const tile *t, bint relu, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
+cdef inline void pool(const op *o, const typed_tile *t, bint relu, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
     cdef const pool2d_dims *d = <const pool2d_dims *> o.dims
-    if o.real_bytes == 4:
-        maxpool2d_forward_tile(d, <const float *> t.x, <float *> t.y, <float *> t.saved, relu, c0, c1)
-    else:
-        maxpool2d_forward_tile(d, <const double *> t.x, <double *> t.y, <double *> t.saved, relu, c0, c1)
+    maxpool2d_forward_tile(d, t.x, t.y, t.saved, relu, c0, c1)
 
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef Py_ssize_t c0 = 0, c1 = 0
     split_range((<const pool2d_dims *> o.dims).C, t.part, t.parts, &c0, &c1)
     pool(o, t, False, c0, c1)
 
 
-cdef void forward_relu(const op *o, const tile *t) noexcept nogil:
+cdef void forward_relu(const op *o, const typed_tile *t) noexcept nogil:
     cdef Py_ssize_t c0 = 0, c1 = 0
     split_range((<const pool2d_dims *> o.dims).C, t.part, t.parts, &c0, &c1)
     pool(o, t, True, c0, c1)
 
 
-cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
-    pool(o, t, o.forward_tile == forward_relu, t.block0, t.block1)
+cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
+    pool(o, t, o.forward_tile == o.fusion.forward_tile, t.block0, t.block1)
 
 
-cdef inline void unpool(const op *o, const tile *t, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
+cdef inline void unpool(const op *o, const typed_tile *t, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
     cdef const pool2d_dims *d = <const pool2d_dims *> o.dims
-    if o.real_bytes == 4:
-        maxpool2d_backward_tile(d, <const float *> t.dy, <const float *> t.saved, <float *> t.dx, c0, c1)
-    else:
-        maxpool2d_backward_tile(d, <const double *> t.dy, <const double *> t.saved, <double *> t.dx, c0, c1)
+    maxpool2d_backward_tile(d, t.dy, t.saved, t.dx, c0, c1)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef Py_ssize_t c0 = 0, c1 = 0
     split_range((<const pool2d_dims *> o.dims).C if t.dx != NULL else 0, t.part, t.parts, &c0, &c1)
     unpool(o, t, c0, c1)
 
 
-cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     unpool(o, t, t.block0, t.block1)
 
 
@@ -107,10 +103,14 @@ cdef int init_pool(Op self, pool2d_dims *d, object dtype) except -1:
     init_op(self, (d.C, d.H, d.W), (d.C, d.OH, d.OW), dtype)
     self.c.memory.saved = self.c.out_size * LANES * self.c.real_bytes
     self.c.splits = 1
-    self.c.forward_tile, self.c.backward_tile = forward, backward
-    self.c.blocked.forward, self.c.blocked.backward, self.c.blocked.reach = forward_blocked, backward_blocked, REACHES_CHANNEL
+    self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+    self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
+    self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
+    self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
+    self.c.blocked.reach = REACHES_CHANNEL
     self.c.blocked.saved = blocks_of(d.C) * d.OH * d.OW * LANES * self.c.real_bytes
-    self.c.fusion.forward_tile, self.c.fusion.backward_tile = forward_relu, backward
+    self.c.fusion.forward_tile = by_dtype(&self.c, forward_relu[tile_f32], forward_relu[tile_f64])
+    self.c.fusion.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
     self.c.dims = d
     return 0
 

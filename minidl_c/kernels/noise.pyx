@@ -14,7 +14,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from minidl_c.kernels.identity cimport copy_elements, copy_part, copy_rows
 from minidl_c.kernels.path_hash import hash_path
 from minidl_c.kernels.threefry cimport keys_of_examples, lane_keys, threefry_lanes
-from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport LANES, Op, by_dtype, elements_by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile
 
 cdef extern from "minidl_c/kernels/noise_tiles.h" nogil:
     void normal_numbers(const uint32_t *bits, double *normal)
@@ -47,7 +47,7 @@ cdef void noise_tile(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const noise_dims *d = <const noise_dims *> o.dims
     cdef Py_ssize_t pair0 = 0, pair1 = 0
     cdef lane_keys keys
@@ -56,16 +56,13 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
         return
     keys = keys_of_examples(t.seed, d.path, t.step, t.example_ids, t.examples)
     split_range((o.in_size + 1) // 2, t.part, t.parts, &pair0, &pair1)
-    if o.real_bytes == 4:
-        noise_tile(&keys, d.std, <const float *> t.x, <float *> t.y, o.in_size, pair0, pair1)
-    else:
-        noise_tile(&keys, d.std, <const double *> t.x, <double *> t.y, o.in_size, pair0, pair1)
+    noise_tile(&keys, d.std, t.x, t.y, o.in_size, pair0, pair1)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef Py_ssize_t i0 = 0, i1 = 0
     split_range(o.in_size if t.dx != NULL else 0, t.part, t.parts, &i0, &i1)
-    copy_rows(o, t.dy, t.dx, i0, i1)
+    copy_rows(t.dy, t.dx, i0, i1)
 
 
 cdef class NoiseOp(Op):
@@ -79,10 +76,11 @@ cdef class NoiseOp(Op):
 
     def __cinit__(self, in_shape, double std, path="", dtype="float32"):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
-        if not 0 <= std <= (3e37 if self.c.real_bytes == 4 else 1e307):
+        if not 0 <= std <= (3e37 if dtype == "float32" else 1e307):
             raise ValueError(f"std: expected at least 0 and a number that {dtype} can hold ten times, got {std!r}")
         self.d.path, self.d.std = hash_path(path), std
         self.c.splits = self.c.memory.in_place = 1
-        self.c.forward_tile, self.c.backward_tile = forward, backward
-        self.c.blocked.elements = copy_elements
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
+        self.c.blocked.elements = elements_by_dtype(&self.c, copy_elements[tile_f32], copy_elements[tile_f64])
         self.c.dims = &self.d

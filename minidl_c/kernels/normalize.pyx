@@ -2,7 +2,9 @@
 from libc.stdlib cimport free, malloc
 
 from minidl_c.kernels.image_shapes import channel_statistics
-from minidl_c.op cimport LANES, REACHES_ELEMENT, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport (
+    LANES, REACHES_ELEMENT, Op, by_dtype, init_op, op, real, split_range, tile, tile_f32, tile_f64, typed_tile,
+)
 
 ctypedef struct normalize_dims:
     Py_ssize_t plane                    # elements of a channel
@@ -82,42 +84,30 @@ cdef void normalize_backward_tile(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const normalize_dims *d = <const normalize_dims *> o.dims
     cdef Py_ssize_t i0 = 0, i1 = 0
     split_range(o.in_size, t.part, t.parts, &i0, &i1)
-    if o.real_bytes == 4:
-        normalize_forward_tile(d, <const float *> t.x, <float *> t.y, i0, i1)
-    else:
-        normalize_forward_tile(d, <const double *> t.x, <double *> t.y, i0, i1)
+    normalize_forward_tile(d, t.x, t.y, i0, i1)
 
 
-cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const normalize_dims *d = <const normalize_dims *> o.dims
-    if o.real_bytes == 4:
-        normalize_forward_blocks(d, o.in_channels, <const float *> t.x, <float *> t.y, t)
-    else:
-        normalize_forward_blocks(d, o.in_channels, <const double *> t.x, <double *> t.y, t)
+    normalize_forward_blocks(d, o.in_channels, t.x, t.y, <const tile *> t)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const normalize_dims *d = <const normalize_dims *> o.dims
     cdef Py_ssize_t i0 = 0, i1 = 0
     if t.dx == NULL:
         return
     split_range(o.in_size, t.part, t.parts, &i0, &i1)
-    if o.real_bytes == 4:
-        normalize_backward_tile(d, <const float *> t.dy, <float *> t.dx, i0, i1)
-    else:
-        normalize_backward_tile(d, <const double *> t.dy, <double *> t.dx, i0, i1)
+    normalize_backward_tile(d, t.dy, t.dx, i0, i1)
 
 
-cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const normalize_dims *d = <const normalize_dims *> o.dims
-    if o.real_bytes == 4:
-        normalize_backward_blocks(d, o.in_channels, <const float *> t.dy, <float *> t.dx, t)
-    else:
-        normalize_backward_blocks(d, o.in_channels, <const double *> t.dy, <double *> t.dx, t)
+    normalize_backward_blocks(d, o.in_channels, t.dy, t.dx, <const tile *> t)
 
 
 cdef class NormalizeOp(Op):
@@ -141,8 +131,11 @@ cdef class NormalizeOp(Op):
         for i in range(2 * channels):
             self.d.mean[i] = statistics[i]
         self.c.splits = self.c.memory.in_place = 1
-        self.c.forward_tile, self.c.backward_tile = forward, backward
-        self.c.blocked.forward, self.c.blocked.backward, self.c.blocked.reach = forward_blocked, backward_blocked, REACHES_ELEMENT
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
+        self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
+        self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
+        self.c.blocked.reach = REACHES_ELEMENT
         self.c.blocked.splits_rows = self.c.blocked.splits_rows_back = 1
         self.c.dims = &self.d
 

@@ -7,7 +7,7 @@ A channel shuffle of g groups is the permutation (1, 0, 2) of (g, channels / g, 
 from libc.string cimport memcpy
 
 from minidl_c.kernels.channel_copies cimport copy_channels
-from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport LANES, Op, by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile
 from minidl_c.op import check_ints
 
 cdef enum:
@@ -63,37 +63,31 @@ cdef void shuffle_channels_blocked(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef inline void permute(const op *o, const view *v, const void *x, void *y, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
+cdef inline void permute(const op *o, const view *v, const real *x, real *y, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
     cdef Py_ssize_t i0 = 0, i1 = 0
     split_range(o.in_size, part, parts, &i0, &i1)
-    if o.real_bytes == 4:
-        permute_tile(v, <const float *> x, <float *> y, i0, i1)
-    else:
-        permute_tile(v, <const double *> x, <double *> y, i0, i1)
+    permute_tile(v, x, y, i0, i1)
 
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     permute(o, &(<const permute_dims *> o.dims).y, t.x, t.y, t.part, t.parts)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     if t.dx != NULL:
         permute(o, &(<const permute_dims *> o.dims).dx, t.dy, t.dx, t.part, t.parts)
 
 
-cdef inline void shuffle(const op *o, const tile *t, const void *x, void *y, Py_ssize_t groups) noexcept nogil:
+cdef inline void shuffle(const op *o, const typed_tile *t, const real *x, real *y, Py_ssize_t groups) noexcept nogil:
     cdef Py_ssize_t c = o.in_channels, pixels = o.in_size // o.in_channels
-    if o.real_bytes == 4:
-        shuffle_channels_blocked(<const float *> x, <float *> y, c, pixels, groups, t.block0 * LANES, t.block1 * LANES)
-    else:
-        shuffle_channels_blocked(<const double *> x, <double *> y, c, pixels, groups, t.block0 * LANES, t.block1 * LANES)
+    shuffle_channels_blocked(x, y, c, pixels, groups, t.block0 * LANES, t.block1 * LANES)
 
 
-cdef void shuffle_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void shuffle_blocked(const op *o, const typed_tile *t) noexcept nogil:
     shuffle(o, t, t.x, t.y, (<const permute_dims *> o.dims).groups)
 
 
-cdef void shuffle_back_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void shuffle_back_blocked(const op *o, const typed_tile *t) noexcept nogil:
     shuffle(o, t, t.dy, t.dx, o.in_channels // (<const permute_dims *> o.dims).groups)
 
 
@@ -142,7 +136,8 @@ cdef class ChannelShuffleOp(Op):
             raise ValueError(f"groups: expected a divisor of {channels} channels, got {groups}")
         set_views(self, (groups, channels // groups, self.c.in_size // channels), (1, 0, 2), &self.d)
         self.d.groups = groups
-        self.c.blocked.forward, self.c.blocked.backward = shuffle_blocked, shuffle_back_blocked
+        self.c.blocked.forward = by_dtype(&self.c, shuffle_blocked[tile_f32], shuffle_blocked[tile_f64])
+        self.c.blocked.backward = by_dtype(&self.c, shuffle_back_blocked[tile_f32], shuffle_back_blocked[tile_f64])
 
 
 cdef int set_views(Op self, tuple sizes, tuple axes, permute_dims *d) except -1:
@@ -150,6 +145,7 @@ cdef int set_views(Op self, tuple sizes, tuple axes, permute_dims *d) except -1:
     set_view(&d.y, sizes, axes)
     set_view(&d.dx, tuple([sizes[axis] for axis in axes]), tuple([axes.index(k) for k in range(len(axes))]))
     self.c.splits = 1
-    self.c.forward_tile, self.c.backward_tile = forward, backward
+    self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+    self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
     self.c.dims = d
     return 0

@@ -7,7 +7,7 @@
 Backward reads x: the sign of y is not that of x if a weight is negative. With one weight for all, the whole example is one
 channel. NaN stays NaN.
 """
-from minidl_c.op cimport LANES, READS_X, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport LANES, READS_X, Op, by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile
 
 cdef extern from "minidl_c/kernels/prelu_tiles.h" nogil:
     void prelu_channel(const void *x, double weight, void *y, Py_ssize_t n)
@@ -50,26 +50,19 @@ cdef void prelu_backward_tile(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const prelu_dims *d = <const prelu_dims *> o.dims
     cdef Py_ssize_t c0 = 0, c1 = 0
     split_range(d.channels, t.part, t.parts, &c0, &c1)
-    if o.real_bytes == 4:
-        prelu_forward_tile(d, <const float *> t.x, <const float *> t.param, <float *> t.y, c0, c1)
-    else:
-        prelu_forward_tile(d, <const double *> t.x, <const double *> t.param, <double *> t.y, c0, c1)
+    prelu_forward_tile(d, t.x, t.param, t.y, c0, c1)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const prelu_dims *d = <const prelu_dims *> o.dims
     cdef Py_ssize_t c0 = 0, c1 = 0
     split_range(d.channels, t.part, t.parts, &c0, &c1)
-    if o.real_bytes == 4:
-        prelu_backward_tile(d, <const float *> t.dy, <const float *> t.x, <const float *> t.param, <float *> t.dx,
-                            <float *> t.sums, c0, c1)
-    else:
-        prelu_backward_tile(d, <const double *> t.dy, <const double *> t.x, <const double *> t.param, <double *> t.dx,
-                            <double *> t.sums, c0, c1)
+    prelu_backward_tile(d, t.dy, t.x, t.param, t.dx,
+                        t.sums, c0, c1)
 
 
 cdef class PReLUOp(Op):
@@ -88,5 +81,6 @@ cdef class PReLUOp(Op):
         self.c.n_param = self.c.reduce.n_sums = self.c.reduce.n_items = d.channels
         self.c.splits = self.c.memory.in_place = 1
         self.c.reads = READS_X
-        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
         self.c.dims = d

@@ -6,7 +6,9 @@
 Multiply merges the branches and computes db. Backward of the op that starts branch b, or both (see branches.pyx), computes da with
 the same functions: it has the gradient of y as `dskip`, and b as its `factor`.
 """
-from minidl_c.op cimport REACHES_CHANNEL, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport (
+    REACHES_CHANNEL, Op, by_dtype, elements_by_dtype, init_op, op, real, split_range, tile, tile_f32, tile_f64, typed_tile,
+)
 from minidl_c.op import check_ints
 
 cdef extern from "minidl_c/kernels/product_tiles.h" nogil:
@@ -17,8 +19,16 @@ cdef extern from "minidl_c/kernels/product_tiles.h" nogil:
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
+cdef product_dims dims_of(Py_ssize_t channels, Py_ssize_t a_size, Py_ssize_t b_size, Py_ssize_t y_size) noexcept nogil:
+    """Returns the sizes of a product of arrays with so many elements."""
+    cdef product_dims d
+    d.channels = 1 if a_size == b_size == y_size else channels
+    d.a_pixels, d.b_pixels, d.y_pixels = a_size // d.channels, b_size // d.channels, y_size // d.channels
+    return d
+
+
 cdef void product_channels(
-    const factors *f,
+    const product_dims *d,
     const real *a,                      # IN  [channels][a_pixels][16]
     const real *b,                      # IN  [channels][b_pixels][16]
     const real *plus,                   # IN  [channels][y_pixels][16], or NULL
@@ -28,91 +38,64 @@ cdef void product_channels(
 ) noexcept nogil:
     cdef Py_ssize_t c
     for c in range(c0, c1):
-        if f.y_pixels == 1 and f.a_pixels > 1:
-            multiply_sum(a, b, f.a_pixels, plus, y, c)
+        if d.y_pixels == 1 and d.a_pixels > 1:
+            multiply_sum(a, b, d.a_pixels, plus, y, c)
         else:
-            multiply(a, f.a_pixels, b, f.b_pixels, plus, y, c, p0, p1)
+            multiply(a, d.a_pixels, b, d.b_pixels, plus, y, c, p0, p1)
 
 
-cdef inline void product(const op *o, const factors *f, Py_ssize_t c0, Py_ssize_t c1, Py_ssize_t p0, Py_ssize_t p1) noexcept nogil:
-    if o.real_bytes == 4:
-        product_channels(f, <const float *> f.a, <const float *> f.b, <const float *> f.plus, <float *> f.y, c0, c1, p0, p1)
-    else:
-        product_channels(f, <const double *> f.a, <const double *> f.b, <const double *> f.plus, <double *> f.y, c0, c1, p0, p1)
-
-
-cdef factors factors_of(Py_ssize_t channels, const void *a, Py_ssize_t a_size, const void *b, Py_ssize_t b_size, const void *plus,
-                        void *y, Py_ssize_t y_size) noexcept nogil:
-    """Returns the arguments of y = a b + plus, arrays of these sizes."""
-    cdef factors f
-    f.a, f.b, f.plus, f.y = a, b, plus, y
-    f.channels = 1 if a_size == b_size == y_size else channels
-    f.a_pixels, f.b_pixels, f.y_pixels = a_size // f.channels, b_size // f.channels, y_size // f.channels
-    return f
-
-
-cdef void product_tile(const op *o, const tile *t, const factors *f) noexcept nogil:
+cdef void product_tile(const product_dims *d, const tile *t, const real *a, const real *b, const real *plus, real *y) noexcept nogil:
     """Computes this part of y: some channels, or some elements."""
     cdef Py_ssize_t i0 = 0, i1 = 0
-    if f.channels == 1 and f.y_pixels > 1:
-        split_range(f.y_pixels, t.part, t.parts, &i0, &i1)
-        product(o, f, 0, 1, i0, i1)
+    if d.channels == 1 and d.y_pixels > 1:
+        split_range(d.y_pixels, t.part, t.parts, &i0, &i1)
+        product_channels(d, a, b, plus, y, 0, 1, i0, i1)
     else:
-        split_range(f.channels, t.part, t.parts, &i0, &i1)
-        product(o, f, i0, i1, 0, f.y_pixels)
-
-
-cdef void product_blocked(const op *o, const tile *t, const factors *f) noexcept nogil:
-    """Computes the blocks and pixels of y that the tile says; of shapes that differ."""
-    product(o, f, t.block0, t.block1, t.pixel0, t.pixel1)
-
-
-cdef void product_elements(const op *o, const factors *f, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
-    """Computes these rows of y, in either layout; of equal shapes."""
-    product(o, f, 0, 1, i0, i1)
+        split_range(d.channels, t.part, t.parts, &i0, &i1)
+        product_channels(d, a, b, plus, y, i0, i1, 0, d.y_pixels)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef inline factors forward_factors(const op *o, const tile *t) noexcept nogil:
+cdef inline product_dims forward_dims(const op *o) noexcept nogil:
     """y = skip x"""
-    return factors_of(o.in_channels, t.skip, o.branch.skip_size, t.x, o.in_size, NULL, t.y, o.out_size)
+    return dims_of(o.in_channels, o.branch.skip_size, o.in_size, o.out_size)
 
 
-cdef inline factors backward_factors(const op *o, const tile *t) noexcept nogil:
+cdef inline product_dims backward_dims(const op *o) noexcept nogil:
     """dx = dy skip"""
-    return factors_of(o.in_channels, t.dy, o.out_size, t.skip, o.branch.skip_size, NULL, t.dx, o.in_size)
+    return dims_of(o.in_channels, o.out_size, o.branch.skip_size, o.in_size)
 
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
-    cdef factors f = forward_factors(o, t)
-    product_tile(o, t, &f)
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
+    cdef product_dims d = forward_dims(o)
+    product_tile(&d, <const tile *> t, t.skip, t.x, NULL, t.y)
 
 
-cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
-    cdef factors f = forward_factors(o, t)
-    product_blocked(o, t, &f)
+cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
+    cdef product_dims d = forward_dims(o)
+    product_channels(&d, t.skip, t.x, NULL, t.y, t.block0, t.block1, t.pixel0, t.pixel1)
 
 
-cdef void elements(const op *o, const tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
-    cdef factors f = forward_factors(o, t)
-    product_elements(o, &f, i0, i1)
+cdef void elements(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+    cdef product_dims d = forward_dims(o)
+    product_channels(&d, t.skip, t.x, NULL, t.y, 0, 1, i0, i1)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
-    cdef factors f = backward_factors(o, t)
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
+    cdef product_dims d = backward_dims(o)
     if t.dx != NULL:
-        product_tile(o, t, &f)
+        product_tile(&d, <const tile *> t, t.dy, t.skip, NULL, t.dx)
 
 
-cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
-    cdef factors f = backward_factors(o, t)
-    product_blocked(o, t, &f)
+cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
+    cdef product_dims d = backward_dims(o)
+    product_channels(&d, t.dy, t.skip, NULL, t.dx, t.block0, t.block1, t.pixel0, t.pixel1)
 
 
-cdef void backward_elements(const op *o, const tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
-    cdef factors f = backward_factors(o, t)
-    product_elements(o, &f, i0, i1)
+cdef void backward_elements(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+    cdef product_dims d = backward_dims(o)
+    product_channels(&d, t.dy, t.skip, NULL, t.dx, 0, 1, i0, i1)
 
 
 cdef class MultiplyOp(Op):
@@ -130,10 +113,13 @@ cdef class MultiplyOp(Op):
         self.c.branch.skip, = check_ints("value", (first,), 1, 0)
         self.c.branch.skip_size = self.c.in_channels if is_gate[0] else self.c.out_size
         self.c.splits = 1
-        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
         if first_shape == in_shape:
             self.c.memory.in_place = 1
-            self.c.blocked.elements, self.c.blocked.backward_elements = elements, backward_elements
+            self.c.blocked.elements = elements_by_dtype(&self.c, elements[tile_f32], elements[tile_f64])
+            self.c.blocked.backward_elements = elements_by_dtype(&self.c, backward_elements[tile_f32], backward_elements[tile_f64])
         else:
-            self.c.blocked.forward, self.c.blocked.backward = forward_blocked, backward_blocked
+            self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
+            self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
             self.c.blocked.reach, self.c.blocked.splits_rows = REACHES_CHANNEL, 1

@@ -6,7 +6,10 @@
 """
 from libc.string cimport memcpy, memset
 
-from minidl_c.op cimport LANES, READS_X, REACHES_ELEMENT, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport (
+    LANES, REACHES_ELEMENT, READS_X, Op, by_dtype, init_op, offset, op, real, split_range, tile, tile_f32, tile_f64,
+    typed_tile,
+)
 
 cdef extern from "minidl_c/kernels/scale_tiles.h" nogil:
     void scale_row(const void *x, Py_ssize_t pixels, const void *weight, const void *bias, Py_ssize_t live, void *y)
@@ -19,11 +22,6 @@ ctypedef struct scale_dims:
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
-
-cdef inline real *offset(const real *array, Py_ssize_t n) noexcept nogil:
-    """Returns array + n, or NULL if there is no array."""
-    return <real *> array + n if array != NULL else NULL
-
 
 cdef void scale_forward_tile(
     const scale_dims *d,
@@ -92,60 +90,28 @@ cdef void scale_backward_blocks(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward_real(const op *o, const tile *t, const real *weight) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const scale_dims *d = <const scale_dims *> o.dims
     cdef Py_ssize_t c0 = 0, c1 = 0
     split_range(d.channels, t.part, t.parts, &c0, &c1)
-    scale_forward_tile(d, <const real *> t.x, weight, weight + d.channels if d.use_bias else NULL, <real *> t.y, c0, c1)
+    scale_forward_tile(d, t.x, t.param, offset(t.param, d.channels) if d.use_bias else NULL, t.y, c0, c1)
 
 
-cdef void backward_real(const op *o, const tile *t, const real *weight) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const scale_dims *d = <const scale_dims *> o.dims
     cdef Py_ssize_t c0 = 0, c1 = 0
-    cdef real *sums = <real *> t.sums
     split_range(d.channels, t.part, t.parts, &c0, &c1)
-    scale_backward_tile(d, <const real *> t.dy, <const real *> t.x, weight, <real *> t.dx, sums,
-                        sums + d.channels * LANES if d.use_bias else NULL, c0, c1)
+    scale_backward_tile(d, t.dy, t.x, t.param, t.dx, t.sums, offset(t.sums, d.channels * LANES) if d.use_bias else NULL, c0, c1)
 
 
-cdef void forward_blocked_real(const op *o, const tile *t, const real *weight) noexcept nogil:
+cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const scale_dims *d = <const scale_dims *> o.dims
-    scale_forward_blocks(d, <const real *> t.x, weight, weight + d.channels if d.use_bias else NULL, <real *> t.y, t)
+    scale_forward_blocks(d, t.x, t.param, offset(t.param, d.channels) if d.use_bias else NULL, t.y, <const tile *> t)
 
 
-cdef void backward_blocked_real(const op *o, const tile *t, const real *weight) noexcept nogil:
+cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const scale_dims *d = <const scale_dims *> o.dims
-    cdef real *sums = <real *> t.sums
-    scale_backward_blocks(d, <const real *> t.dy, <const real *> t.x, weight, <real *> t.dx, sums,
-                          sums + d.channels if d.use_bias else NULL, t.block0, t.block1)
-
-
-cdef void forward(const op *o, const tile *t) noexcept nogil:
-    if o.real_bytes == 4:
-        forward_real(o, t, <const float *> t.param)
-    else:
-        forward_real(o, t, <const double *> t.param)
-
-
-cdef void backward(const op *o, const tile *t) noexcept nogil:
-    if o.real_bytes == 4:
-        backward_real(o, t, <const float *> t.param)
-    else:
-        backward_real(o, t, <const double *> t.param)
-
-
-cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
-    if o.real_bytes == 4:
-        forward_blocked_real(o, t, <const float *> t.param)
-    else:
-        forward_blocked_real(o, t, <const double *> t.param)
-
-
-cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
-    if o.real_bytes == 4:
-        backward_blocked_real(o, t, <const float *> t.param)
-    else:
-        backward_blocked_real(o, t, <const double *> t.param)
+    scale_backward_blocks(d, t.dy, t.x, t.param, t.dx, t.sums, offset(t.sums, d.channels) if d.use_bias else NULL, t.block0, t.block1)
 
 
 cdef class ScaleOp(Op):
@@ -167,7 +133,10 @@ cdef class ScaleOp(Op):
         self.c.n_param = self.c.reduce.n_sums = self.c.reduce.n_items = d.channels * (2 if use_bias else 1)
         self.c.splits = self.c.memory.in_place = 1
         self.c.reads = READS_X
-        self.c.forward_tile, self.c.backward_tile = forward, backward
-        self.c.blocked.forward, self.c.blocked.backward, self.c.blocked.reach = forward_blocked, backward_blocked, REACHES_ELEMENT
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
+        self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
+        self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
+        self.c.blocked.reach = REACHES_ELEMENT
         self.c.blocked.splits_rows = 1                        # forward alone: the sums are over all pixels
         self.c.dims = d

@@ -8,7 +8,7 @@
 
 Subtracting the maximum prevents overflow. A NaN, an infinity, or only -inf among the x[k] makes all y[k] NaN (softmin: of the -x[k]).
 """
-from minidl_c.op cimport LANES, READS_Y, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport LANES, READS_Y, Op, by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile
 
 cdef extern from "minidl_c/kernels/softmax_tiles.h" nogil:
     void softmax_rows(const void *x, Py_ssize_t classes, Py_ssize_t stride, void *p)
@@ -65,26 +65,20 @@ cdef void softmax_backward_tile(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const softmax_dims *d = <const softmax_dims *> o.dims
     cdef Py_ssize_t i0 = 0, i1 = 0
     split_range(d.pixels, t.part, t.parts, &i0, &i1)
-    if o.real_bytes == 4:
-        softmax_forward_tile(d, <const float *> t.x, <float *> t.y, i0, i1)
-    else:
-        softmax_forward_tile(d, <const double *> t.x, <double *> t.y, i0, i1)
+    softmax_forward_tile(d, t.x, t.y, i0, i1)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const softmax_dims *d = <const softmax_dims *> o.dims
     cdef Py_ssize_t i0 = 0, i1 = 0
     if t.dx == NULL:
         return
     split_range(d.pixels, t.part, t.parts, &i0, &i1)
-    if o.real_bytes == 4:
-        softmax_backward_tile(d, <const float *> t.dy, <const float *> t.y, <float *> t.dx, i0, i1)
-    else:
-        softmax_backward_tile(d, <const double *> t.dy, <const double *> t.y, <double *> t.dx, i0, i1)
+    softmax_backward_tile(d, t.dy, t.y, t.dx, i0, i1)
 
 
 cdef class SoftmaxOp(Op):
@@ -106,5 +100,6 @@ cdef class SoftmaxOp(Op):
         self.c.work = 20 * self.c.in_size                     # an exponential is about 20 multiply-adds
         self.c.splits = self.c.memory.in_place = 1
         self.c.reads = READS_Y
-        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
         self.c.dims = d

@@ -12,7 +12,10 @@ Lavin and Gray, "Fast algorithms for convolutional neural networks" (2015).
 """
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, winograd_dims
 from minidl_c.kernels.correlate cimport direction
-from minidl_c.op cimport LANES, op, real, split_range, tile
+from minidl_c.op cimport (
+    LANES, by_dtype, offset, op, prepare_by_dtype, prepare_dx_by_dtype, real, split_range, tile, tile_f32, tile_f64,
+    typed_tile,
+)
 
 cdef extern from "minidl_c/kernels/winograd_tiles.h" nogil:
     void winograd_output(const winograd_patches *p, Py_ssize_t vectors, const void *m, Py_ssize_t m_point, const void *bias, bint per_lane,
@@ -127,43 +130,28 @@ cdef const real *packed_for_dx(const conv2d_dims *d, const real *packed) noexcep
     return packed + packed_size(&d.winograd)
 
 
-cdef void prepare(const op *o, const void *param, void *packed, int is_kept, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
+cdef void prepare(const op *o, const real *param, void *packed, int is_kept, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
     cdef const winograd_dims *d = &(<const conv2d_dims *> o.dims).winograd
-    if o.real_bytes == 4:
-        transform_weights(d, False, <const float *> param, <float *> packed, <float *> packed + packed_size(d) if is_kept else NULL, part,
-                          parts)
-    else:
-        transform_weights(d, False, <const double *> param, <double *> packed, <double *> packed + packed_size(d) if is_kept else NULL,
-                          part, parts)
+    cdef real *u = <real *> packed
+    transform_weights(d, False, param, u, u + packed_size(d) if is_kept else NULL, part, parts)
 
 
-cdef void prepare_dx(const op *o, const void *param, void *packed, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
+cdef void prepare_dx(const op *o, const real *param, void *packed, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
-    if o.real_bytes == 4:
-        transform_weights(&d.winograd_back, True, <const float *> param, <float *> packed + packed_size(&d.winograd), <float *> NULL, part,
-                          parts)
-    else:
-        transform_weights(&d.winograd_back, True, <const double *> param, <double *> packed + packed_size(&d.winograd), <double *> NULL,
-                          part, parts)
+    transform_weights(&d.winograd_back, True, param, <real *> packed + packed_size(&d.winograd), NULL, part, parts)
 
 
-cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
     cdef bint has_bias = o.n_param > d.weights
-    if o.real_bytes == 4:
-        winograd_blocked(&d.winograd, t, <const float *> t.packed, <const float *> t.param + d.weights if has_bias else NULL)
-    else:
-        winograd_blocked(&d.winograd, t, <const double *> t.packed, <const double *> t.param + d.weights if has_bias else NULL)
+    winograd_blocked(&d.winograd, <const tile *> t, t.packed, offset(t.param, d.weights) if has_bias else NULL)
 
 
-cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
+cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
-    cdef tile back = t[0]
+    cdef tile back = (<const tile *> t)[0]
     back.x, back.y = t.dy, t.dx
-    if o.real_bytes == 4:
-        winograd_blocked(&d.winograd_back, &back, packed_for_dx(d, <const float *> t.packed), <const float *> NULL)
-    else:
-        winograd_blocked(&d.winograd_back, &back, packed_for_dx(d, <const double *> t.packed), <const double *> NULL)
+    winograd_blocked(&d.winograd_back, &back, packed_for_dx(d, t.packed), NULL)
 
 
 cdef bint init_direction(winograd_dims *w, const direction *a, Py_ssize_t top, Py_ssize_t left) noexcept:
@@ -188,7 +176,9 @@ cdef void use_winograd(op *o, conv2d_dims *d) noexcept:
     o.memory.packed = packed_size(&d.winograd) * o.real_bytes
     o.memory.packed_dx, o.memory.packed_kept = packed_size(&d.winograd_back) * o.real_bytes, d.weights * o.real_bytes
     o.memory.scratch, o.blocked.scratch = max(o.memory.scratch, of_tile * o.real_bytes), of_example * o.real_bytes
-    o.memory.prepare, o.memory.prepare_dx = prepare, prepare_dx
-    o.blocked.forward, o.blocked.backward = forward_blocked, backward_blocked
+    o.memory.prepare = prepare_by_dtype(o, prepare[float], prepare[double])
+    o.memory.prepare_dx = prepare_dx_by_dtype(o, prepare_dx[float], prepare_dx[double])
+    o.blocked.forward = by_dtype(o, forward_blocked[tile_f32], forward_blocked[tile_f64])
+    o.blocked.backward = by_dtype(o, backward_blocked[tile_f32], backward_blocked[tile_f64])
     o.blocked.joint = 0                  # patches of one example share the weights already
     o.work //= 2                         # about the speedup: the transforms take time as well

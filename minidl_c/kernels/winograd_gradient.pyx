@@ -11,7 +11,7 @@ from libc.string cimport memset
 from minidl_c.kernels.blocked_gradient cimport gradient_blocked
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, winograd_dims
 from minidl_c.kernels.winograd cimport POINTS, TAPS, count_patches, patches_of, point_stride, winograd_input, winograd_patches
-from minidl_c.op cimport LANES, batch_view, op, real, split_range
+from minidl_c.op cimport LANES, batch_f32, batch_f64, batch_view, op, real, reduce_by_dtype, split_range, typed_batch
 
 cdef extern from "minidl_c/kernels/winograd_gradient.h" nogil:
     const int CHAIN_PATCHES
@@ -154,14 +154,12 @@ cdef void gradient_of_rows(const conv2d_dims *d, const batch_view *batch, const 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void blocked_gradient(const op *o, const batch_view *batch, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+cdef void blocked_gradient(const op *o, const typed_batch *batch, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     """`blocked.gradient`: rows of the stored weights, then the bias."""
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
     cdef Py_ssize_t rows = d.C * TAPS
-    if i0 < rows and o.real_bytes == 4:
-        gradient_of_rows(d, batch, <const float *> batch.x, <const float *> batch.dy, <float *> batch.grad, i0, min(i1, rows))
-    elif i0 < rows:
-        gradient_of_rows(d, batch, <const double *> batch.x, <const double *> batch.dy, <double *> batch.grad, i0, min(i1, rows))
+    if i0 < rows:
+        gradient_of_rows(d, <const batch_view *> batch, batch.x, batch.dy, batch.grad, i0, min(i1, rows))
     if i1 > rows:
         gradient_blocked(o, batch, max(i0, rows), i1)
 
@@ -169,5 +167,6 @@ cdef void blocked_gradient(const op *o, const batch_view *batch, Py_ssize_t i0, 
 cdef void use_winograd_gradient(op *o, const conv2d_dims *d) noexcept:
     """Sets the fields of an op whose weight gradient uses the algorithm, after those of winograd.pyx."""
     o.memory.scratch = max(o.memory.scratch, scratch_size(d.C, min(d.K, <Py_ssize_t> TILE_OUTPUTS)) * o.real_bytes)
-    o.blocked.gradient, o.blocked.gradient_scratch = blocked_gradient, scratch_size(LANES, d.K) * o.real_bytes
+    o.blocked.gradient = reduce_by_dtype(o, blocked_gradient[batch_f32], blocked_gradient[batch_f64])
+    o.blocked.gradient_scratch = scratch_size(LANES, d.K) * o.real_bytes
     o.reduce.item_block = TAPS * (SHARED_BLOCK if d.C == LANES else LANES)

@@ -20,7 +20,7 @@ from math import isinf
 
 from libc.stdlib cimport free, malloc
 
-from minidl_c.op cimport READS_Y, Op, init_op, op, real, tile
+from minidl_c.op cimport READS_Y, Op, by_dtype, init_op, op, real, tile_f32, tile_f64, typed_tile
 
 cdef extern from "minidl_c/losses/elementwise_losses_tiles.h" nogil:
     ctypedef enum elementwise_loss:
@@ -70,19 +70,13 @@ cdef void elementwise_loss_backward_tile(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const elementwise_loss_dims *d = <const elementwise_loss_dims *> o.dims
-    if o.real_bytes == 4:
-        elementwise_loss_forward_tile(d, <const float *> t.x, <const float *> t.targets, <float *> t.y, <float *> t.losses)
-    else:
-        elementwise_loss_forward_tile(d, <const double *> t.x, <const double *> t.targets, <double *> t.y, <double *> t.losses)
+    elementwise_loss_forward_tile(d, t.x, t.targets, t.y, t.losses)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
-    if o.real_bytes == 4:
-        elementwise_loss_backward_tile(<const float *> t.y, <const float *> t.weights, o.in_size, <float *> t.dx)
-    else:
-        elementwise_loss_backward_tile(<const double *> t.y, <const double *> t.weights, o.in_size, <double *> t.dx)
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
+    elementwise_loss_backward_tile(t.y, t.weights, o.in_size, t.dx)
 
 
 cdef tuple check_weights(str name, object weights, Py_ssize_t channels, str dtype):
@@ -136,7 +130,8 @@ cdef class ElementwiseLossOp(Op):
             self.c.work = 20 * self.c.in_size                 # an exponential is about 20 multiply-adds
         self.c.loss.n_target = self.c.in_size
         self.c.reads, self.c.memory.in_place, self.c.loss.is_loss = READS_Y, 1, 1
-        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
         self.c.dims = d
 
     def __dealloc__(self):

@@ -13,7 +13,7 @@ weight to y, so the targets are gathered only once.
 """
 from libc.stdint cimport int64_t
 
-from minidl_c.op cimport LANES, READS_Y, Op, init_op, op, real, tile
+from minidl_c.op cimport LANES, READS_Y, Op, by_dtype, init_op, op, real, tile_f32, tile_f64, typed_tile
 
 cdef extern from "minidl_c/losses/softmax_cross_entropy_tiles.h" nogil:
     void softmax_cross_entropy_rows(const void *x, const int64_t *labels, const void *t, Py_ssize_t classes, Py_ssize_t positions,
@@ -54,21 +54,14 @@ cdef void softmax_cross_entropy_backward_tile(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const softmax_cross_entropy_dims *d = <const softmax_cross_entropy_dims *> o.dims
-    if o.real_bytes == 4:
-        softmax_cross_entropy_forward_tile(d, <const float *> t.x, t.labels, <const float *> t.targets, <float *> t.scratch,
-                                           <float *> t.y, <float *> t.losses)
-    else:
-        softmax_cross_entropy_forward_tile(d, <const double *> t.x, t.labels, <const double *> t.targets, <double *> t.scratch,
-                                           <double *> t.y, <double *> t.losses)
+    softmax_cross_entropy_forward_tile(d, t.x, t.labels, t.targets, t.scratch,
+                                       t.y, t.losses)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
-    if o.real_bytes == 4:
-        softmax_cross_entropy_backward_tile(<const float *> t.y, <const float *> t.weights, o.in_size, <float *> t.dx)
-    else:
-        softmax_cross_entropy_backward_tile(<const double *> t.y, <const double *> t.weights, o.in_size, <double *> t.dx)
+cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
+    softmax_cross_entropy_backward_tile(t.y, t.weights, o.in_size, t.dx)
 
 
 cdef class SoftmaxCrossEntropyOp(Op):
@@ -94,5 +87,6 @@ cdef class SoftmaxCrossEntropyOp(Op):
         self.c.loss.ignores_label, self.c.loss.ignored_label = ignored_label is not None, d.ignored
         self.c.memory.scratch = d.classes * LANES * self.c.real_bytes
         self.c.reads, self.c.memory.in_place, self.c.loss.is_loss = READS_Y, 1, 1
-        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
         self.c.dims = d

@@ -23,7 +23,7 @@ from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 
 from minidl_c.op cimport real
-from minidl_c.optimizers.update cimport Update, optimizer
+from minidl_c.optimizers.update cimport Update, optimizer, update_function
 
 cdef extern from "<math.h>" nogil:
     float sqrtf(float)
@@ -52,7 +52,7 @@ cdef double power(double base, int64_t n) noexcept nogil:
     return result
 
 
-cdef void adagrad_range(
+cdef void adagrad(
     const optimizer *o,
     real *w,                            # IN, OUT
     const real *g,                      # IN
@@ -69,7 +69,7 @@ cdef void adagrad_range(
         w[i] = w[i] - lr * (d / (root(s) + eps))
 
 
-cdef void rmsprop_range(
+cdef void rmsprop(
     const optimizer *o,
     real *w,                            # IN, OUT
     const real *g,                      # IN
@@ -98,7 +98,7 @@ cdef void rmsprop_range(
         w[i] = w[i] - lr * d
 
 
-cdef void adam_range(
+cdef void adam(
     const optimizer *o,
     real *w,                            # IN, OUT
     const real *g,                      # IN
@@ -125,33 +125,6 @@ cdef void adam_range(
         w[i] = keep * w[i] - lr * (m / (root(s) * scale + eps))
 
 
-cdef void adagrad(
-    const optimizer *o, void *param, const void *grad, Py_ssize_t start, Py_ssize_t end, double rate, int64_t step,
-) noexcept nogil:
-    if o.real_bytes == 4:
-        adagrad_range(o, <float *> param, <const float *> grad, start, end, rate, step)
-    else:
-        adagrad_range(o, <double *> param, <const double *> grad, start, end, rate, step)
-
-
-cdef void rmsprop(
-    const optimizer *o, void *param, const void *grad, Py_ssize_t start, Py_ssize_t end, double rate, int64_t step,
-) noexcept nogil:
-    if o.real_bytes == 4:
-        rmsprop_range(o, <float *> param, <const float *> grad, start, end, rate, step)
-    else:
-        rmsprop_range(o, <double *> param, <const double *> grad, start, end, rate, step)
-
-
-cdef void adam(
-    const optimizer *o, void *param, const void *grad, Py_ssize_t start, Py_ssize_t end, double rate, int64_t step,
-) noexcept nogil:
-    if o.real_bytes == 4:
-        adam_range(o, <float *> param, <const float *> grad, start, end, rate, step)
-    else:
-        adam_range(o, <double *> param, <const double *> grad, start, end, rate, step)
-
-
 cdef class AdagradUpdate(Update):
     """Adagrad for a plan: updates `size` flat parameters and owns the sums of their squared gradients."""
 
@@ -159,7 +132,7 @@ cdef class AdagradUpdate(Update):
         self.begin(size, dtype)
         self.add_state(0, "squares")[...] = first
         self.c.hyper[EPS], self.c.hyper[WEIGHT_DECAY], self.c.hyper[LR_DECAY] = eps, weight_decay, lr_decay
-        self.c.update = adagrad
+        self.use(<update_function> adagrad[float], <update_function> adagrad[double])
 
 
 cdef class RMSpropUpdate(Update):
@@ -175,7 +148,7 @@ cdef class RMSpropUpdate(Update):
             self.add_state(2, "velocity")
         self.c.hyper[EPS], self.c.hyper[WEIGHT_DECAY] = eps, weight_decay
         self.c.hyper[ALPHA], self.c.hyper[MOMENTUM] = alpha, momentum
-        self.c.update = rmsprop
+        self.use(<update_function> rmsprop[float], <update_function> rmsprop[double])
 
 
 cdef class AdamUpdate(Update):
@@ -190,4 +163,4 @@ cdef class AdamUpdate(Update):
             self.add_state(2, "largest")
         self.c.hyper[EPS], self.c.hyper[WEIGHT_DECAY] = eps, weight_decay
         self.c.hyper[BETA1], self.c.hyper[BETA2], self.c.hyper[DECOUPLED] = beta1, beta2, decoupled
-        self.c.update = adam
+        self.use(<update_function> adam[float], <update_function> adam[double])

@@ -12,9 +12,9 @@ from minidl_c.array_args cimport ArrayArgs
 from minidl_c.op cimport split_range
 
 cdef extern from "minidl_c/optimizers/clip_tiles.h" nogil:
-    void clip_by_value(void *g, Py_ssize_t a, Py_ssize_t b, double limit)
-    double sum_of_squares(const void *g, Py_ssize_t a, Py_ssize_t b, double factor)
-    void scale(void *g, Py_ssize_t a, Py_ssize_t b, double factor)
+    void clip_by_value(int real_bytes, void *g, Py_ssize_t a, Py_ssize_t b, double limit)
+    double sum_of_squares(int real_bytes, const void *g, Py_ssize_t a, Py_ssize_t b, double factor)
+    void scale(int real_bytes, void *g, Py_ssize_t a, Py_ssize_t b, double factor)
     double lane_sum_f64(const double *)
 
 cdef extern from "minidl_c/simd/lanes.h" nogil:
@@ -38,17 +38,9 @@ cdef void clip_block(clipping *c, int real_bytes, void *grad, Py_ssize_t size, i
     """Clips one block of a flat gradient by value, and computes its sum of squares."""
     cdef Py_ssize_t a = 0, b = 0
     split_range(size, block, BLOCKS, &a, &b)
-    if c.value and real_bytes == 4:
-        clip_by_value(<float *> grad, a, b, <float> c.value)
-    elif c.value:
-        clip_by_value(<double *> grad, a, b, c.value)
-    c.squares[block] = squares_of(real_bytes, grad, a, b, 1) if c.norm else 0
-
-
-cdef double squares_of(int real_bytes, const void *grad, Py_ssize_t a, Py_ssize_t b, double factor) noexcept nogil:
-    if real_bytes == 4:
-        return sum_of_squares(<const float *> grad, a, b, factor)
-    return sum_of_squares(<const double *> grad, a, b, factor)
+    if c.value:
+        clip_by_value(real_bytes, grad, a, b, c.value)
+    c.squares[block] = sum_of_squares(real_bytes, grad, a, b, 1) if c.norm else 0
 
 
 cdef void find_factor(clipping *c, int real_bytes, const void *grad, Py_ssize_t size) noexcept nogil:
@@ -58,18 +50,14 @@ cdef void find_factor(clipping *c, int real_bytes, const void *grad, Py_ssize_t 
     if not c.norm:
         return
     if isinf(sum):
-        norm = sqrt(squares_of(real_bytes, grad, 0, size, DOWNSCALE)) / DOWNSCALE
+        norm = sqrt(sum_of_squares(real_bytes, grad, 0, size, DOWNSCALE)) / DOWNSCALE
     c.factor = min(1.0, c.norm / (norm + 1e-6))
 
 
 cdef void scale_range(const clipping *c, int real_bytes, void *grad, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
     """Multiplies elements a to b of the flat gradient by the factor."""
-    if c.factor == 1:
-        return
-    if real_bytes == 4:
-        scale(<float *> grad, a, b, <float> c.factor)
-    else:
-        scale(<double *> grad, a, b, c.factor)
+    if c.factor != 1:
+        scale(real_bytes, grad, a, b, c.factor)
 
 
 def clip(grad, clip_norm=None, clip_value=None):

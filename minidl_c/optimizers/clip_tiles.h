@@ -5,9 +5,9 @@
 #include "minidl_c/simd/lanes.h"
 #include "minidl_c/simd/reduction.h"
 
-#define clip_by_value(g, a, b, limit) BY_DTYPE(clip_by_value, g)(g, a, b, limit)
-#define sum_of_squares(g, a, b, factor) BY_DTYPE(sum_of_squares, g)(g, a, b, factor)
-#define scale(g, a, b, factor) BY_DTYPE(scale, g)(g, a, b, factor)
+#define clip_by_value(bytes, ...) BY_BYTES(clip_by_value, bytes, __VA_ARGS__)
+#define sum_of_squares(bytes, ...) BY_BYTES(sum_of_squares, bytes, __VA_ARGS__)
+#define scale(bytes, ...) BY_BYTES(scale, bytes, __VA_ARGS__)
 
 #define TEMPLATE "minidl_c/optimizers/clip_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"

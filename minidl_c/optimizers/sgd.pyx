@@ -10,17 +10,17 @@ initialization and momentum in deep learning" (2013).
 from libc.stdint cimport int64_t
 
 from minidl_c.op cimport real
-from minidl_c.optimizers.update cimport Update, optimizer
+from minidl_c.optimizers.update cimport Update, optimizer, update_function
 
 cdef enum:                              # indices in `hyper`
     MOMENTUM, NESTEROV, WEIGHT_DECAY
 
 
-cdef void sgd_range(
+cdef void sgd(
     const optimizer *o,
     real *w,                            # IN, OUT
     const real *g,                      # IN
-    Py_ssize_t start, Py_ssize_t end, double rate,
+    Py_ssize_t start, Py_ssize_t end, double rate, int64_t step,
 ) noexcept nogil:
     cdef real *velocity = <real *> o.state[0]
     cdef real lr = <real> rate, momentum = <real> o.hyper[MOMENTUM], decay = <real> o.hyper[WEIGHT_DECAY], d, v
@@ -41,15 +41,6 @@ cdef void sgd_range(
             w[i] = w[i] - lr * v
 
 
-cdef void update(
-    const optimizer *o, void *param, const void *grad, Py_ssize_t start, Py_ssize_t end, double rate, int64_t step,
-) noexcept nogil:
-    if o.real_bytes == 4:
-        sgd_range(o, <float *> param, <const float *> grad, start, end, rate)
-    else:
-        sgd_range(o, <double *> param, <const double *> grad, start, end, rate)
-
-
 cdef class SGDUpdate(Update):
     """SGD for a plan: updates `size` flat parameters and owns their velocity."""
 
@@ -58,4 +49,4 @@ cdef class SGDUpdate(Update):
         if momentum:
             self.add_state(0, "velocity")
         self.c.hyper[MOMENTUM], self.c.hyper[NESTEROV], self.c.hyper[WEIGHT_DECAY] = momentum, nesterov, weight_decay
-        self.c.update = update
+        self.use(<update_function> sgd[float], <update_function> sgd[double])

@@ -3,9 +3,11 @@ from libc.stdint cimport int64_t
 
 from minidl_c.array_args cimport ArrayArgs
 
+ctypedef void (*update_function)(const optimizer *, void *param, const void *grad, Py_ssize_t start, Py_ssize_t end,
+                                 double rate, int64_t step) noexcept nogil
+
 ctypedef struct optimizer:              # for an example see sgd.pyx
-    void (*update)(const optimizer *, void *param, const void *grad, Py_ssize_t start, Py_ssize_t end,
-                   double rate, int64_t step) noexcept nogil
+    update_function update
     int real_bytes
     int64_t steps                       # completed steps; the `step` of the next update
     void *state[3]                      # arrays as large as the flat parameters, or NULL
@@ -17,5 +19,6 @@ cdef class Update:
     cdef Py_ssize_t size                # of the flat parameters
     cdef dict arrays                    # the state by name: arrays as large as the flat parameters
     cdef int begin(self, Py_ssize_t size, dtype) except -1
+    cdef void use(self, update_function f32, update_function f64) noexcept
     cdef object add_state(self, int i, name)
     cdef int bind(self, ArrayArgs arguments, Py_ssize_t size, str dtype, int64_t skipped_steps) except -1

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t
 from numpy import frombuffer, zeros
 
 from minidl_c.array_args cimport ArrayArgs
+from minidl_c.op cimport dtype_of
 
 cdef extern from "minidl_c/simd/lanes.h" nogil:
     unsigned flush_subnormals()
@@ -26,9 +27,13 @@ cdef class Update:
         self.size, self.c.real_bytes = size, 4 if dtype == "float32" else 8
         return 0
 
+    cdef void use(self, update_function f32, update_function f64) noexcept:
+        """Sets the C function: the one of the dtype."""
+        self.c.update = f32 if self.c.real_bytes == 4 else f64
+
     cdef object add_state(self, int i, name):
         """Returns a new array of zeros, one for each flat parameter, which cannot be resized: state[i] points to it."""
-        dtype = "float32" if self.c.real_bytes == 4 else "float64"
+        dtype = dtype_of(self.c.real_bytes)
         array = frombuffer(bytearray(self.size * self.c.real_bytes), dtype) if self.size else zeros(0, dtype)
         self.arrays[name] = array
         self.c.state[i] = <void *> <size_t> array.ctypes.data
@@ -75,7 +80,7 @@ cdef class Update:
         Raises TypeError or ValueError for other arrays.
         """
         cdef ArrayArgs a = ArrayArgs()
-        cdef str dtype = "float32" if self.c.real_bytes == 4 else "float64"
+        cdef str dtype = dtype_of(self.c.real_bytes)
         cdef char *w = a.acquire(param, dtype, -1, 1, True, "param")
         cdef Py_ssize_t size = a.rows
         cdef char *g = a.acquire(grad, dtype, size, 1, False, "grad")

@@ -7,14 +7,13 @@ anything: no result depends on them.
 A converted op, without a form for this layout (a kernel of a user, say), gets a tile to which its inputs are copied, and the result
 is copied back: with one example in inference, with all examples in training.
 """
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from minidl_c.op cimport LANES, blocks_of, op, split_range, tile
-from minidl_c.runtime.blocked_copies cimport example_to_lane, lane_to_example, pack_example, repack_example, unpack_example
 from minidl_c.runtime.blocked_form cimport adds_sums, is_converted
 from minidl_c.runtime.layout cimport buffer, copy_of, nth_copy, value
-from minidl_c.runtime.run_state cimport BACKWARD, FLOAT32, FORWARD, GATHER_X, SCATTER_Y, UINT8, instr, op_of, phase, run_state
+from minidl_c.runtime.run_state cimport BACKWARD, FORWARD, GATHER_X, SCATTER_Y, instr, op_of, phase, run_state
 from minidl_c.runtime.tiles cimport run_instr
 
 
@@ -23,66 +22,35 @@ from minidl_c.runtime.tiles cimport run_instr
 cdef void gather_example(const run_state *run, int64_t row, void *out, Py_ssize_t p0, Py_ssize_t p1) noexcept nogil:
     """Packs pixels p0..p1 of a row of x."""
     cdef const value *v = &run.program.values[0]
-    cdef Py_ssize_t pixels = v.size // v.channels
-    if run.batch.x_kind == UINT8:
-        if run.program.real_bytes == 4:
-            pack_example(<const uint8_t *> run.batch.x + row * v.size, v.channels, pixels, <float *> out, p0, p1)
-        else:
-            pack_example(<const uint8_t *> run.batch.x + row * v.size, v.channels, pixels, <double *> out, p0, p1)
-    elif run.batch.x_kind == FLOAT32:
-        if run.program.real_bytes == 4:
-            pack_example(<const float *> run.batch.x + row * v.size, v.channels, pixels, <float *> out, p0, p1)
-        else:
-            pack_example(<const float *> run.batch.x + row * v.size, v.channels, pixels, <double *> out, p0, p1)
-    else:
-        if run.program.real_bytes == 4:
-            pack_example(<const double *> run.batch.x + row * v.size, v.channels, pixels, <float *> out, p0, p1)
-        else:
-            pack_example(<const double *> run.batch.x + row * v.size, v.channels, pixels, <double *> out, p0, p1)
+    run.program.copies.pack_example[<int> run.batch.x_kind](run.batch.x, row, v.channels, v.size // v.channels, out, p0, p1)
 
 
 cdef void scatter_example(const run_state *run, int scores, const void *x, Py_ssize_t position) noexcept nogil:
     """Unpacks the scores into a row of y."""
     cdef const value *v = &run.program.values[scores]
-    cdef Py_ssize_t pixels = v.size // v.channels
-    if run.program.real_bytes == 4:
-        unpack_example(<const float *> x, v.channels, pixels, <float *> run.batch.y + position * v.size)
-    else:
-        unpack_example(<const double *> x, v.channels, pixels, <double *> run.batch.y + position * v.size)
+    cdef char *y = run.batch.y + position * v.size * run.program.real_bytes
+    run.program.copies.unpack_example(x, v.channels, v.size // v.channels, y)
 
 
 # ---- converted ops
-
-cdef void to_lane(const value *v, const void *example, char *lane, int real_bytes) noexcept nogil:
-    if real_bytes == 4:
-        example_to_lane(<const float *> example, v.channels, v.size // v.channels, <float *> lane)
-    else:
-        example_to_lane(<const double *> example, v.channels, v.size // v.channels, <double *> lane)
-
-
-cdef void from_lane(const value *v, const char *lane, void *example, int real_bytes) noexcept nogil:
-    if real_bytes == 4:
-        lane_to_example(<const float *> lane, v.channels, v.size // v.channels, <float *> example)
-    else:
-        lane_to_example(<const double *> lane, v.channels, v.size // v.channels, <double *> example)
-
 
 cdef void run_on_tile(const run_state *run, const op *o, tile *v) noexcept nogil:
     """Runs a converted op on a tile with one example."""
     cdef const value *x = &run.program.values[o.plan.input]
     cdef const value *skip = &run.program.values[max(o.branch.skip, 0)]
+    cdef const value *out = &run.program.values[o.plan.output]
     cdef char *x_tile = <char *> v.scratch
     cdef char *skip_tile = x_tile + x.size * LANES * o.real_bytes
     cdef char *y_tile = skip_tile + (skip.size * LANES * o.real_bytes if o.branch.skip >= 0 else 0)
     cdef void *y = v.y
     memset(x_tile, 0, y_tile - x_tile)
-    to_lane(x, v.x, x_tile, o.real_bytes)
+    run.program.copies.to_lane(v.x, x.channels, x.size // x.channels, x_tile)
     if o.branch.skip >= 0:
-        to_lane(skip, v.skip, skip_tile, o.real_bytes)
+        run.program.copies.to_lane(v.skip, skip.channels, skip.size // skip.channels, skip_tile)
     v.x, v.y, v.scratch = x_tile, y_tile, y_tile + o.out_size * LANES * o.real_bytes
     v.skip = skip_tile if o.branch.skip >= 0 else NULL
     o.forward_tile(o, v)
-    from_lane(&run.program.values[o.plan.output], y_tile, y, o.real_bytes)
+    run.program.copies.from_lane(y_tile, out.channels, out.size // out.channels, y)
 
 
 cdef void collect(const run_state *run, int index, const buffer *examples, const buffer *tiles) noexcept nogil:
@@ -92,15 +60,16 @@ cdef void collect(const run_state *run, int index, const buffer *examples, const
     cdef Py_ssize_t e
     memset(lanes, 0, v.size * LANES * run.program.real_bytes)
     for e in range(run.local.tiles):
-        to_lane(v, nth_copy(&examples[index], e), lanes + e * run.program.real_bytes, run.program.real_bytes)
+        run.program.copies.to_lane(nth_copy(&examples[index], e), v.channels, v.size // v.channels, lanes + e * run.program.real_bytes)
 
 
 cdef void distribute(const run_state *run, int index, const buffer *tiles, const buffer *examples) noexcept nogil:
     """Copies a value of all examples from its tile."""
+    cdef const value *v = &run.program.values[index]
     cdef const char *lanes = nth_copy(&tiles[index], 0)
     cdef Py_ssize_t e
     for e in range(run.local.tiles):
-        from_lane(&run.program.values[index], lanes + e * run.program.real_bytes, nth_copy(&examples[index], e), run.program.real_bytes)
+        run.program.copies.from_lane(lanes + e * run.program.real_bytes, v.channels, v.size // v.channels, nth_copy(&examples[index], e))
 
 
 cdef void run_converted(const run_state *run, const instr *i, Py_ssize_t step, int thread) noexcept nogil:
@@ -141,13 +110,10 @@ cdef void run_elements(elements_function function, const op *o, const tile *v, P
         function(o, v, block * pixels + v.pixel0, block * pixels + v.pixel1)
 
 
-cdef void repack(const op *o, const tile *v, const void *x, Py_ssize_t x_pixels, void *y, Py_ssize_t y_pixels) noexcept nogil:
+cdef void repack(const run_state *run, const op *o, const tile *v, const void *x, Py_ssize_t x_pixels, void *y, Py_ssize_t y_pixels) noexcept nogil:
     """Copies the blocks of y that the tile says from x, the same elements with other axes."""
     cdef Py_ssize_t block = LANES * y_pixels, i0 = v.block0 * block, i1 = min(v.block1 * block, o.in_size)
-    if o.real_bytes == 4:
-        repack_example(<const float *> x, x_pixels, <float *> y, y_pixels, i0, i1)
-    else:
-        repack_example(<const double *> x, x_pixels, <double *> y, y_pixels, i0, i1)
+    run.program.copies.repack(x, x_pixels, y, y_pixels, i0, i1)
 
 
 cdef void choose_part(tile *v, Py_ssize_t channels, Py_ssize_t rows, Py_ssize_t pixels, Py_ssize_t part, Py_ssize_t parts,
@@ -171,7 +137,7 @@ cdef void run_forward(const run_state *run, const op *o, tile *v, Py_ssize_t par
     elif o.blocked.forward != NULL:
         o.blocked.forward(o, v)
     else:
-        repack(o, v, v.x, o.in_size // o.in_channels, v.y, pixels)
+        repack(run, o, v, v.x, o.in_size // o.in_channels, v.y, pixels)
 
 
 cdef void run_backward(const run_state *run, const op *o, tile *v, Py_ssize_t t, Py_ssize_t part, Py_ssize_t parts,
@@ -192,7 +158,7 @@ cdef void run_backward(const run_state *run, const op *o, tile *v, Py_ssize_t t,
     elif o.blocked.backward != NULL:
         o.blocked.backward(o, v)
     else:
-        repack(o, v, v.dy, o.out_size // o.out_channels, v.dx, pixels)
+        repack(run, o, v, v.dy, o.out_size // o.out_channels, v.dx, pixels)
 
 
 cdef void run_op(const run_state *run, const instr *i, Py_ssize_t step, Py_ssize_t t, Py_ssize_t examples, int thread, Py_ssize_t part,

@@ -1,16 +1,20 @@
 """Copies of one example to and from the blocked layout, [blocks][pixels][16]."""
+from libc.stdint cimport int64_t
+
 from minidl_c.op cimport LANES, real
 from minidl_c.runtime.gather cimport number
 
 
 cdef void pack_example(
-    const number *x,                    # IN  (channels, pixels)
+    const number *x,                    # IN  (n, channels, pixels)
+    int64_t example,                    # which example
     Py_ssize_t channels, Py_ssize_t pixels,
     real *y,                            # OUT [blocks][pixels][16]
     Py_ssize_t p0, Py_ssize_t p1,       # only these pixels
 ) noexcept nogil:
     cdef Py_ssize_t c, p
     cdef real *row
+    x += example * channels * pixels
     if pixels == 1:                     # the channels are then contiguous
         for c in range(channels if p1 > p0 else 0):
             y[c] = <real> x[c]

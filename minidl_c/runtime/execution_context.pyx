@@ -8,13 +8,14 @@ from minidl_c.array_args cimport ArrayArgs
 from minidl_c.op cimport LANES, dtype_of, op, op_loss
 from minidl_c.runtime.arena cimport Arena
 from minidl_c.runtime.blocked_form cimport has_work, is_repacked
+from minidl_c.runtime.copies cimport FLOAT32, FLOAT64, INT64, UINT8, copies_of
 from minidl_c.runtime.executor cimport execute
 from minidl_c.runtime.gather cimport label
 from minidl_c.runtime.layout cimport value
 from minidl_c.runtime.partition cimport find_nodes
 from minidl_c.runtime.phases cimport add_stages
 from minidl_c.runtime.run_state cimport (
-    BACKWARD, FLOAT32, FLOAT64, FORWARD, GATHER_X, INT64, SCATTER_Y, UINT8, batch_state, instr, instr_kind, phase, run_state,
+    BACKWARD, FORWARD, GATHER_X, SCATTER_Y, batch_state, instr, instr_kind, phase, run_state,
 )
 
 cdef extern from "minidl_c/simd/reduction.h" nogil:
@@ -72,7 +73,7 @@ cdef class ExecutionContext:
         if blocked_values != NULL:
             self.blocked_arena.bind(ops, blocked_values, n_ops, True)
         run.program.ops, run.program.values, run.program.n_ops = ops, values, n_ops
-        run.program.real_bytes = ops[0].real_bytes
+        run.program.real_bytes, run.program.copies = ops[0].real_bytes, copies_of(ops[0].real_bytes)
         run.program.instrs = <instr *> calloc(max_instrs, sizeof(instr))
         run.program.prepares = <instr *> calloc(2 * n_ops, sizeof(instr))
         run.program.phases = <phase *> calloc(max_phases, sizeof(phase))

@@ -9,8 +9,7 @@ from libc.string cimport memset
 from minidl_c.runtime.run_state cimport op_of
 
 cdef extern from "minidl_c/simd/reduction.h" nogil:
-    void sum_lanes_f32(const float *, float *, Py_ssize_t)
-    void sum_lanes_f64(const double *, double *, Py_ssize_t)
+    void sum_lanes_by_bytes(int real_bytes, const void *, void *, Py_ssize_t)
 
 
 # ---- one op
@@ -26,14 +25,10 @@ cdef void clear_lanes(const run_state *run, const op *o, Py_ssize_t slot, int th
 
 cdef void add_lanes(const run_state *run, const op *o, Py_ssize_t slot, int thread, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
     """Adds a tile's sums a to b to those of its slot, unless the op has done it."""
-    cdef char *lanes = sums_of(run, o, slot, thread)
-    cdef char *slot_sums = slot_sums_of(run, o, slot)
-    if o.reduce.sums_lanes:
-        return
-    if run.program.real_bytes == 4:
-        sum_lanes_f32(<float *> lanes + a * LANES, <float *> slot_sums + a, b - a)
-    else:
-        sum_lanes_f64(<double *> lanes + a * LANES, <double *> slot_sums + a, b - a)
+    cdef int real_bytes = run.program.real_bytes
+    if not o.reduce.sums_lanes:
+        sum_lanes_by_bytes(real_bytes, sums_of(run, o, slot, thread) + a * LANES * real_bytes,
+                           slot_sums_of(run, o, slot) + a * real_bytes, b - a)
 
 
 # ---- all ops of a stage

@@ -24,8 +24,7 @@ cdef extern from "minidl_c/simd/reduction.h" nogil:
     Py_ssize_t find_slots(Py_ssize_t tiles, Py_ssize_t *starts)
 
 cdef extern from "minidl_c/simd/finite.h" nogil:
-    int all_finite_f32(const float *, Py_ssize_t)
-    int all_finite_f64(const double *, Py_ssize_t)
+    int all_finite_by_bytes(int real_bytes, const void *, Py_ssize_t)
 
 cdef enum:
     FLAG_BYTES = 16                     # keeps what follows aligned
@@ -116,9 +115,7 @@ cdef inline Py_ssize_t owner_of(Py_ssize_t task, const partition *s) noexcept no
 cdef bint losses_finite(const run_state *run, Py_ssize_t step) noexcept nogil:
     """Whether the losses of this process's examples are finite."""
     cdef Py_ssize_t first = step * run.batch.total_examples + run.local.first_tile * LANES
-    if run.program.real_bytes == 4:
-        return all_finite_f32(<float *> run.batch.losses + first, run.batch.examples)
-    return all_finite_f64(<double *> run.batch.losses + first, run.batch.examples)
+    return all_finite_by_bytes(run.program.real_bytes, run.batch.losses + first * run.program.real_bytes, run.batch.examples)
 
 
 cdef void run_partials(const run_state *run, const phase *f, Py_ssize_t step, Py_ssize_t task) noexcept nogil:

@@ -13,11 +13,9 @@ from numpy import empty
 from minidl_c.array_args cimport check_arrays
 from minidl_c.op cimport LANES, aligned, dtype_of, has_per_example_grad, real
 from minidl_c.op import check_ints
-from minidl_c.runtime.gather cimport unpack_tile
 
 cdef extern from "minidl_c/simd/squares.h" nogil:
-    void squares_of_lanes_f32(const float *, Py_ssize_t, double *)
-    void squares_of_lanes_f64(const double *, Py_ssize_t, double *)
+    void squares_of_lanes_by_bytes(int real_bytes, const void *, Py_ssize_t, double *)
 
 cdef extern from "minidl_c/simd/reduction.h" nogil:
     Py_ssize_t find_slots(Py_ssize_t tiles, Py_ssize_t *starts)
@@ -38,53 +36,41 @@ cdef char *cleared_lanes(const run_state *run, const op *o, int thread) noexcept
     return lanes
 
 
-cdef void write_gradient(
-    const example_output *out, const op *o, const tile *t,
-    const real *lanes,                  # IN  [n_param][16], unless the op has per_example.gradient
-    real *grads,                        # OUT [examples][size]
-) noexcept nogil:
-    cdef Py_ssize_t width = o.n_param // o.reduce.n_items, lane
+cdef void write_gradient(const run_state *run, const example_output *out, const op *o, const tile *t) noexcept nogil:
+    """Writes an op's gradients of a tile's examples: lanes of its sums, unless it has per_example.gradient."""
+    cdef Py_ssize_t width = o.n_param // o.reduce.n_items, row_bytes = out.size * o.real_bytes, lane
+    cdef char *grads = out.grads + t.index * LANES * row_bytes
     if o.per_example.gradient == NULL:
-        unpack_tile(lanes + out.start * LANES, out.size, t.examples, grads)
+        run.program.copies.unpack(<const char *> t.sums + out.start * LANES * o.real_bytes, out.size, t.examples, grads)
         return
     for lane in range(t.examples):
-        o.per_example.gradient(o, t, lane, out.start // width, (out.start + out.size) // width, grads + lane * out.size)
+        o.per_example.gradient(o, t, lane, out.start // width, (out.start + out.size) // width, grads + lane * row_bytes)
 
 
-cdef void write_squares(
-    const example_output *out, const op *o, const tile *t,
-    const real *lanes,                  # IN  as in write_gradient
-    double *found,                      # OUT [examples]
-) noexcept nogil:
+cdef void write_squares(const example_output *out, const op *o, const tile *t) noexcept nogil:
+    """Writes the sums of squares of an op's gradients of a tile's examples."""
     cdef Py_ssize_t width = o.n_param // o.reduce.n_items, lane
     cdef double squares[16]
     if o.per_example.squares != NULL:
         o.per_example.squares(o, t, out.start // width, (out.start + out.size) // width, squares)
-    elif real is float:
-        squares_of_lanes_f32(lanes + out.start * LANES, out.size, squares)
     else:
-        squares_of_lanes_f64(lanes + out.start * LANES, out.size, squares)
+        squares_of_lanes_by_bytes(o.real_bytes, <const char *> t.sums + out.start * LANES * o.real_bytes, out.size, squares)
     for lane in range(t.examples):
-        found[lane] = squares[lane]
+        out.squares[t.index * LANES + lane] = squares[lane]
 
 
 cdef void write_example_grads(const run_state *run, const op *o, const tile *t) noexcept nogil:
     """Writes the requested gradients of an op, right after its backward of a tile."""
-    cdef Py_ssize_t first = t.index * LANES
     cdef const example_output *out
     cdef int i
     for i in range(run.per_example.n_outputs):
         out = &run.per_example.outputs[i]
         if out.op != <int> (o - run.program.ops):
             continue
-        if out.squares != NULL and run.program.real_bytes == 4:
-            write_squares(out, o, t, <const float *> t.sums, out.squares + first)
-        elif out.squares != NULL:
-            write_squares(out, o, t, <const double *> t.sums, out.squares + first)
-        if out.grads != NULL and run.program.real_bytes == 4:
-            write_gradient(out, o, t, <const float *> t.sums, <float *> out.grads + first * out.size)
-        elif out.grads != NULL:
-            write_gradient(out, o, t, <const double *> t.sums, <double *> out.grads + first * out.size)
+        if out.squares != NULL:
+            write_squares(out, o, t)
+        if out.grads != NULL:
+            write_gradient(run, out, o, t)
 
 
 # ---- a call --------------------------------------------------------------------------------------------------------------

@@ -15,8 +15,7 @@ cdef extern from "minidl_c/simd/reduction.h" nogil:
     const int MAX_SLOTS
 
 cdef extern from "minidl_c/simd/finite.h" nogil:
-    int divide_f32(float *, Py_ssize_t, float)
-    int divide_f64(double *, Py_ssize_t, double)
+    int divide_by_bytes(int real_bytes, void *, Py_ssize_t, double)
 
 
 cdef void run_reduce(run_state *run, const phase *f, Py_ssize_t step, Py_ssize_t task, int thread) noexcept nogil:
@@ -77,9 +76,7 @@ cdef const char *reduce_op(run_state *run, const instr *i, Py_ssize_t step, Py_s
 cdef bint divide(const run_state *run, const op *o, char *grad, Py_ssize_t step, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     """Divides the gradients of items i0 to i1 by the step's divisor; returns whether they are all finite."""
     cdef Py_ssize_t width = o.n_param // o.reduce.n_items, a = i0 * width, n = (i1 - i0) * width
-    if run.program.real_bytes == 4:
-        return divide_f32(<float *> grad + a, n, <float> run.train.divisors[step])
-    return divide_f64(<double *> grad + a, n, run.train.divisors[step])
+    return divide_by_bytes(run.program.real_bytes, grad + a * run.program.real_bytes, n, run.train.divisors[step])
 
 
 cdef void run_check(run_state *run, Py_ssize_t step) noexcept nogil:

@@ -15,10 +15,9 @@ cdef extern from "minidl_c/runtime/reduction_tree.h" nogil:
     const int MAX_PARTIAL_BYTES
     const Py_ssize_t *single_slots
     void combine_partials(const op *, const char *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, char *)
-    void sum_nodes_f32(const float *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, float *, Py_ssize_t, Py_ssize_t)
-    void sum_nodes_f64(const double *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, double *, Py_ssize_t, Py_ssize_t)
-    void sum_examples_f32(const float *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, Py_ssize_t, Py_ssize_t, float *, Py_ssize_t)
-    void sum_examples_f64(const double *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, Py_ssize_t, Py_ssize_t, double *, Py_ssize_t)
+    void sum_nodes_by_bytes(int real_bytes, const void *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, void *, Py_ssize_t, Py_ssize_t)
+    void sum_examples_by_bytes(int real_bytes, const void *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, Py_ssize_t, Py_ssize_t, void *,
+                               Py_ssize_t)
 
 
 cdef void fill_batch_view(const run_state *run, const instr *i, Py_ssize_t s0, Py_ssize_t s1, batch_view *w,
@@ -43,22 +42,18 @@ cdef void sum_slots(const run_state *run, const op *o, Py_ssize_t s0, Py_ssize_t
                     Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     """total = the sums of reduction items i0 to i1 over slots s0 to s1, which are a node of the tree or the whole batch."""
     cdef Py_ssize_t width = o.reduce.n_sums // o.reduce.n_items, slot, a = i0 * width, b = i1 * width
-    cdef char *slot_sums = slot_sums_of(run, o, s0)
     if tiles_are_split(run):                                  # threads have added parts of a tile, which is a slot
         for slot in range(s0, s1):
             add_lanes(run, o, slot, 0, a, b)
-    if run.program.real_bytes == 4:
-        sum_nodes_f32(<float *> slot_sums, run.memory.slot_sums.stride // 4, single_slots, s1 - s0, <float *> total, a, b)
-    else:
-        sum_nodes_f64(<double *> slot_sums, run.memory.slot_sums.stride // 8, single_slots, s1 - s0, <double *> total, a, b)
+    sum_nodes_by_bytes(run.program.real_bytes, slot_sums_of(run, o, s0), run.memory.slot_sums.stride // run.program.real_bytes,
+                       single_slots, s1 - s0, total, a, b)
 
 
 cdef void emit_examples(const run_state *run, const instr *i, char *out, Py_ssize_t i0, Py_ssize_t i1, int thread) noexcept nogil:
     """out = the gradient of the whole batch, one slot of examples in the blocked layout, for items i0 to i1."""
     cdef const op *o = op_of(run, i)
     cdef Py_ssize_t starts[17]
-    cdef Py_ssize_t width, a, n
-    cdef const char *sums
+    cdef Py_ssize_t width, real_bytes = run.program.real_bytes
     cdef batch_view w
     fill_batch_view(run, i, 0, 1, &w, starts)
     if o.blocked.gradient != NULL:
@@ -68,12 +63,8 @@ cdef void emit_examples(const run_state *run, const instr *i, char *out, Py_ssiz
     if not has_sums(o, BACKWARD):
         return
     width = o.reduce.n_sums // o.reduce.n_items
-    a, n = i0 * width, (i1 - i0) * width
-    sums = nth_copy(&run.memory.sums, 0) + (o.plan.sums + a) * run.program.real_bytes
-    if run.program.real_bytes == 4:
-        sum_examples_f32(<const float *> sums, w.examples, starts, 1, run.memory.sums.stride // 4, 0, <float *> out + a, n)
-    else:
-        sum_examples_f64(<const double *> sums, w.examples, starts, 1, run.memory.sums.stride // 8, 0, <double *> out + a, n)
+    sum_examples_by_bytes(<int> real_bytes, nth_copy(&run.memory.sums, 0) + (o.plan.sums + i0 * width) * real_bytes, w.examples,
+                          starts, 1, run.memory.sums.stride // real_bytes, 0, out + i0 * width * real_bytes, (i1 - i0) * width)
 
 
 cdef void emit_partial(const run_state *run, const instr *i, Py_ssize_t s0, Py_ssize_t s1, char *out,
@@ -107,7 +98,5 @@ cdef void combine_nodes(const run_state *run, const instr *i, const char *nodes,
         for item in range(i0, i1):
             combine_partials(o, nodes + item * o.reduce.partial_bytes, stride, first, n_nodes,
                              out + item * o.reduce.partial_bytes)
-    elif run.program.real_bytes == 4:
-        sum_nodes_f32(<const float *> nodes, stride // 4, first, n_nodes, <float *> out, i0 * width, i1 * width)
     else:
-        sum_nodes_f64(<const double *> nodes, stride // 8, first, n_nodes, <double *> out, i0 * width, i1 * width)
+        sum_nodes_by_bytes(run.program.real_bytes, nodes, stride // run.program.real_bytes, first, n_nodes, out, i0 * width, i1 * width)

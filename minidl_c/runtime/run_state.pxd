@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t
 from minidl_c.op cimport op
 from minidl_c.optimizers.clip cimport clipping
 from minidl_c.optimizers.update cimport optimizer
+from minidl_c.runtime.copies cimport copies, number_kind
 from minidl_c.runtime.layout cimport buffer, value
 
 ctypedef enum instr_kind:
@@ -30,12 +31,6 @@ ctypedef enum phase_kind:
     UPDATE                              # a task as of REDUCE
     COMMIT                              # a task: an op
 
-ctypedef enum number_kind:
-    UINT8
-    FLOAT32
-    FLOAT64
-    INT64                               # of labels only
-
 cdef enum:
     REDUCE_TASKS = 16                   # of a REDUCE or UPDATE phase, for any number of threads
     ITEM_BLOCK = 8                      # reduction items of an op that stay in one task
@@ -52,6 +47,7 @@ ctypedef struct phase:
     Py_ssize_t offsets[17]              # of each REDUCE task in the bytes of a node, and their end: see partition.pyx
 
 ctypedef struct program_state:          # what runs
+    copies copies                       # in the plan's dtype
     const op *ops
     const value *values
     const int *wanted                   # by value: whether its gradient is needed

@@ -1,13 +1,15 @@
 """One instruction on one tile: the copies into and out of it, and what an op gets to see."""
 from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memset
 
 from minidl_c.op cimport LANES, aligned, op, split_range, target_bytes, tile
-from minidl_c.runtime.gather cimport pack_labels, pack_tile, unpack_tile
+from minidl_c.runtime.copies cimport UINT8
+from minidl_c.runtime.gather cimport pack_labels
 from minidl_c.runtime.lane_sums cimport sums_of
 from minidl_c.runtime.layout cimport copy_of, nth_copy
 from minidl_c.runtime.per_example cimport cleared_lanes, write_example_grads
 from minidl_c.runtime.run_state cimport (
-    BACKWARD, FLOAT32, GATHER_DY, GATHER_X, SCATTER_DX, SCATTER_Y, UINT8, instr, op_of, run_state,
+    BACKWARD, GATHER_DY, GATHER_X, SCATTER_DX, SCATTER_Y, instr, op_of, run_state,
 )
 
 
@@ -16,21 +18,13 @@ cdef void gather_x(const run_state *run, const int64_t *rows, Py_ssize_t example
     """Packs rows of x into a tile of the plan's dtype; of each example, only this part of its elements."""
     cdef Py_ssize_t size = run.program.values[0].size, i0 = 0, i1 = 0
     split_range(size, part, parts, &i0, &i1)
-    if run.batch.x_kind == UINT8:
-        if run.program.real_bytes == 4:
-            pack_tile(<const uint8_t *> run.batch.x, size, rows, examples, <float *> out, i0, i1)
-        else:
-            pack_tile(<const uint8_t *> run.batch.x, size, rows, examples, <double *> out, i0, i1)
-    elif run.batch.x_kind == FLOAT32:
-        if run.program.real_bytes == 4:
-            pack_tile(<const float *> run.batch.x, size, rows, examples, <float *> out, i0, i1)
-        else:
-            pack_tile(<const float *> run.batch.x, size, rows, examples, <double *> out, i0, i1)
-    else:
-        if run.program.real_bytes == 4:
-            pack_tile(<const double *> run.batch.x, size, rows, examples, <float *> out, i0, i1)
-        else:
-            pack_tile(<const double *> run.batch.x, size, rows, examples, <double *> out, i0, i1)
+    run.program.copies.pack[<int> run.batch.x_kind](run.batch.x, size, rows, examples, out, i0, i1)
+
+
+cdef void gather_own(const run_state *run, const char *x, Py_ssize_t size, const int64_t *rows, Py_ssize_t examples,
+                     char *out) noexcept nogil:
+    """Packs rows of an array of the plan's dtype into a tile."""
+    run.program.copies.pack[<int> run.program.copies.own](x, size, rows, examples, out, 0, size)
 
 
 cdef void gather_dy(const run_state *run, Py_ssize_t first, Py_ssize_t examples, Py_ssize_t size, char *out) noexcept nogil:
@@ -39,10 +33,7 @@ cdef void gather_dy(const run_state *run, Py_ssize_t first, Py_ssize_t examples,
     cdef Py_ssize_t lane
     for lane in range(examples):
         rows[lane] = first + lane
-    if run.program.real_bytes == 4:
-        pack_tile(<const float *> run.batch.dy, size, rows, examples, <float *> out, 0, size)
-    else:
-        pack_tile(<const double *> run.batch.dy, size, rows, examples, <double *> out, 0, size)
+    gather_own(run, run.batch.dy, size, rows, examples, out)
 
 
 cdef char *gather_targets(const run_state *run, const op *o, const int64_t *rows, Py_ssize_t examples,
@@ -53,20 +44,26 @@ cdef char *gather_targets(const run_state *run, const op *o, const int64_t *rows
         pack_labels(<const uint8_t *> run.batch.labels, o.loss.n_labels, rows, examples, <int64_t *> out)
     elif run.batch.labels != NULL:
         pack_labels(<const int64_t *> run.batch.labels, o.loss.n_labels, rows, examples, <int64_t *> out)
-    elif run.program.real_bytes == 4:
-        pack_tile(<const float *> run.batch.targets, o.loss.n_target, rows, examples, <float *> out, 0, o.loss.n_target)
     else:
-        pack_tile(<const double *> run.batch.targets, o.loss.n_target, rows, examples, <double *> out, 0, o.loss.n_target)
+        gather_own(run, run.batch.targets, o.loss.n_target, rows, examples, out)
     return out
+
+
+cdef void gather_weights(const run_state *run, const int64_t *rows, Py_ssize_t examples, char *out) noexcept nogil:
+    """Packs the weights of a tile's examples; without weights, ones."""
+    cdef uint8_t one = 1
+    cdef int64_t same[16]
+    if run.batch.weights != NULL:
+        gather_own(run, run.batch.weights, 1, rows, examples, out)
+        return
+    memset(same, 0, sizeof(same))
+    run.program.copies.pack[<int> UINT8](&one, 1, same, examples, out, 0, 1)
 
 
 cdef void scatter(const run_state *run, const char *tile_data, Py_ssize_t size, Py_ssize_t first, Py_ssize_t examples,
                   char *out) noexcept nogil:
     """Unpacks a tile into rows of y or dx, from row `first` on."""
-    if run.program.real_bytes == 4:
-        unpack_tile(<const float *> tile_data, size, examples, <float *> out + first * size)
-    else:
-        unpack_tile(<const double *> tile_data, size, examples, <double *> out + first * size)
+    run.program.copies.unpack(tile_data, size, examples, out + first * size * run.program.real_bytes)
 
 
 cdef void run_op(const run_state *run, const op *o, tile *v, Py_ssize_t slot, Py_ssize_t t, int thread, int back) noexcept nogil:
@@ -107,18 +104,10 @@ cdef void run_loss(const run_state *run, const op *o, tile *v, Py_ssize_t first,
                    int back) noexcept nogil:
     """Runs a loss: an op that also reads labels or targets, and weights, and writes one loss per example."""
     cdef double numbers[2 * 16 + 8]                 # weights and losses, as float or double, and space to align them
-    cdef Py_ssize_t lane, row
     cdef char *weights = aligned(numbers)
     cdef char *losses = weights + LANES * sizeof(double)
     cdef char *targets
-    for lane in range(LANES):
-        row = run.batch.rows[first + lane] if lane < v.examples else 0
-        if run.program.real_bytes == 4:
-            (<float *> weights)[lane] = (
-                0 if lane >= v.examples else (<const float *> run.batch.weights)[row] if run.batch.weights != NULL else 1)
-        else:
-            (<double *> weights)[lane] = (
-                0 if lane >= v.examples else (<const double *> run.batch.weights)[row] if run.batch.weights != NULL else 1)
+    gather_weights(run, run.batch.rows + first, v.examples, weights)
     v.weights, v.losses = weights, losses
     if not back or o.loss.n_target == 0:
         targets = gather_targets(run, o, run.batch.rows + first, v.examples, thread)
@@ -128,11 +117,7 @@ cdef void run_loss(const run_state *run, const op *o, tile *v, Py_ssize_t first,
             v.targets = targets
     run_op(run, o, v, slot, t, thread, back)
     if not back:
-        for lane in range(v.examples):
-            if run.program.real_bytes == 4:
-                (<float *> run.batch.losses)[first + lane] = (<float *> losses)[lane]
-            else:
-                (<double *> run.batch.losses)[first + lane] = (<double *> losses)[lane]
+        scatter(run, losses, 1, first, v.examples, run.batch.losses)
 
 
 cdef void run_instr(const run_state *run, const instr *i, Py_ssize_t step, Py_ssize_t slot, Py_ssize_t t, int thread,

@@ -4,6 +4,10 @@
 #define MINIDL_FINITE_H
 #include <math.h>
 #include "minidl_c/simd/lanes.h"
+
+#define divide_by_bytes(bytes, ...) BY_BYTES(divide, bytes, __VA_ARGS__)
+#define all_finite_by_bytes(bytes, ...) BY_BYTES(all_finite, bytes, __VA_ARGS__)
+
 #define TEMPLATE "minidl_c/simd/finite.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif

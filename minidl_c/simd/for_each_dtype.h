@@ -7,6 +7,9 @@
 #define BY_DTYPE(name, p) \
   _Generic((p), float *: name##_f32, const float *: name##_f32, double *: name##_f64, const double *: name##_f64)
 
+/* The same, chosen by the bytes of a number: for the runtime, whose arrays have no type. */
+#define BY_BYTES(name, bytes, ...) ((bytes) == 4 ? name##_f32(__VA_ARGS__) : name##_f64(__VA_ARGS__))
+
 #define JOIN_(name, suffix) name##_##suffix
 #define JOIN(name, suffix) JOIN_(name, suffix)
 #define FN(name) JOIN(name, SUFFIX)

@@ -29,13 +29,18 @@ derivative has its limit; PyTorch has NaN for gelu, silu, hardswish, mish and so
 0, in leaky_relu and hard_sigmoid, is NaN.) At a kink, the derivative is PyTorch's.
 """
 from minidl_c.op cimport (
-    LANES, READS_X, READS_Y, Op, by_dtype, elements_by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile,
+    LANES, READS_X, Op, by_dtype, elements_by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile,
 )
 
 cdef extern from "minidl_c/kernels/activations_tiles.h" nogil:
-    ctypedef enum activation:
-        LEAKY_RELU, HARDTANH, HARD_SIGMOID, HARDSWISH, THRESHOLD, HARDSHRINK, SOFTSHRINK, SPARSE_PLUS, SOFTSIGN, SQUAREPLUS
-        ELU, SELU, CELU, GELU, GELU_TANH, SILU, MISH, SOFTPLUS, LOG_SIGMOID, SIGMOID, TANH, TANHSHRINK, EXP
+    ctypedef int activation
+    const int N_ACTIVATIONS, COSTLY
+    ctypedef struct activation_row:
+        const char *name
+        const char *argument
+        double least
+        int reads, costs
+    const activation_row *activation_rows
 
     void activation_forward(activation f, double a, double b, const void *x, void *y, Py_ssize_t n)
     void activation_backward(activation f, double a, double b, const void *dy, const void *v, void *dx, Py_ssize_t n)
@@ -43,18 +48,10 @@ cdef extern from "minidl_c/kernels/activations_tiles.h" nogil:
 ctypedef struct activation_dims:
     activation function
     double a, b                         # the arguments in the table above
-    bint from_x                         # backward reads x, not y
+    int reads                           # READS_X or READS_Y, in backward
+    bint clears                         # see clear_lanes
 
-cdef dict FUNCTIONS = {
-    "leaky_relu": LEAKY_RELU, "hardtanh": HARDTANH, "hard_sigmoid": HARD_SIGMOID, "hardswish": HARDSWISH, "threshold": THRESHOLD,
-    "hardshrink": HARDSHRINK, "softshrink": SOFTSHRINK, "sparse_plus": SPARSE_PLUS, "softsign": SOFTSIGN,
-    "squareplus": SQUAREPLUS, "elu": ELU, "selu": SELU, "celu": CELU, "gelu": GELU, "gelu_tanh": GELU_TANH, "silu": SILU,
-    "mish": MISH, "softplus": SOFTPLUS, "log_sigmoid": LOG_SIGMOID, "sigmoid": SIGMOID, "tanh": TANH, "tanhshrink": TANHSHRINK,
-    "exp": EXP,
-}
-cdef double SMALLEST = 1.17549435e-38   # about the smallest normal float32: no divisor may be flushed to zero
-cdef dict LEAST = {"hardshrink": ("lambd", 0), "softshrink": ("lambd", 0), "squareplus": ("b", SMALLEST), "elu": ("alpha", 0),
-                   "celu": ("alpha", SMALLEST), "softplus": ("beta", SMALLEST)}   # values of a
+cdef dict FUNCTIONS = {activation_rows[k].name.decode(): k for k in range(N_ACTIVATIONS)}      # the rows of activations_tiles.h
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -104,13 +101,13 @@ cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef Py_ssize_t i0 = 0, i1 = 0
     split_range(o.in_size, t.part, t.parts, &i0, &i1)
     elements(o, t, i0, i1)
-    if d.function == EXP:
+    if d.clears:
         clear_lanes(t.y, t.examples, i0, i1)
 
 
 cdef void backward_elements(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     cdef const activation_dims *d = <const activation_dims *> o.dims
-    activation_backward_tile(d, t.dy, t.x if d.from_x else t.y, t.dx, i0, i1)
+    activation_backward_tile(d, t.dy, t.x if d.reads == READS_X else t.y, t.dx, i0, i1)
 
 
 cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
@@ -130,22 +127,21 @@ cdef class ActivationOp(Op):
 
     def __cinit__(self, in_shape, str function not None, double a=0.0, double b=0.0, dtype="float32"):
         cdef activation_dims *d = &self.d
+        cdef const activation_row *row
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         if function not in FUNCTIONS:
             raise ValueError(f"function: expected one of {', '.join(FUNCTIONS)}, got {function!r}")
-        name, least = LEAST.get(function, ("", a))
-        if name and not a >= least:
-            raise ValueError(f"{name}: expected at least {least:.9g}, got {a!r}")
+        row = &activation_rows[<int> FUNCTIONS[function]]
+        if row.argument[0] and not a >= row.least:
+            raise ValueError(f"{row.argument.decode()}: expected at least {row.least:.9g}, got {a!r}")
         if function == "hardtanh" and a >= b:
             raise ValueError(f"min_val: expected a number below max_val, {b!r}, got {a!r}")
-        d.function, d.a, d.b = FUNCTIONS[function], a, b
-        d.from_x = (
-            d.function in (HARDSWISH, SPARSE_PLUS, SOFTSIGN, GELU, GELU_TANH, SILU, MISH, TANHSHRINK)
-            or d.function == LEAKY_RELU and a < 0 or d.function == THRESHOLD and b > a
-        )
-        if d.function >= ELU:
+        d.function, d.a, d.b, d.reads, d.clears = FUNCTIONS[function], a, b, row.reads, function == "exp"
+        if function == "leaky_relu" and a < 0 or function == "threshold" and b > a:
+            d.reads = READS_X                                 # y does not say on which side x is
+        if row.costs == COSTLY:
             self.c.work = 20 * self.c.in_size                 # an exponential is about 20 multiply-adds
-        self.c.reads = READS_X if d.from_x else READS_Y
+        self.c.reads = d.reads
         self.c.splits = self.c.memory.in_place = 1
         self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
         self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])

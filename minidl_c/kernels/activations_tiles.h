@@ -1,13 +1,52 @@
-/* activations_tiles.h: activation functions and their derivatives, for a vector of examples. The table is in activations.pyx. */
+/* activations_tiles.h: activation functions and their derivatives, for a vector of examples. The formulas are in activations.pyx. */
 #ifndef REAL
 #ifndef MINIDL_ACTIVATIONS_TILES_H
 #define MINIDL_ACTIVATIONS_TILES_H
+#include "minidl_c/op.h"
 #include "minidl_c/simd/lane_math.h"
 
-typedef enum {
-  LEAKY_RELU, HARDTANH, HARD_SIGMOID, HARDSWISH, THRESHOLD, HARDSHRINK, SOFTSHRINK, SPARSE_PLUS, SOFTSIGN, SQUAREPLUS, ELU, SELU,
-  CELU, GELU, GELU_TANH, SILU, MISH, SOFTPLUS, LOG_SIGMOID, SIGMOID, TANH, TANHSHRINK, EXP
-} activation;
+enum { CHEAP, COSTLY };                /* a few operations, or an exponential: about 20 */
+#define SMALLEST 1.17549435e-38        /* about the smallest normal float32: no divisor may be flushed to zero */
+
+/* An activation is a row: its name; the name of its argument a and its least value ("": any); what its derivative is computed
+ * from, x or y; its costs; y; and the derivative, of v, which is x or y. NaN stays NaN. The formulas are in activations.pyx. */
+#define EACH_ACTIVATION(X) \
+  X(leaky_relu, "", 0, READS_Y, CHEAP, FN(leaky_relu)(AT(x), a), FN(leaky_relu_slope)(AT(v), a)) \
+  X(hardtanh, "", 0, READS_Y, CHEAP, FN(hardtanh)(AT(x), a, b), FN(hardtanh_slope)(AT(v), a, b)) \
+  X(hard_sigmoid, "", 0, READS_Y, CHEAP, FN(hard_sigmoid)(AT(x), a, b), FN(hard_sigmoid_slope)(AT(v), a)) \
+  X(hardswish, "", 0, READS_X, CHEAP, FN(hardswish)(AT(x)), FN(hardswish_slope)(AT(v))) \
+  X(threshold, "", 0, READS_Y, CHEAP, FN(threshold)(AT(x), a, b), FN(threshold_slope)(AT(v), a)) \
+  X(hardshrink, "lambd", 0, READS_Y, CHEAP, FN(hardshrink)(AT(x), a), FN(shrink_slope)(AT(v))) \
+  X(softshrink, "lambd", 0, READS_Y, CHEAP, FN(softshrink)(AT(x), a), FN(shrink_slope)(AT(v))) \
+  X(sparse_plus, "", 0, READS_X, CHEAP, FN(sparse_plus)(AT(x)), FN(sparse_plus_slope)(AT(v))) \
+  X(softsign, "", 0, READS_X, CHEAP, FN(softsign)(AT(x)), FN(softsign_slope)(AT(v))) \
+  X(squareplus, "b", SMALLEST, READS_Y, CHEAP, FN(squareplus)(AT(x), a), FN(squareplus_slope)(AT(v), a)) \
+  X(elu, "alpha", 0, READS_Y, COSTLY, FN(elu)(AT(x), a), FN(elu_slope)(AT(v), a)) \
+  X(selu, "", 0, READS_Y, COSTLY, FN(selu)(AT(x)), FN(selu_slope)(AT(v))) \
+  X(celu, "alpha", SMALLEST, READS_Y, COSTLY, FN(celu)(AT(x), a), FN(celu_slope)(AT(v), a)) \
+  X(gelu, "", 0, READS_X, COSTLY, FN(gelu)(AT(x)), FN(gelu_slope)(AT(v))) \
+  X(gelu_tanh, "", 0, READS_X, COSTLY, FN(gelu_tanh)(AT(x)), FN(gelu_tanh_slope)(AT(v))) \
+  X(silu, "", 0, READS_X, COSTLY, FN(silu)(AT(x)), FN(silu_slope)(AT(v))) \
+  X(mish, "", 0, READS_X, COSTLY, FN(mish)(AT(x)), FN(mish_slope)(AT(v))) \
+  X(softplus, "beta", SMALLEST, READS_Y, COSTLY, FN(softplus)(AT(x), a), FN(softplus_slope)(AT(v), a)) \
+  X(log_sigmoid, "", 0, READS_Y, COSTLY, FN(log_sigmoid)(AT(x)), FN(log_sigmoid_slope)(AT(v))) \
+  X(sigmoid, "", 0, READS_Y, COSTLY, FN(sigmoid)(AT(x)), FN(sigmoid_slope)(AT(v))) \
+  X(tanh, "", 0, READS_Y, COSTLY, FN(tanh)(AT(x)), FN(tanh_slope)(AT(v))) \
+  X(tanhshrink, "", 0, READS_X, COSTLY, FN(tanhshrink)(AT(x)), FN(tanhshrink_slope)(AT(v))) \
+  X(exp, "", 0, READS_Y, COSTLY, FN(exp)(AT(x)), AT(v))
+
+#define NAME_OF(name, ...) ACTIVATION_##name,
+typedef enum { EACH_ACTIVATION(NAME_OF) N_ACTIVATIONS } activation;
+#undef NAME_OF
+
+typedef struct {
+  const char *name, *argument;
+  double least;
+  int reads, costs;
+} activation_row;
+#define ROW_OF(name, argument, least, reads, costs, y, slope) {#name, argument, least, reads, costs},
+static const activation_row activation_rows[] = {EACH_ACTIVATION(ROW_OF)};
+#undef ROW_OF
 
 #define SQRT_2_OVER_PI 0.79788456080286535588
 #define CUBIC 0.044715
@@ -27,7 +66,7 @@ typedef enum {
  * Without it infinity times 0 would be NaN. */
 INLINE V FN(bounded)(V x) { return FN(at_least)(FN(at_most)(x, 750), -750); }
 
-/* Each function of x, then its slope (the factor of dy) from x or from y: see `from_x` in activations.pyx. */
+/* Each function of x, then its slope (the factor of dy) from x or from y: see the table. */
 
 /* ---- of a few pieces */
 
@@ -163,30 +202,10 @@ INLINE V FN(tanhshrink_slope)(V x) {
 static void FN(activation_forward)(activation f, REAL first, REAL second, const REAL *x, REAL *y, ptrdiff_t n) {
   V a = C(first), b = C(second);
   switch (f) {
-#define CASE(NAME, value) case NAME: EACH_VECTOR *(V *)(y + i) = value; break
-    CASE(LEAKY_RELU, FN(leaky_relu)(AT(x), a));
-    CASE(HARDTANH, FN(hardtanh)(AT(x), a, b));
-    CASE(HARD_SIGMOID, FN(hard_sigmoid)(AT(x), a, b));
-    CASE(HARDSWISH, FN(hardswish)(AT(x)));
-    CASE(THRESHOLD, FN(threshold)(AT(x), a, b));
-    CASE(HARDSHRINK, FN(hardshrink)(AT(x), a));
-    CASE(SOFTSHRINK, FN(softshrink)(AT(x), a));
-    CASE(SPARSE_PLUS, FN(sparse_plus)(AT(x)));
-    CASE(SOFTSIGN, FN(softsign)(AT(x)));
-    CASE(SQUAREPLUS, FN(squareplus)(AT(x), a));
-    CASE(ELU, FN(elu)(AT(x), a));
-    CASE(SELU, FN(selu)(AT(x)));
-    CASE(CELU, FN(celu)(AT(x), a));
-    CASE(GELU, FN(gelu)(AT(x)));
-    CASE(GELU_TANH, FN(gelu_tanh)(AT(x)));
-    CASE(SILU, FN(silu)(AT(x)));
-    CASE(MISH, FN(mish)(AT(x)));
-    CASE(SOFTPLUS, FN(softplus)(AT(x), a));
-    CASE(LOG_SIGMOID, FN(log_sigmoid)(AT(x)));
-    CASE(SIGMOID, FN(sigmoid)(AT(x)));
-    CASE(TANH, FN(tanh)(AT(x)));
-    CASE(TANHSHRINK, FN(tanhshrink)(AT(x)));
-    CASE(EXP, FN(exp)(AT(x)));
+#define CASE(name, argument, least, reads, costs, value, slope) \
+  case ACTIVATION_##name: EACH_VECTOR *(V *)(y + i) = value; break;
+    EACH_ACTIVATION(CASE)
+    case N_ACTIVATIONS: break;
 #undef CASE
   }
 }
@@ -195,30 +214,10 @@ static void FN(activation_forward)(activation f, REAL first, REAL second, const 
 static void FN(activation_backward)(activation f, REAL first, REAL second, const REAL *dy, const REAL *v, REAL *dx, ptrdiff_t n) {
   V a = C(first), b = C(second);
   switch (f) {
-#define CASE(NAME, slope) case NAME: EACH_VECTOR *(V *)(dx + i) = AT(dy) * slope; break
-    CASE(LEAKY_RELU, FN(leaky_relu_slope)(AT(v), a));
-    CASE(HARDTANH, FN(hardtanh_slope)(AT(v), a, b));
-    CASE(HARD_SIGMOID, FN(hard_sigmoid_slope)(AT(v), a));
-    CASE(HARDSWISH, FN(hardswish_slope)(AT(v)));
-    CASE(THRESHOLD, FN(threshold_slope)(AT(v), a));
-    CASE(HARDSHRINK, FN(shrink_slope)(AT(v)));
-    CASE(SOFTSHRINK, FN(shrink_slope)(AT(v)));
-    CASE(SPARSE_PLUS, FN(sparse_plus_slope)(AT(v)));
-    CASE(SOFTSIGN, FN(softsign_slope)(AT(v)));
-    CASE(SQUAREPLUS, FN(squareplus_slope)(AT(v), a));
-    CASE(ELU, FN(elu_slope)(AT(v), a));
-    CASE(SELU, FN(selu_slope)(AT(v)));
-    CASE(CELU, FN(celu_slope)(AT(v), a));
-    CASE(GELU, FN(gelu_slope)(AT(v)));
-    CASE(GELU_TANH, FN(gelu_tanh_slope)(AT(v)));
-    CASE(SILU, FN(silu_slope)(AT(v)));
-    CASE(MISH, FN(mish_slope)(AT(v)));
-    CASE(SOFTPLUS, FN(softplus_slope)(AT(v), a));
-    CASE(LOG_SIGMOID, FN(log_sigmoid_slope)(AT(v)));
-    CASE(SIGMOID, FN(sigmoid_slope)(AT(v)));
-    CASE(TANH, FN(tanh_slope)(AT(v)));
-    CASE(TANHSHRINK, FN(tanhshrink_slope)(AT(v)));
-    CASE(EXP, AT(v));
+#define CASE(name, argument, least, reads, costs, value, slope) \
+  case ACTIVATION_##name: EACH_VECTOR *(V *)(dx + i) = AT(dy) * slope; break;
+    EACH_ACTIVATION(CASE)
+    case N_ACTIVATIONS: break;
 #undef CASE
   }
 }

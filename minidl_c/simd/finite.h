@@ -5,8 +5,8 @@
 #include <math.h>
 #include "minidl_c/simd/lanes.h"
 
-#define divide_by_bytes(bytes, ...) BY_BYTES(divide, bytes, __VA_ARGS__)
-#define all_finite_by_bytes(bytes, ...) BY_BYTES(all_finite, bytes, __VA_ARGS__)
+#define divide_by_bytes(bytes, x, n, divisor) BY_BYTES(divide, bytes, (void *)(x), n, divisor)
+#define all_finite_by_bytes(bytes, x, n) BY_BYTES(all_finite, bytes, (const void *)(x), n)
 
 #define TEMPLATE "minidl_c/simd/finite.h"
 #include "minidl_c/simd/for_each_dtype.h"

@@ -75,9 +75,11 @@ INLINE void sum_rows_at_once(const float *lanes, float *sums) {
 #define add_sum(lanes, sum, sum_stride) BY_DTYPE(add_sum, sum)(lanes, sum, sum_stride)
 #define sum_examples(x, examples, starts, slots, example_stride, tile_stride, total, size) \
   BY_DTYPE(sum_examples, total)(x, examples, starts, slots, example_stride, tile_stride, total, size)
-#define sum_lanes_by_bytes(bytes, ...) BY_BYTES(sum_lanes, bytes, __VA_ARGS__)
-#define sum_nodes_by_bytes(bytes, ...) BY_BYTES(sum_nodes, bytes, __VA_ARGS__)
-#define sum_examples_by_bytes(bytes, ...) BY_BYTES(sum_examples, bytes, __VA_ARGS__)
+#define sum_lanes_by_bytes(bytes, lanes, sums, n) BY_BYTES(sum_lanes, bytes, (void *)(lanes), (void *)(sums), n)
+#define sum_nodes_by_bytes(bytes, nodes, stride, first, n_nodes, total, a, b) \
+  BY_BYTES(sum_nodes, bytes, (const void *)(nodes), stride, first, n_nodes, (void *)(total), a, b)
+#define sum_examples_by_bytes(bytes, x, examples, starts, slots, example_stride, tile_stride, total, size) \
+  BY_BYTES(sum_examples, bytes, (const void *)(x), examples, starts, slots, example_stride, tile_stride, (void *)(total), size)
 
 #define TEMPLATE "minidl_c/simd/reduction.h"
 #include "minidl_c/simd/for_each_dtype.h"

@@ -5,7 +5,7 @@
 #include "minidl_c/simd/lanes.h"
 
 #define squares_of_lanes(x, n, squares) BY_DTYPE(squares_of_lanes, x)(x, n, squares)
-#define squares_of_lanes_by_bytes(bytes, ...) BY_BYTES(squares_of_lanes, bytes, __VA_ARGS__)
+#define squares_of_lanes_by_bytes(bytes, x, n, squares) BY_BYTES(squares_of_lanes, bytes, (const void *)(x), n, squares)
 
 #define TEMPLATE "minidl_c/simd/squares.h"
 #include "minidl_c/simd/for_each_dtype.h"

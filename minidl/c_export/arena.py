@@ -21,7 +21,7 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class Step:
+class Access:
     """What one statement reads and writes, by the numbers of values. in_place: `writes` may be where `reads[0]` is."""
 
     reads: tuple[int, ...]
@@ -29,17 +29,17 @@ class Step:
     in_place: bool = False
 
 
-def place(sizes: Sequence[int], steps: Sequence[Step], kept: Collection[int]) -> tuple[list[int], int]:
+def place(sizes: Sequence[int], accesses: Sequence[Access], live_out: Collection[int]) -> tuple[list[int], int]:
     """Returns the offset of each value in the arena, and the size of the arena, in numbers.
 
-    Value 0 is there before the first step; those in `kept` are after the last one. Buffers are placed one after the
+    Value 0 is there before the first step; those in `live_out` are after the last one. Buffers are placed one after the
     other, each at the lowest offset that is free while it is used. The order is by size, the largest first (Pisarchyk
     and Lee, "Efficient Memory Management for Deep Neural Net Inference", arXiv:2001.03288, "greedy by size"); while
     that leaves a gap, the buffer that ends last is placed first.
     """
-    buffers = _buffers(sizes, steps, kept)
+    buffers = _buffers(sizes, accesses, live_out)
     order = sorted(buffers, key=lambda b: -b.size)
-    times = range(-1, len(steps) + 1)
+    times = range(-1, len(accesses) + 1)
     least = max(sum(_rounded(b.size) for b in buffers if b.first <= time <= b.last) for time in times)
     best = placed = _placed(order)
     for _ in range(ATTEMPTS):
@@ -68,19 +68,19 @@ def _end(placed: Sequence[tuple[int, Buffer]]) -> int:
     return max((at + _rounded(buffer.size) for at, buffer in placed), default=0)
 
 
-def _buffers(sizes: Sequence[int], steps: Sequence[Step], kept: Collection[int]) -> list[Buffer]:
+def _buffers(sizes: Sequence[int], accesses: Sequence[Access], live_out: Collection[int]) -> list[Buffer]:
     """Returns the memory that is needed: a buffer for each value, or for several that replace each other in place."""
-    last_use = {0: -1, **dict.fromkeys(kept, len(steps))}
-    for number, step in enumerate(steps):
-        for value in step.reads:
+    last_use = {0: -1, **dict.fromkeys(live_out, len(accesses))}
+    for number, access in enumerate(accesses):
+        for value in access.reads:
             last_use[value] = max(last_use.get(value, -1), number)
     buffers = {0: Buffer(sizes[0], -1, last_use[0], [0])}
-    for number, step in enumerate(steps):
-        for value in step.writes:
+    for number, access in enumerate(accesses):
+        for value in access.writes:
             if value in buffers:  # written in parts
                 continue
             end = last_use.get(value, number)
-            source = step.reads[0] if step.in_place else None
+            source = access.reads[0] if access.in_place else None
             if source is not None and last_use[source] == number and sizes[source] == sizes[value]:
                 buffers[value] = buffers[source]
                 buffers[value].last = end

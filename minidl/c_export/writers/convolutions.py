@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from minidl.c_export.code_writer import CodeWriter, Value
+from minidl.c_export.code_writer import CodeWriter, Tensor
 from minidl.c_export.writers.winograd import transformed_weights
 from minidl.layers import Conv1D, Conv2D, ConvTranspose1D, ConvTranspose2D, DepthwiseConv1D, DepthwiseConv2D
 from minidl.utils.arrays import Array
@@ -132,7 +132,7 @@ def _forward_axes(window: Window, size: Pair) -> list[Axis]:
     return axes
 
 
-def write_conv(writer: CodeWriter, x: Value) -> Value:
+def write_conv(writer: CodeWriter, x: Tensor) -> Tensor:
     filters, groups, size = writer.out_shape[0], writer["groups"], _sizes(writer.out_shape)
     window = _checked(_window_of(writer), x.channels, filters, groups)
     weight = _as_image(writer.arrays()["weight"]).transpose(1, 2, 3, 0)
@@ -147,7 +147,7 @@ def write_conv(writer: CodeWriter, x: Value) -> Value:
     return writer.call("convolve", sizes, filters // groups, filters, x, *tables)
 
 
-def write_transposed_conv(writer: CodeWriter, x: Value) -> Value:
+def write_transposed_conv(writer: CodeWriter, x: Tensor) -> Tensor:
     """A convolution from y to x has these weights, stride, dilation and padding."""
     filters, groups, image, size = writer.out_shape[0], writer["groups"], _sizes(x.shape), _sizes(writer.out_shape)
     kernel, stride, dilation = _pair(writer, "kernel_size"), _pair(writer, "stride"), _pair(writer, "dilation")
@@ -172,7 +172,7 @@ def write_transposed_conv(writer: CodeWriter, x: Value) -> Value:
     )
 
 
-def write_depthwise_conv(writer: CodeWriter, x: Value) -> Value:
+def write_depthwise_conv(writer: CodeWriter, x: Tensor) -> Tensor:
     multiplier, size = writer["depth_multiplier"], _sizes(writer.out_shape)
     window = _checked(_window_of(writer), x.channels, writer.out_shape[0], x.channels)
     widths, axes = (window.image[1], size[1]), _forward_axes(window, size)
@@ -181,7 +181,7 @@ def write_depthwise_conv(writer: CodeWriter, x: Value) -> Value:
     return writer.call("convolve_channels", sizes, multiplier, x, weight, writer.param("bias"))
 
 
-def _write_winograd(writer: CodeWriter, x: Value, window: Window, weight: Array) -> Value:
+def _write_winograd(writer: CodeWriter, x: Tensor, window: Window, weight: Array) -> Tensor:
     (filters, *size), identifier = writer.out_shape, writer.identifier("sizes")
     together = min(math.prod(-(-n // 4) for n in size), PATCHES)
     numbers = (x.channels, filters, *window.image, window.padding[0], window.padding[2], *size, together)

@@ -4,7 +4,8 @@ minidl.export_c(model, "digits.c")
 
 The functions in c/ repeat the arithmetic of the kernels. They cannot be generated from the kernels' headers: those rely
 on a mode of the processor that flushes subnormal results to zero, and on vectors of one size, whereas an exported file
-flushes each result explicitly, for processors without such a mode. tests/c_export compares the bits.
+flushes each result explicitly, for processors without such a mode. tests/c_export compares the bits. What is computed
+before, such as the taps of a convolution or Winograd's transformed weights, comes from the layers' ops.
 """
 
 from __future__ import annotations

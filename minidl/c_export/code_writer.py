@@ -240,9 +240,9 @@ class CodeWriter:
         return {name: tables.flushed(value) for name, value in values.items()}
 
     @property
-    def uses_winograd(self) -> bool:
-        """True for a convolution that uses Winograd's algorithm."""
-        return bool(getattr(self._layer, "uses_winograd", False))
+    def op(self) -> Any:
+        """The layer's op, which knows what its kernel computes; None for a layer in NumPy."""
+        return self._layer.op
 
     @property
     def kind(self) -> type[Layer]:

@@ -1,6 +1,11 @@
 """Export to C: one self-contained C99 file that computes what `predict` computes, with the same bits.
 
 minidl.export_c(model, "digits.c")
+
+The functions in c/ repeat the arithmetic of the kernels. They cannot be generated from the kernels' headers: those rely
+on a mode of the processor that flushes subnormal results to zero, and on vectors of one size, whereas an exported file
+flushes each result explicitly, for processors without such a mode. tests/c_export compares the bits. What is computed
+before, such as the taps of a convolution or Winograd's transformed weights, comes from the layers' ops.
 """
 
 from __future__ import annotations
@@ -11,12 +16,12 @@ import platform
 from collections.abc import Sequence
 from typing import Any
 
+from minidl.c_export.code_generation import generate
 from minidl.c_export.code_writer import CodeWriter
 from minidl.c_export.examples import draw
 from minidl.c_export.exported import Export
 from minidl.c_export.identifiers import check_stem, name_from
 from minidl.c_export.interface import header_file
-from minidl.c_export.lowering import lower
 from minidl.c_export.source_file import render
 from minidl.onnx.deployment import CLASS_NAMES_KEY, class_names_of, model_of, with_probabilities
 from minidl.saving import atomic
@@ -120,7 +125,7 @@ def export_c(
     check_stem(os.path.basename(stem), header, separate)
     classes = _classes(model, class_names, net)
     with net.usage.reading("export_c"):
-        program, first, last = lower(net.layers, prefix)
+        program, first, last = generate(net.layers, prefix)
         export = Export(
             stem=os.path.basename(stem),
             function="predict_proba" if softmax else "predict",

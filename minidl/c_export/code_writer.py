@@ -17,10 +17,10 @@ from minidl.utils.validation import Shape, check_real
 
 
 @dataclass(frozen=True)
-class Value:
+class Tensor:
     """What a layer gets or returns, for one example. In memory its channels, the first axis, are the last one.
 
-    storage: the number of its memory, which values that differ in their shapes alone share.
+    storage: the number of its memory, which tensors that differ in their shapes alone share.
     """
 
     storage: int
@@ -49,14 +49,14 @@ class Value:
 
 @dataclass
 class Statement:
-    """A statement of the function that computes all layers; each Value in `parts` becomes its place in the arena."""
+    """A statement of the function that computes all layers; each Tensor in `parts` becomes its address in the arena."""
 
-    parts: list[str | Value]
-    step: arena.Step
+    parts: list[str | Tensor]
+    access: arena.Access
 
 
 @dataclass
-class Program:
+class CProgram:
     """Everything that layers add: statements, the sizes of memory, constants and functions."""
 
     name: str
@@ -65,12 +65,12 @@ class Program:
     statements: list[Statement | str] = field(default_factory=list)  # or the comment before those of a layer
     arrays: dict[str, Array] = field(default_factory=dict)  # float constants, by their names
     declarations: list[str] = field(default_factory=list)  # other constants, and functions
-    outputs: list[tuple[str, Value]] = field(default_factory=list)  # of each layer, by its path and class
+    outputs: list[tuple[str, Tensor]] = field(default_factory=list)  # of each layer, by its path and class
 
-    def new_value(self, shape: Shape) -> Value:
-        """Returns a value with memory of its own."""
+    def new_tensor(self, shape: Shape) -> Tensor:
+        """Returns a tensor with memory of its own."""
         self.sizes.append(math.prod(shape))
-        return Value(len(self.sizes) - 1, shape)
+        return Tensor(len(self.sizes) - 1, shape)
 
 
 class CodeWriter:
@@ -94,7 +94,7 @@ class CodeWriter:
 
     Parameters
     ----------
-    program : Program
+    program : CProgram
         The program that the layer is added to. `export_c` makes it and the writer.
     path : str
         Path of the layer, such as "3.body.0".
@@ -116,7 +116,7 @@ class CodeWriter:
 
     Notes
     -----
-    The methods from `declare` on are for minidl's own layers, whose values are in memory with the channels last.
+    The methods from `declare` on are for minidl's own layers, whose tensors are in memory with the channels last.
 
     Examples
     --------
@@ -137,7 +137,7 @@ class CodeWriter:
     True
     """
 
-    def __init__(self, program: Program, path: str, layer: Layer) -> None:
+    def __init__(self, program: CProgram, path: str, layer: Layer) -> None:
         self._program, self._layer = program, layer
         self.path, self.dtype = path, layer.dtype
         self.in_shape, self.out_shape = layer.in_shape, layer.out_shape
@@ -240,9 +240,9 @@ class CodeWriter:
         return {name: tables.flushed(value) for name, value in values.items()}
 
     @property
-    def uses_winograd(self) -> bool:
-        """True for a convolution that uses Winograd's algorithm."""
-        return bool(getattr(self._layer, "uses_winograd", False))
+    def op(self) -> Any:
+        """The layer's op, which knows what its kernel computes; None for a layer in NumPy."""
+        return self._layer.op
 
     @property
     def kind(self) -> type[Layer]:
@@ -286,45 +286,45 @@ class CodeWriter:
     def call(
         self,
         function: str,
-        *arguments: int | str | Value,
+        *arguments: int | str | Tensor,
         to: Shape | None = None,
         in_place: bool = False,
         scratch: int = 0,
-    ) -> Value:
+    ) -> Tensor:
         """Adds a call of a C function whose last argument is its output.
 
         Parameters
         ----------
         function : str
             Name of the function.
-        *arguments : int, str or Value
+        *arguments : int, str or Tensor
             Its arguments before the output.
         to : tuple of int or None, default None
             Shape of the output; None: that of the layer.
         in_place : bool, default False
-            Whether the output may be in the memory of the first Value among the arguments.
+            Whether the output may be in the memory of the first Tensor among the arguments.
         scratch : int, default 0
             Numbers of memory that the function gets before its output.
 
         Returns
         -------
-        Value
+        Tensor
             The output.
         """
-        y = self._program.new_value(self.out_shape if to is None else to)
-        outputs = [self._program.new_value((scratch,)), y] if scratch else [y]
-        parts: list[str | Value] = [f"{function}("]
+        y = self._program.new_tensor(self.out_shape if to is None else to)
+        outputs = [self._program.new_tensor((scratch,)), y] if scratch else [y]
+        parts: list[str | Tensor] = [f"{function}("]
         for argument in (*arguments, *outputs):
-            parts += [argument if isinstance(argument, Value) else str(argument), ", "]
-        self._add([*parts[:-1], ");"], [a for a in arguments if isinstance(a, Value)], outputs, in_place)
+            parts += [argument if isinstance(argument, Tensor) else str(argument), ", "]
+        self._add([*parts[:-1], ");"], [a for a in arguments if isinstance(a, Tensor)], outputs, in_place)
         return y
 
-    def each(self, x: Value, before: str, after: str = ")") -> Value:
+    def each(self, x: Tensor, before: str, after: str = ")") -> Tensor:
         """Adds y[i] = before x[i] after, for all elements.
 
         Parameters
         ----------
-        x : Value
+        x : Tensor
             The input.
         before : str
             What comes before an element.
@@ -333,106 +333,106 @@ class CodeWriter:
 
         Returns
         -------
-        Value
+        Tensor
             The output, which may be in the memory of x.
         """
-        y = self._program.new_value(x.shape)
+        y = self._program.new_tensor(x.shape)
         self._add([f"EACH(i, {x.size}) (", y, f")[i] = {before}(", x, f")[i]{after};"], [x], [y], True)
         return y
 
-    def add(self, a: Value, b: Value) -> Value:
+    def add(self, a: Tensor, b: Tensor) -> Tensor:
         """Returns a + b.
 
         Parameters
         ----------
-        a, b : Value
+        a, b : Tensor
             Values of one shape.
 
         Returns
         -------
-        Value
+        Tensor
             The sum.
         """
         return self.call("add", a.size, a, b, to=a.shape, in_place=True)
 
-    def multiply(self, a: Value, b: Value) -> Value:
+    def multiply(self, a: Tensor, b: Tensor) -> Tensor:
         """Returns a * b, of which one may have one number for all pixels of a channel.
 
         Parameters
         ----------
-        a, b : Value
+        a, b : Tensor
             The factors.
 
         Returns
         -------
-        Value
+        Tensor
             The product.
         """
         larger = a if a.pixels >= b.pixels else b
         return self.call("multiply", a.pixels, b.pixels, a.channels, a, b, to=larger.shape, in_place=a is larger)
 
-    def concatenate(self, values: Sequence[Value], shape: Shape) -> Value:
-        """Returns the channels of all values, one after the other.
+    def concatenate(self, tensors: Sequence[Tensor], shape: Shape) -> Tensor:
+        """Returns the channels of all tensors, one after the other.
 
         Parameters
         ----------
-        values : sequence of Value
-            The values.
+        tensors : sequence of Tensor
+            The tensors.
         shape : tuple of int
             Shape of the result.
 
         Returns
         -------
-        Value
+        Tensor
             The result.
         """
-        y, start = self._program.new_value(shape), 0
-        for x in values:
+        y, start = self._program.new_tensor(shape), 0
+        for x in tensors:
             call, place = f"copy_columns({x.pixels}, {x.channels}, {x.channels}, 0, ", f", {y.channels}, {start}, "
             self._add([call, x, place, y, ");"], [x], [y], False)
             start += x.channels
         return y
 
-    def row_major(self, x: Value) -> Value:
+    def row_major(self, x: Tensor) -> Tensor:
         """Returns x as a vector of its elements in the order of its shape.
 
         Parameters
         ----------
-        x : Value
-            The value.
+        x : Tensor
+            The tensor.
 
         Returns
         -------
-        Value
+        Tensor
             The vector.
         """
         shape = (x.size,)
         if x.is_row_major:
-            return Value(x.storage, shape)
+            return Tensor(x.storage, shape)
         return self.call("transpose", x.pixels, x.channels, x, to=shape)
 
-    def channels_last(self, x: Value, shape: Shape) -> Value:
-        """Returns a vector, whose elements are in the order of the shape, as a value of it.
+    def channels_last(self, x: Tensor, shape: Shape) -> Tensor:
+        """Returns a vector, whose elements are in the order of the shape, as a tensor of it.
 
         Parameters
         ----------
-        x : Value
+        x : Tensor
             The vector.
         shape : tuple of int
             Shape of the result.
 
         Returns
         -------
-        Value
+        Tensor
             The result.
         """
-        if Value(x.storage, shape).is_row_major:
-            return Value(x.storage, shape)
+        if Tensor(x.storage, shape).is_row_major:
+            return Tensor(x.storage, shape)
         return self.call("transpose", shape[0], math.prod(shape[1:]), x, to=shape)
 
-    def _add(self, parts: list[str | Value], reads: list[Value], writes: list[Value], in_place: bool) -> None:
-        step = arena.Step(tuple(v.storage for v in reads), tuple(v.storage for v in writes), in_place)
-        self._program.statements.append(Statement(parts, step))
+    def _add(self, parts: list[str | Tensor], reads: list[Tensor], writes: list[Tensor], in_place: bool) -> None:
+        access = arena.Access(tuple(v.storage for v in reads), tuple(v.storage for v in writes), in_place)
+        self._program.statements.append(Statement(parts, access))
 
 
-WriteFunction = Callable[[CodeWriter, Value], Value]  # (writer, input) -> output
+WriteFunction = Callable[[CodeWriter, Tensor], Tensor]  # (writer, input) -> output

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from minidl.c_export import arena
-from minidl.c_export.code_writer import Program, Statement, Value
+from minidl.c_export.arena import place
+from minidl.c_export.code_writer import CProgram, Statement, Tensor
 from minidl.c_export.examples import Examples
 from minidl.utils.arrays import Array
 
@@ -28,9 +28,9 @@ class Export:
     stem: str
     function: str
     classes: Sequence[str]
-    program: Program
-    input: Value
-    output: Value
+    program: CProgram
+    input: Tensor
+    output: Tensor
     state: Mapping[str, Array]
     static_arena: bool
     keeps_values: bool
@@ -54,19 +54,19 @@ class Export:
         return C_TYPE[self.program.dtype]
 
     @cached_property
-    def places(self) -> tuple[list[int], int]:
-        """Where each storage is in the arena, and the size of the arena."""
-        steps = [s.step for s in self.program.statements if isinstance(s, Statement)]
-        kept = {self.output.storage}
+    def arena(self) -> tuple[list[int], int]:
+        """The offset of each storage in the arena, and the size of the arena, in numbers."""
+        accesses = [s.access for s in self.program.statements if isinstance(s, Statement)]
+        live_out = {self.output.storage}
         if self.keeps_values:
-            kept |= {value.storage for _, value in self.program.outputs}
-        return arena.place(self.program.sizes, steps, kept)
+            live_out |= {tensor.storage for _, tensor in self.program.outputs}
+        return place(self.program.sizes, accesses, live_out)
 
-    def place_of(self, value: Value) -> int:
-        """Returns where a value is in the arena."""
-        return self.places[0][value.storage]
+    def offset_of(self, tensor: Tensor) -> int:
+        """Returns where a tensor begins in the arena."""
+        return self.arena[0][tensor.storage]
 
     @property
     def arena_size(self) -> int:
         """The size of the arena, in numbers."""
-        return self.places[1]
+        return self.arena[1]

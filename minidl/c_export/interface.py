@@ -65,7 +65,7 @@ def functions(export: Export) -> str:
     name, first, last = export.name, export.input, export.output
     memory = f"static real {name}_arena[{export.macro}_ARENA] ALIGNED;\n\n" if export.static_arena else ""
     arena = f"{name}_arena" if export.static_arena else "arena"
-    start, end = export.place_of(first), export.place_of(last)
+    start, end = export.offset_of(first), export.offset_of(last)
     if first.is_row_major:
         read = f"EACH(i, {first.size}) {arena}[{start} + i] = flush((real)x[i]);"
     else:
@@ -94,8 +94,8 @@ def _string(text: str) -> str:
 def values(export: Export) -> str:
     """Returns the table of all layers' outputs."""
     rows = ",\n".join(
-        f"  {{{_string(layer)}, {export.place_of(value)}, {value.pixels}, {value.channels}}}"
-        for layer, value in export.program.outputs
+        f"  {{{_string(layer)}, {export.offset_of(tensor)}, {tensor.pixels}, {tensor.channels}}}"
+        for layer, tensor in export.program.outputs
     )
     return f"const {export.name}_value {export.name}_values[{export.macro}_VALUES] = {{\n{rows}\n}};"
 

@@ -2,6 +2,9 @@
 
 Each is a chunk: lines without an empty one, which define one name, or a few in one #if. A chunk is used if the model,
 or a used chunk, contains a name that it defines. A chunk that defines no name is always used.
+
+No C is parsed: regular expressions find the names in the text (DEFINED, WORD). So a definition begins at the start of
+its line, with the words that DEFINED knows, and a word in a string counts as a use.
 """
 
 from __future__ import annotations

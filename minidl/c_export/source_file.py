@@ -50,7 +50,7 @@ def _layers(export: Export) -> str:
     lines, computes = [], False
     for statement in export.program.statements:
         if isinstance(statement, Statement):
-            parts = (p if isinstance(p, str) else f"arena + {export.place_of(p)}" for p in statement.parts)
+            parts = (p if isinstance(p, str) else f"arena + {export.offset_of(p)}" for p in statement.parts)
             lines += _wrapped("".join(parts), "    ")
             computes = True
         else:

@@ -13,3 +13,5 @@ ctypedef struct axis:
 
 cdef int find_runs(axis *a, Py_ssize_t size, Py_ssize_t source_size, Py_ssize_t taps, Py_ssize_t stride, Py_ssize_t padding,
                    Py_ssize_t dilation, bint back) except -1
+cdef tuple describe_axis(Py_ssize_t size, Py_ssize_t source_size, Py_ssize_t taps, Py_ssize_t stride, Py_ssize_t padding,
+                         Py_ssize_t dilation, bint back)

@@ -8,7 +8,8 @@ Backward, the roles change: the input is what is computed ("out" below), and the
 """
 from math import gcd
 
-from libc.stdlib cimport calloc, realloc
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memset
 
 ctypedef struct window:                 # of a convolution, along one axis
     Py_ssize_t source_size, taps, stride, padding, dilation
@@ -84,3 +85,17 @@ cdef int find_runs(axis *a, Py_ssize_t size, Py_ssize_t source_size, Py_ssize_t 
     if run != NULL:
         a.runs = run
     return 0
+
+
+cdef tuple describe_axis(Py_ssize_t size, Py_ssize_t source_size, Py_ssize_t taps, Py_ssize_t stride, Py_ssize_t padding,
+                         Py_ssize_t dilation, bint back):
+    """Returns the runs of an axis, (n, out, tap, taps, source) each, and its steps (out, pixel, tap, source)."""
+    cdef axis a
+    cdef Py_ssize_t i
+    memset(&a, 0, sizeof(axis))
+    find_runs(&a, size, source_size, taps, stride, padding, dilation, back)
+    try:
+        runs = [(a.runs[i].n, a.runs[i].out, a.runs[i].tap, a.runs[i].taps, a.runs[i].source) for i in range(a.n_runs)]
+    finally:
+        free(a.runs)
+    return runs, (a.out_step, a.pixel_step, a.tap_step, a.source_step)

@@ -8,17 +8,19 @@ over all output pixels for each tap, lane by lane, and then over the lanes.
 Formulas: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning" (2016).
 """
 from libc.string cimport memcpy, memset
+from numpy import empty
 
+from minidl_c.array_args cimport ArrayArgs
 from minidl_c.kernels.blocked_correlate cimport correlate_example, fits_blocks, is_joint
 from minidl_c.kernels.blocked_gradient cimport gradient_blocked, gradient_rows
-from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_free_dims, conv2d_init_dims
+from minidl_c.kernels.conv2d_dims cimport conv2d_axes, conv2d_dims, conv2d_free_dims, conv2d_init_dims
 from minidl_c.kernels.conv2d_small_batch cimport conv2d_backward_w_small_batch, small_batch_scratch
 from minidl_c.kernels.correlate cimport correlate_tile
-from minidl_c.kernels.winograd cimport MANY_WEIGHTS, init_winograd_dims, packed_for_dx, use_winograd, winograd_tile
+from minidl_c.kernels.winograd cimport MANY_WEIGHTS, POINTS, TAPS, init_winograd_dims, packed_for_dx, use_winograd, winograd_tile
 from minidl_c.kernels.winograd_gradient cimport use_winograd_gradient, winograd_gradient_tile
 from minidl_c.op cimport (
-    LANES, READS_X, Op, batch_f32, batch_f64, by_dtype, init_op, offset, op, prepare_dx_by_dtype, real, reduce_by_dtype,
-    split_range, tile, tile_f32, tile_f64, typed_tile,
+    LANES, READS_X, Op, batch_f32, batch_f64, by_dtype, dtype_of, init_op, offset, op, prepare_dx_by_dtype, real,
+    reduce_by_dtype, split_range, tile, tile_f32, tile_f64, typed_tile,
 )
 
 cdef extern from "minidl_c/kernels/conv2d_gradient.h" nogil:
@@ -30,6 +32,10 @@ cdef extern from "minidl_c/kernels/conv2d_gradient.h" nogil:
         bint triples
     void weight_gradient(Py_ssize_t outputs, Py_ssize_t n_taps, const gradient_walk *k, const void *x, const void *dy, void *dw)
     void sum_pixels(Py_ssize_t outputs, Py_ssize_t pixels, const void *dy, void *db, Py_ssize_t sum_stride)
+
+cdef extern from "minidl_c/simd/lanes.h" nogil:
+    unsigned flush_subnormals()
+    void restore_subnormals(unsigned before)
 
 cdef extern from "minidl_c/simd/transpose.h" nogil:
     void transpose(Py_ssize_t rows, Py_ssize_t columns, const void *x, Py_ssize_t x_row, void *y, Py_ssize_t y_row)
@@ -248,6 +254,28 @@ cdef class Conv2DOp(Op):
     @property
     def uses_winograd(self):
         return bool(self.d.uses_winograd)
+
+    def transformed_weights(self, weight):  # IN  (c, 3, 3, filters)
+        """Returns the weights as Winograd's algorithm multiplies them, with the bits of a plan: (6, 6, c, filters).
+
+        Raises ValueError unless the op uses the algorithm; TypeError or ValueError for arrays of another dtype or size.
+        """
+        cdef ArrayArgs arguments = ArrayArgs()
+        if not self.d.uses_winograd:
+            raise ValueError("transformed_weights: expected an op that uses 'winograd', got one that does not")
+        dtype, c, k = dtype_of(self.c.real_bytes), self.d.C, self.d.K
+        u = empty((POINTS, self.c.memory.packed // (POINTS * self.c.real_bytes)), dtype)
+        cdef const char *w = arguments.acquire(weight, dtype, c, TAPS * k, False, "weight")
+        cdef char *packed = arguments.acquire(u, dtype, POINTS, -1, True, "u")
+        cdef unsigned before = flush_subnormals()      # as inside a plan
+        self.c.memory.prepare(&self.c, w, packed, False, 0, 1)
+        restore_subnormals(before)
+        return u[:, :c * k].reshape(6, 6, k // LANES, c, LANES).swapaxes(2, 3).reshape(6, 6, c, k)
+
+    @property
+    def axes(self):
+        """The taps of rows and columns of y inside x: see conv2d_axes."""
+        return conv2d_axes(&self.d, False)
 
     def __dealloc__(self):
         conv2d_free_dims(&self.d)

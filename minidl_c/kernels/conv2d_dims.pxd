@@ -22,4 +22,5 @@ ctypedef struct conv2d_dims:
 
 cdef int conv2d_init_dims(conv2d_dims *d, object in_shape, object filters, object kernel_size, object stride, object padding,
                           object dilation, object groups, object out_size) except -1
+cdef tuple conv2d_axes(const conv2d_dims *d, bint back)
 cdef void conv2d_free_dims(conv2d_dims *d) noexcept

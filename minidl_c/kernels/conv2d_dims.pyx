@@ -4,7 +4,7 @@ Everything that needs Python objects or allocates memory is done here, once: the
 """
 from libc.stdlib cimport free, malloc
 
-from minidl_c.kernels.axes cimport find_runs
+from minidl_c.kernels.axes cimport describe_axis, find_runs
 from minidl_c.kernels.correlate cimport direction
 from minidl_c.kernels.windows import convolution
 from minidl_c.op cimport LANES, SMALL_BATCH
@@ -63,6 +63,13 @@ cdef int conv2d_init_dims(
                 n += 1
     d.weights = d.K * n
     return 0
+
+
+cdef tuple conv2d_axes(const conv2d_dims *d, bint back):
+    """Returns the rows and the columns of y, or with `back` of dx, as describe_axis does: for the export to C."""
+    cdef Py_ssize_t h = d.H if back else d.OH, w = d.W if back else d.OW
+    return (describe_axis(h, d.OH if back else d.H, d.R, d.sh, d.top, d.dh, back),
+            describe_axis(w, d.OW if back else d.W, d.S, d.sw, d.left, d.dw, back))
 
 
 cdef void conv2d_free_dims(conv2d_dims *d) noexcept:

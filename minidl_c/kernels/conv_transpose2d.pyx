@@ -10,7 +10,7 @@ from minidl_c.kernels.blocked_correlate cimport correlate_example, fits_blocks
 from minidl_c.kernels.conv2d cimport (
     conv2d_backward_b_tile, conv2d_backward_w_tile, conv2d_backward_x_tile, conv2d_forward_tile, conv2d_init_op,
 )
-from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_free_dims, conv2d_init_dims
+from minidl_c.kernels.conv2d_dims cimport conv2d_axes, conv2d_dims, conv2d_free_dims, conv2d_init_dims
 from minidl_c.kernels.windows import transposed
 from minidl_c.op cimport Op, by_dtype, init_op, offset, op, split_range, tile, tile_f32, tile_f64, typed_tile
 
@@ -67,6 +67,11 @@ cdef class ConvTranspose2DOp(Op):
         if fits_blocks(&d.back):
             self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
             self.c.blocked.splits_rows = 1
+
+    @property
+    def axes(self):
+        """The taps of rows and columns of y inside x: see conv2d_axes."""
+        return conv2d_axes(&self.d, True)
 
     def __dealloc__(self):
         conv2d_free_dims(&self.d)

@@ -12,7 +12,7 @@ from libc.string cimport memcpy, memset
 from minidl_c.kernels.axes cimport axis_run
 from minidl_c.kernels.blocked_depthwise cimport depthwise_example
 from minidl_c.kernels.conv2d cimport conv2d_backward_b_tile
-from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_free_dims, conv2d_init_dims
+from minidl_c.kernels.conv2d_dims cimport conv2d_axes, conv2d_dims, conv2d_free_dims, conv2d_init_dims
 from minidl_c.kernels.correlate cimport direction
 from minidl_c.kernels.edge_runs cimport edge_run, find_edge_runs
 from minidl_c.op cimport (
@@ -247,6 +247,11 @@ cdef class DepthwiseConv2DOp(Op):
             self.c.blocked.reach, self.c.blocked.splits_rows = REACHES_CHANNEL, v.forward.out_height == v.OH
             self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
             self.c.blocked.scratch = self.c.memory.scratch
+
+    @property
+    def axes(self):
+        """The taps of rows and columns of y inside x: see conv2d_axes."""
+        return conv2d_axes(&self.d.conv, False)
 
     def __dealloc__(self):
         free(self.d.forward)

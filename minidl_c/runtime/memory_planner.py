@@ -3,18 +3,44 @@
 from bisect import bisect_left, bisect_right
 
 
-def plan_offsets(spans):
+def plan_offsets(spans, attempts=0, alignment=1):
     """Returns the offsets of arrays (bytes, first, last) without overlap at any time, and the end of the last array.
 
     The largest array comes first, each at the lowest offset that is free ("greedy by size": Pisarchyk, Lee: "Efficient
-    memory management for deep neural net inference", 2020, arXiv:2001.03288).
+    memory management for deep neural net inference", 2020, arXiv:2001.03288). While that leaves a gap, at most
+    `attempts` more orders are tried: the array that ends last comes first. The shortest plan is returned. Offsets and
+    the end are multiples of `alignment`.
 
     >>> plan_offsets([(64, 0, 1), (128, 1, 2), (64, 2, 3)])
     ([128, 0, 128], 192)
+    >>> chain = [(128, 0, 1), (64, 1, 2), (64, 2, 3), (128, 3, 4)]
+    >>> plan_offsets(chain), plan_offsets(chain, attempts=1)
+    (([0, 128, 192, 0], 256), ([0, 128, 0, 64], 192))
     """
+    order = sorted((i for i, span in enumerate(spans) if span[0]), key=lambda i: -spans[i][0])
+    spans = [(-(-size // alignment) * alignment, first, last) for size, first, last in spans]
+    best = offsets, _ = first_fit(spans, order)
+    least = peak(spans) if attempts else 0
+    for _ in range(attempts):
+        if best[1] == least:
+            break
+        highest = max(order, key=lambda i: offsets[i] + spans[i][0])
+        order = [highest, *(i for i in order if i != highest)]
+        offsets, end = first_fit(spans, order)
+        best = min(best, (offsets, end), key=lambda plan: plan[1])
+    return best
+
+
+def peak(spans):
+    """Returns the most bytes that are occupied at a time, by brute force."""
+    return max((sum(size for size, first, last in spans if first <= now <= last) for _, now, _ in spans), default=0)
+
+
+def first_fit(spans, order):
+    """Returns the offsets and the end if the arrays, by their indices, get the lowest free offset in this order."""
     offsets, end = [0] * len(spans), 0
     occupied = Occupancy(max((last for _, _, last in spans), default=0) + 1)
-    for i in sorted((i for i, span in enumerate(spans) if span[0]), key=lambda i: -spans[i][0]):
+    for i in order:
         size, first, last = spans[i]
         offsets[i] = occupied.lowest_free(size, first, last)
         occupied.add(offsets[i], offsets[i] + size, first, last)

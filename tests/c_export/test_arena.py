@@ -4,24 +4,24 @@ import numpy as np
 import pytest
 
 from minidl.c_export import arena
-from minidl.c_export.arena import ALIGNMENT, OVERREAD, Step, place
+from minidl.c_export.arena import ALIGNMENT, OVERREAD, Access, place
 
 
-def lifetimes(sizes, steps, kept):
+def lifetimes(sizes, accesses, live_out):
     """Returns the first and the last step of each value, by brute force."""
     first = {0: -1}
-    last = {0: -1, **dict.fromkeys(kept, len(steps))}
-    for number, step in enumerate(steps):
-        for value in step.writes:
+    last = {0: -1, **dict.fromkeys(live_out, len(accesses))}
+    for number, access in enumerate(accesses):
+        for value in access.writes:
             first.setdefault(value, number)
             last[value] = max(last.get(value, number), number)
-        for value in step.reads:
+        for value in access.reads:
             last[value] = max(last.get(value, number), number)
     return {value: (first[value], last[value]) for value in first}
 
 
 def random_program(rng):
-    sizes, steps = [int(rng.integers(1, 100))], []
+    sizes, accesses = [int(rng.integers(1, 100))], []
     for _ in range(rng.integers(1, 30)):
         reads = tuple(int(v) for v in rng.choice(len(sizes), rng.integers(1, 3)))
         in_place = bool(rng.random() < 0.5)
@@ -30,18 +30,18 @@ def random_program(rng):
         if not in_place and rng.random() < 0.3:
             sizes.append(int(rng.integers(1, 100)))  # scratch
             writes.append(len(sizes) - 1)
-        steps.append(Step(reads, tuple(writes), in_place))
-    return sizes, steps
+        accesses.append(Access(reads, tuple(writes), in_place))
+    return sizes, accesses
 
 
 @pytest.mark.parametrize("seed", range(200))
 def test_live_values_do_not_overlap(seed):
     rng = np.random.default_rng(seed)
-    sizes, steps = random_program(rng)
-    kept = {len(sizes) - 1, *(int(v) for v in rng.choice(len(sizes), 2))} if seed % 2 else {len(sizes) - 1}
-    offsets, total = place(sizes, steps, kept)
-    alive = lifetimes(sizes, steps, kept)
-    replaced = {(s.reads[0], s.writes[0]) for s in steps if s.in_place}
+    sizes, accesses = random_program(rng)
+    live_out = {len(sizes) - 1, *(int(v) for v in rng.choice(len(sizes), 2))} if seed % 2 else {len(sizes) - 1}
+    offsets, total = place(sizes, accesses, live_out)
+    alive = lifetimes(sizes, accesses, live_out)
+    replaced = {(s.reads[0], s.writes[0]) for s in accesses if s.in_place}
     for a in alive:
         assert offsets[a] % ALIGNMENT == 0
         assert offsets[a] + sizes[a] + OVERREAD <= total
@@ -56,36 +56,36 @@ def test_live_values_do_not_overlap(seed):
 def test_more_attempts_never_take_more_memory(monkeypatch):
     smaller = 0
     for seed in range(200):
-        sizes, steps = random_program(np.random.default_rng(seed))
+        sizes, accesses = random_program(np.random.default_rng(seed))
         totals = []
         for attempts in (0, 1, 2, 5, 50):
             monkeypatch.setattr(arena, "ATTEMPTS", attempts)
-            totals.append(place(sizes, steps, {len(sizes) - 1})[1])
+            totals.append(place(sizes, accesses, {len(sizes) - 1})[1])
         assert totals == sorted(totals, reverse=True)
         smaller += totals[-1] < totals[0]
     assert smaller
 
 
 def test_a_chain_of_elementwise_functions_needs_one_place():
-    steps = [Step((i,), (i + 1,), in_place=True) for i in range(5)]
-    offsets, total = place([100] * 6, steps, {5})
+    accesses = [Access((i,), (i + 1,), in_place=True) for i in range(5)]
+    offsets, total = place([100] * 6, accesses, {5})
     assert set(offsets) == {0}
     assert total == 112 + OVERREAD
 
 
 def test_a_value_that_is_read_later_is_not_replaced():
-    offsets, _ = place([10, 10, 10], [Step((0,), (1,), True), Step((1, 0), (2,), True)], {2})
+    offsets, _ = place([10, 10, 10], [Access((0,), (1,), True), Access((1, 0), (2,), True)], {2})
     assert offsets[0] != offsets[1]
     assert offsets[2] == offsets[1]
 
 
 def test_two_values_take_turns():
     """A chain that is not in place needs the memory of two neighbours."""
-    _, total = place([160] * 6, [Step((i,), (i + 1,)) for i in range(5)], {5})
+    _, total = place([160] * 6, [Access((i,), (i + 1,)) for i in range(5)], {5})
     assert total == 320 + OVERREAD
 
 
 def test_memory_of_a_dead_value_is_used_again():
     """In the order of sizes, value 2 has no place but after value 1, though the large value 0 is dead by then."""
-    _, total = place([9216, 4608, 4608, 9216], [Step((i,), (i + 1,)) for i in range(3)], {3})
+    _, total = place([9216, 4608, 4608, 9216], [Access((i,), (i + 1,)) for i in range(3)], {3})
     assert total == 13824 + OVERREAD

@@ -118,6 +118,7 @@ def test_bytes_are_converted(tmp_path, rng):
 SUBNORMAL = [
     ([Conv2D(16, 3, padding=1)], (16, 8, 8), {"0.weight": 1e-39}),
     ([Conv2D(16, 3, padding=1)], (16, 8, 8), {"0.weight": 1.1e-38}),
+    ([Conv2D(16, 3, padding=1)], (16, 8, 8), {"0.weight": 3e-308}, "float64"),  # Winograd's terms are subnormal
     ([BatchNorm2D()], (2, 3, 3), {"0.weight": 1e-39, "0.running_var": 0}),
     ([BatchNorm2D()], (2, 3, 3), {"0.running_mean": 1e-39, "0.bias": 1e-40}),
     ([Embedding(3, 2)], (4,), {"0.weight": 1e-40}),
@@ -132,13 +133,13 @@ SUBNORMAL = [
 @pytest.mark.parametrize("case", range(len(SUBNORMAL)))
 @pytest.mark.parametrize("flags", [("-O2", "-mfma"), NATIVE, ("-O2",), ("-O2", "-DSOFT_FMA")])
 def test_subnormal_parameters(case, flags, tmp_path, rng):
-    chain, shape, values = SUBNORMAL[case]
-    model = Sequential(from_spec(to_spec(chain)), input_shape=shape)
+    chain, shape, values, dtype = (*SUBNORMAL[case], "float32")[:4]
+    model = Sequential(from_spec(to_spec(chain)), input_shape=shape, dtype=dtype)
     state = model.state_dict()
     for name, value in values.items():
         state[name][...] = value
     model.load_state_dict(state)
-    X = rng.integers(0, 3, (3, *shape)).astype("f4") * np.float32(1 if isinstance(chain[0], Embedding) else 1e10)
+    X = rng.integers(0, 3, (3, *shape)).astype(dtype) * np.float32(1 if isinstance(chain[0], Embedding) else 1e10)
     check(model, X, tmp_path, *flags)
 
 

@@ -117,7 +117,12 @@ def apply(param, grad, step_counter):
     SGDUpdate(SIZE, "float32", 0.5).apply(param, grad, 0.5, step_counter)
 
 
+def transform(weight):
+    Conv2DOp((16, 10, 10), 32, (3, 3)).transformed_weights(weight)
+
+
 METHODS = {
+    "Conv2DOp.transformed_weights": (transform, {"weight": given(16, 3, 3, 32)}, ""),
     "runtime.single_op.forward_batch": (
         convolve, {"x": given(*IMAGE), "y": given(3, 4, 3, 3), "weight": given(*FILTERS), "bias": given(4),
                    "example_ids": np.arange(3)}, "y"),

@@ -1,6 +1,6 @@
 """The C of minidl's layers: write functions, one file for each kind of layer.
 
-write_*(writer, x) adds the statements that compute a layer from the value x, and returns its output.
+write_*(writer, x) adds the statements that compute a layer from the tensor x, and returns its output.
 """
 
 from minidl.c_export.code_writer import WriteFunction

@@ -6,7 +6,7 @@ import math
 from functools import partial
 
 from minidl.c_export import tables
-from minidl.c_export.code_writer import CodeWriter, Value, WriteFunction
+from minidl.c_export.code_writer import CodeWriter, Tensor, WriteFunction
 from minidl.layers import (
     CELU,
     ELU,
@@ -37,28 +37,28 @@ from minidl.layers import (
 from minidl.layers.base import Layer
 
 
-def write_elementwise(function: str, writer: CodeWriter, x: Value) -> Value:
+def write_elementwise(function: str, writer: CodeWriter, x: Tensor) -> Tensor:
     """function(x, each of the constructor's arguments, in order)"""
     arguments = "".join(f", {writer.number(value)}" for value in writer.arguments.values())
     return writer.each(x, f"{function}(", f"{arguments})")
 
 
-def write_relu6(writer: CodeWriter, x: Value) -> Value:
+def write_relu6(writer: CodeWriter, x: Tensor) -> Tensor:
     return writer.each(x, "hardtanh(", f", 0, {writer.number(6)})")
 
 
-def write_hardtanh(writer: CodeWriter, x: Value) -> Value:
+def write_hardtanh(writer: CodeWriter, x: Tensor) -> Tensor:
     """A bound of NaN is none."""
     bounds = (math.nan if writer[bound] is None else writer[bound] for bound in ("min_val", "max_val"))
     low, high = (tables.number(bound, writer.dtype) for bound in bounds)
     return writer.each(x, "hardtanh(", f", {low}, {high})")
 
 
-def write_gelu(writer: CodeWriter, x: Value) -> Value:
+def write_gelu(writer: CodeWriter, x: Tensor) -> Tensor:
     return writer.each(x, "gelu_tanh(" if writer["approximate"] == "tanh" else "gelu(")
 
 
-def write_rescale(writer: CodeWriter, x: Value) -> Value:
+def write_rescale(writer: CodeWriter, x: Tensor) -> Tensor:
     """Two roundings."""
     return writer.each(x, f"flush(flush({writer.number(writer['scale'])} * ", f") + {writer.number(writer['offset'])})")
 

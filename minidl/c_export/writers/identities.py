@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from minidl.c_export.code_writer import CodeWriter, Value, WriteFunction
+from minidl.c_export.code_writer import CodeWriter, Tensor, WriteFunction
 from minidl.engine.eval_copy import RANDOM
 from minidl.layers import RandomCrop
 from minidl.layers.base import Layer
 
 
-def write_identity(writer: CodeWriter, x: Value) -> Value:
+def write_identity(writer: CodeWriter, x: Tensor) -> Tensor:
     return x
 
 
-def write_crop(writer: CodeWriter, x: Value) -> Value:
+def write_crop(writer: CodeWriter, x: Tensor) -> Tensor:
     """Half of the margin, rounded down, is above and left of the centre."""
     (channels, *image), (_, *size) = writer.in_shape, writer.out_shape
     if image == size:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minidl.c_export.code_writer import CodeWriter, Value
+from minidl.c_export.code_writer import CodeWriter, Tensor
 from minidl.layers import (
     BatchNorm1D,
     BatchNorm2D,
@@ -20,7 +20,7 @@ from minidl.layers import (
 )
 
 
-def write_batch_norm(writer: CodeWriter, x: Value) -> Value:
+def write_batch_norm(writer: CodeWriter, x: Tensor) -> Tensor:
     """(x - mean) * slope + shift: the kernel's numbers, which it computes in float64 from the running statistics."""
     state = {name: array.astype(np.float64) for name, array in writer.arrays().items()}
     with np.errstate(all="ignore"):
@@ -31,29 +31,29 @@ def write_batch_norm(writer: CodeWriter, x: Value) -> Value:
     return writer.call("batch_norm", x.pixels, x.channels, x, *tables, in_place=True)
 
 
-def write_normalize(writer: CodeWriter, x: Value) -> Value:
+def write_normalize(writer: CodeWriter, x: Tensor) -> Tensor:
     mean, std = (np.broadcast_to(np.asarray(writer[name], float), x.channels) for name in ("mean", "std"))
     tables = writer.constant("mean", mean), writer.constant("std", np.where(std == 0, 1, std))
     return writer.call("normalize", x.pixels, x.channels, x, *tables, in_place=True)
 
 
-def write_scale(writer: CodeWriter, x: Value) -> Value:
+def write_scale(writer: CodeWriter, x: Tensor) -> Tensor:
     weight, bias = writer.param("weight"), writer.param("bias")
     return writer.call("scale_channels", x.pixels, x.channels, x, weight, bias, in_place=True)
 
 
-def write_prelu(writer: CodeWriter, x: Value) -> Value:
+def write_prelu(writer: CodeWriter, x: Tensor) -> Tensor:
     weights = 1 if writer["shared"] else x.channels
     return writer.call("prelu", x.pixels, x.channels, weights, x, writer.param("weight"), in_place=True)
 
 
-def write_group_norm(writer: CodeWriter, x: Value) -> Value:
+def write_group_norm(writer: CodeWriter, x: Tensor) -> Tensor:
     groups, eps = writer["groups"], writer.number(writer["eps"])
     sizes = (x.pixels, groups, x.channels // groups)
     return writer.call("group_norm", *sizes, eps, x, writer.param("weight"), writer.param("bias"))
 
 
-def write_layer_norm(writer: CodeWriter, x: Value) -> Value:
+def write_layer_norm(writer: CodeWriter, x: Tensor) -> Tensor:
     """Without an axis, the whole example is one pixel, whose channels are its elements in the order of its shape."""
     centered, eps = int(writer.kind is LayerNorm), writer.number(writer["eps"])
     parameters = writer.param("weight"), writer.param("bias")
@@ -64,12 +64,12 @@ def write_layer_norm(writer: CodeWriter, x: Value) -> Value:
     return writer.channels_last(y, x.shape)
 
 
-def write_softmax(writer: CodeWriter, x: Value) -> Value:
+def write_softmax(writer: CodeWriter, x: Tensor) -> Tensor:
     sign = -1 if writer.kind is Softmin else 1
     return writer.call("softmax", x.pixels, x.channels, sign, x, in_place=True)
 
 
-def write_log_softmax(writer: CodeWriter, x: Value) -> Value:
+def write_log_softmax(writer: CodeWriter, x: Tensor) -> Tensor:
     return writer.call("log_softmax", x.pixels, x.channels, x, in_place=True)
 
 

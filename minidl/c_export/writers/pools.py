@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from minidl.c_export.code_writer import CodeWriter, Value, WriteFunction
+from minidl.c_export.code_writer import CodeWriter, Tensor, WriteFunction
 from minidl.layers import (
     AdaptiveAvgPool2D,
     AdaptiveMaxPool2D,
@@ -27,7 +27,7 @@ from minidl_c.kernels.windows import pooling
 FUNCTIONS = {"max": "max_pool", "average": "average_pool"}
 
 
-def write_pool(kind: str, writer: CodeWriter, x: Value) -> Value:
+def write_pool(kind: str, writer: CodeWriter, x: Tensor) -> Tensor:
     image, kernel, stride, padding, dilation = _window_of(writer)
     ceil_mode = writer["ceil_mode"]
     shape = (x.channels, *image)
@@ -42,7 +42,7 @@ def write_pool(kind: str, writer: CodeWriter, x: Value) -> Value:
     return writer.call(FUNCTIONS[kind], *names, x.channels, x)
 
 
-def write_adaptive_pool(kind: str, writer: CodeWriter, x: Value) -> Value:
+def write_adaptive_pool(kind: str, writer: CodeWriter, x: Tensor) -> Tensor:
     """Windows that cover the image; a global pool has one."""
     image, size = (1, 1, *x.shape[1:])[-2:], (1, 1, *writer.out_shape[1:])[-2:]
     axes = zip(("rows", "columns"), image, size, strict=True)
@@ -69,7 +69,7 @@ def _declare_windows(writer: CodeWriter, name: str, numbers: tuple[int, ...]) ->
     return f"&{identifier}"
 
 
-def write_upsample(writer: CodeWriter, x: Value) -> Value:
+def write_upsample(writer: CodeWriter, x: Tensor) -> Tensor:
     (_, *image), (_, *size) = x.shape, writer.out_shape
     if writer["mode"] == "nearest":
         factors = (m // n for n, m in zip(image, size, strict=True))

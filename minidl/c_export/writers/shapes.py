@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 
-from minidl.c_export.code_writer import CodeWriter, Value
+from minidl.c_export.code_writer import CodeWriter, Tensor
 from minidl.layers import ChannelShuffle, Columns, Flatten, Pad2D, Permute, Reshape
 from minidl.utils.validation import check_sides
 
 
-def write_reshape(writer: CodeWriter, x: Value) -> Value:
+def write_reshape(writer: CodeWriter, x: Tensor) -> Tensor:
     if x.channels == writer.out_shape[0]:
-        return Value(x.storage, writer.out_shape)
+        return Tensor(x.storage, writer.out_shape)
     return writer.channels_last(writer.row_major(x), writer.out_shape)
 
 
-def write_permute(writer: CodeWriter, x: Value) -> Value:
+def write_permute(writer: CodeWriter, x: Tensor) -> Tensor:
     """Walks through y in the order of its memory, channels last, with the steps in the memory of x."""
     last = [math.prod(x.shape[k + 1 :]) * x.channels for k in range(len(x.shape))]
     steps, order = [1, *last[1:]], [*range(1, len(x.shape)), 0]
@@ -23,14 +23,14 @@ def write_permute(writer: CodeWriter, x: Value) -> Value:
     return _permute(writer, x, [writer.out_shape[k] for k in order], [steps[axes[k]] for k in order])
 
 
-def write_shuffle(writer: CodeWriter, x: Value) -> Value:
+def write_shuffle(writer: CodeWriter, x: Tensor) -> Tensor:
     """Of each pixel, (groups, channels / groups) becomes (channels / groups, groups)."""
     groups = writer["groups"]
     size = x.channels // groups
     return _permute(writer, x, [x.pixels, size, groups], [x.channels, 1, size])
 
 
-def _permute(writer: CodeWriter, x: Value, sizes: list[int], steps: list[int]) -> Value:
+def _permute(writer: CodeWriter, x: Tensor, sizes: list[int], steps: list[int]) -> Tensor:
     kept = [(size, step) for size, step in zip(sizes, steps, strict=True) if size > 1] or [(1, 0)]
     names = []
     for name, numbers in zip(("sizes", "steps"), zip(*kept, strict=True), strict=True):
@@ -39,12 +39,12 @@ def _permute(writer: CodeWriter, x: Value, sizes: list[int], steps: list[int]) -
     return writer.call("permute", len(kept), *names, x)
 
 
-def write_columns(writer: CodeWriter, x: Value) -> Value:
+def write_columns(writer: CodeWriter, x: Tensor) -> Tensor:
     start, columns = writer["start"] % x.channels, writer.out_shape[0]
     return writer.call("copy_columns", x.pixels, columns, x.channels, start, x, columns, 0)
 
 
-def write_pad(writer: CodeWriter, x: Value) -> Value:
+def write_pad(writer: CodeWriter, x: Tensor) -> Tensor:
     (channels, *image), (_, *size) = writer.in_shape, writer.out_shape
     top, _, left, _ = check_sides("padding", writer["padding"])
     return writer.call("crop", *image, -top, -left, *size, channels, writer.number(writer["value"]), x)

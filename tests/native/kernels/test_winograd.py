@@ -254,3 +254,26 @@ def test_auto_is_winograd_where_it_can_be():
 def test_an_unknown_algorithm_is_refused():
     with pytest.raises(ValueError, match="algorithm: expected 'auto', 'direct' or 'winograd', got 'fft'"):
         make_op(UNEVEN, "float32", "fft")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_transformed_weights_are_those_of_the_definition(dtype, rng):
+    """G g G^T, where a row of G evaluates a polynomial at a point, divided by the distances to the other points."""
+    points = np.array([0, 0.6875, -0.6875, 1.5, -1.5])
+    distances = [np.prod(point - np.delete(points, i)) for i, point in enumerate(points)]
+    G = np.array([*(np.vander(points, 3, increasing=True) / np.c_[distances]), [0, 0, 1]])
+    w = rng.standard_normal((48, 3, 3, 32)).astype(dtype)
+    u = Conv2DOp((48, 8, 8), 32, (3, 3), padding=(1, 1, 1, 1), dtype=dtype).transformed_weights(w)
+    assert u.dtype == dtype
+    np.testing.assert_allclose(u, np.einsum("ir,crsk,js->ijck", G, w.astype("f8"), G), atol=10 * np.finfo(dtype).eps)
+
+
+def test_transformed_weights_are_refused_without_the_algorithm_or_of_another_kind(rng):
+    w = rng.standard_normal((16, 3, 3, 32))
+    with pytest.raises(ValueError, match="transformed_weights: expected an op that uses 'winograd'"):
+        Conv2DOp((16, 9, 9), 32, (3, 3), dtype="float64", algorithm="direct").transformed_weights(w)
+    op = Conv2DOp((16, 10, 10), 32, (3, 3), dtype="float64")
+    with pytest.raises(ValueError, match="weight: expected 16 rows of 288, got shape"):
+        op.transformed_weights(w[:, :, :2].copy())
+    with pytest.raises(TypeError, match="weight: expected float64, got float32"):
+        op.transformed_weights(w.astype("f4"))

@@ -1,11 +1,11 @@
-"""Lowering: from layers to the statements of a program. Branches are computed one after the other, then joined."""
+"""Code generation: from layers to the statements of a program. Branches are computed in turn, then joined."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from minidl.c_export.code_writer import CodeWriter, Program, Value
+from minidl.c_export.code_writer import CodeWriter, CProgram, Tensor
 from minidl.c_export.writers import WRITE_FUNCTIONS
 from minidl.engine.layer_list import layer_name
 from minidl.layers import Block, Parallel, Residual, SqueezeExcite
@@ -16,49 +16,49 @@ from minidl.layers.join import ADD, CONCAT
 CONTAINERS = (Block, Parallel, Residual, SqueezeExcite)
 
 
-def lower(layers: Sequence[Layer], name: str) -> tuple[Program, Value, Value]:
+def generate(layers: Sequence[Layer], name: str) -> tuple[CProgram, Tensor, Tensor]:
     """Returns the program of built layers, its input and its output. name: the first part of all its names in C.
 
     Raises ValueError, naming the layer and its path, for a layer without C; TypeError or ValueError for what a layer's
     own `c_code` raises.
     """
-    program = Program(name, layers[0].dtype)
-    first = program.new_value(layers[0].in_shape)
+    program = CProgram(name, layers[0].dtype)
+    first = program.new_tensor(layers[0].in_shape)
     x = first
     for i, layer in enumerate(layers):
-        x = _lower_layer(program, layer, str(i), layer_name(i, layer), x)
+        x = _generate_layer(program, layer, str(i), layer_name(i, layer), x)
     return program, first, x
 
 
-def _lower_layer(program: Program, layer: Layer, path: str, label: str, x: Value) -> Value:
+def _generate_layer(program: CProgram, layer: Layer, path: str, label: str, x: Tensor) -> Tensor:
     """Adds the statements of a layer and of its children; returns its output. label: its name in errors."""
     if type(layer) in CONTAINERS:
         assert isinstance(layer, Container)
-        y = _lower_branches(program, layer, path, label, x)
+        y = _generate_branches(program, layer, path, label, x)
     else:
-        y = _lower_leaf(program, layer, path, label, x)
+        y = _generate_leaf(program, layer, path, label, x)
     program.outputs.append((f"{path} {type(layer).__name__}", y))
     return y
 
 
-def _lower_leaf(program: Program, layer: Layer, path: str, label: str, x: Value) -> Value:
+def _generate_leaf(program: CProgram, layer: Layer, path: str, label: str, x: Tensor) -> Tensor:
     program.statements.append(f"{path}: {title(layer)}, {layer.in_shape} -> {layer.out_shape}")
     try:
         writer = CodeWriter(program, path, layer)
         if type(layer) in WRITE_FUNCTIONS:
             return WRITE_FUNCTIONS[type(layer)](writer, x)
-        return _lower_custom(writer, layer, x)
+        return _generate_custom(writer, layer, x)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"{label}: {error}") from error
 
 
-def _lower_branches(program: Program, layer: Container, path: str, label: str, x: Value) -> Value:
+def _generate_branches(program: CProgram, layer: Container, path: str, label: str, x: Tensor) -> Tensor:
     ends = []
     for branch, layers in layer.named_branches().items():
         end = x
         for i, (child, child_label) in enumerate(zip(layers, layer.child_names(branch), strict=True)):
-            end = _lower_layer(program, child, f"{path}.{child_path(branch, i)}", f"{label}: {child_label}", end)
+            end = _generate_layer(program, child, f"{path}.{child_path(branch, i)}", f"{label}: {child_label}", end)
         ends.append(end)
     writer = CodeWriter(program, path, layer)
     if len(ends) == 1:
@@ -72,7 +72,7 @@ def _lower_branches(program: Program, layer: Container, path: str, label: str, x
     return joined
 
 
-def _lower_custom(writer: CodeWriter, layer: Layer, x: Value) -> Value:
+def _generate_custom(writer: CodeWriter, layer: Layer, x: Tensor) -> Tensor:
     """Adds a function of the statements of a user's layer, whose arrays are in the order of its shapes; calls it."""
     write = getattr(layer, "c_code", None)
     if not callable(write):

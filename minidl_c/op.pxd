@@ -102,7 +102,7 @@ cdef extern from "minidl_c/op.h" nogil:
         int64_t skipped_steps
     ctypedef struct op:
         size_t size
-        int real_bytes, reads, splits
+        int real_bytes, reads, splits, draws
         Py_ssize_t in_size, out_size, in_channels, out_channels, in_rows, out_rows, work, n_param, n_state
         void (*forward_tile)(const op *, const tile *) noexcept nogil
         void (*backward_tile)(const op *, const tile *) noexcept nogil

@@ -65,7 +65,7 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
     cdef const color_jitter_dims *d = <const color_jitter_dims *> o.dims
     cdef jitter j
     if not t.training:
-        copy_part(o, t)
+        copy_part(o, t, t.x, t.y)
         return
     j = draw(o, t)
     if o.real_bytes == 4:
@@ -78,6 +78,9 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef const color_jitter_dims *d = <const color_jitter_dims *> o.dims
     cdef jitter j
     if t.dx == NULL:
+        return
+    if not t.training:
+        copy_part(o, t, t.dy, t.dx)
         return
     j = draw(o, t)
     if o.real_bytes == 4:
@@ -103,7 +106,7 @@ cdef class ColorJitterOp(Op):
             d.first[i], d.last[i] = ranges[i]
         d.path = hash_path(path)
         init_op(self, (d.C, d.H, d.W), (d.C, d.H, d.W), dtype)
-        self.c.memory.in_place = 1
+        self.c.draws = self.c.memory.in_place = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
         self.c.blocked.elements = copy_elements
         self.c.dims = d

@@ -11,7 +11,7 @@ in float64, for either dtype.
 """
 from libc.stdint cimport uint32_t, uint64_t
 
-from minidl_c.kernels.identity cimport copy_elements, copy_part, copy_rows
+from minidl_c.kernels.identity cimport copy_elements, copy_part
 from minidl_c.kernels.path_hash import hash_path
 from minidl_c.kernels.threefry cimport keys_of_examples, lane_keys, threefry_lanes
 from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
@@ -52,7 +52,7 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t pair0 = 0, pair1 = 0
     cdef lane_keys keys
     if not t.training:
-        copy_part(o, t)
+        copy_part(o, t, t.x, t.y)
         return
     keys = keys_of_examples(t.seed, d.path, t.step, t.example_ids, t.examples)
     split_range((o.in_size + 1) // 2, t.part, t.parts, &pair0, &pair1)
@@ -63,9 +63,8 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
 
 
 cdef void backward(const op *o, const tile *t) noexcept nogil:
-    cdef Py_ssize_t i0 = 0, i1 = 0
-    split_range(o.in_size if t.dx != NULL else 0, t.part, t.parts, &i0, &i1)
-    copy_rows(o, t.dy, t.dx, i0, i1)
+    if t.dx != NULL:
+        copy_part(o, t, t.dy, t.dx)
 
 
 cdef class NoiseOp(Op):
@@ -82,7 +81,7 @@ cdef class NoiseOp(Op):
         if not 0 <= std <= (3e37 if self.c.real_bytes == 4 else 1e307):
             raise ValueError(f"std: expected at least 0 and a number that {dtype} can hold ten times, got {std!r}")
         self.d.path, self.d.std = hash_path(path), std
-        self.c.splits = self.c.memory.in_place = 1
+        self.c.draws = self.c.splits = self.c.memory.in_place = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
         self.c.blocked.elements = copy_elements
         self.c.dims = &self.d

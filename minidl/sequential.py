@@ -115,8 +115,6 @@ class Sequential(BaseModel):
         >>> model.params["0.weight"].value.shape
         (2, 3)
         """
-        if self.network is None:
-            build_warnings.warn(layer_list.named_layers(self.layers), check_shape("input_shape", input_shape))
         self.build_from(input_shape, None)
 
     def build_from(self, input_shape: Shape, state: dict[str, Array] | None) -> None:
@@ -140,11 +138,15 @@ class Sequential(BaseModel):
         shape = check_shape("input_shape", input_shape)
         layer_list.check_unbuilt(self.layers)
         self._claimed = True
-        names = [name for _, name in layer_list.named_layers(self.layers)]
+        named = layer_list.named_layers(self.layers)
         with self.unbuilt_on_error():
-            layer_list.build(self.layers, shape, self.dtype, self.seed, state)
+            try:
+                layer_list.build(self.layers, shape, self.dtype, self.seed, state)
+            finally:
+                if state is None:
+                    build_warnings.warn(named, shape)
             home = FlatParameters(self.layers, self.dtype)
-            self.network = Network(self.layers, names, home, lr_mult=self._lr_mult)
+            self.network = Network(self.layers, [name for _, name in named], home, lr_mult=self._lr_mult)
 
     @contextmanager
     def unbuilt_on_error(self) -> Iterator[None]:

@@ -332,8 +332,9 @@ class Trainer(BaseTrainer):
             A weight for each example. Rows of weight 0 are zeros.
         training : bool, default True
             True: with the random numbers that `train_batch` would draw now for the same batch, by position in it.
-            False: as in inference, without dropout and shifts, and with batch norm frozen, to compare examples with
-            each other and not with a step. Then, or without random layers, no bit of a row depends on other examples.
+            False: as in inference, to compare examples with each other and not with a step. Layers whose kernels draw
+            random numbers or couple examples, as dropout and batch norm, are frozen. Then, or without random layers,
+            no bit of a row depends on other examples.
 
         Returns
         -------
@@ -346,7 +347,8 @@ class Trainer(BaseTrainer):
         ------
         TypeError, ValueError
             As `evaluate`, for layers without trained parameters, and for layers that couple examples, as batch norm
-            does (unless it is frozen).
+            does (unless it is frozen). With `training=False`, if gradients pass through a layer in NumPy that computes
+            something else in training.
         RuntimeError
             In a step, and if another thread uses the model.
 

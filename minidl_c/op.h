@@ -52,7 +52,8 @@ typedef struct {
   ptrdiff_t read_stride, write_stride;   /* elements from an example to the next, for an op with blocked.joint: of x and y; backward,
                                             of dy and dx */
   int64_t seed, step;          /* of the training run */
-  int training;                /* 0 also for a frozen op: the gradients of its parameters are not needed then */
+  int training;                /* 0: forward is that of inference, and backward its gradient. So also for a frozen op, whose parameters
+                                  need no gradients, and for one that `draws` wherever gradients in inference are asked for */
 } tile;
 
 /* What a reduction gets after all tiles: the arrays of all tiles, strides in bytes. */
@@ -202,6 +203,7 @@ struct op {
   tile_function forward_tile, backward_tile;             /* NULL: y is x, dx is dy */
   int reads;                   /* READS_X | READS_Y */
   int splits;                  /* computes only `part` of `parts` */
+  int draws;                   /* draws random numbers: with `training`, y also depends on seed, step or example_ids */
   ptrdiff_t work;              /* multiply-adds of one example's forward, about; init_op counts its elements */
   ptrdiff_t n_param, n_state;  /* elements of parameters, and of running statistics, which stand after them */
   const void *dims;            /* the op's own */

@@ -180,7 +180,7 @@ cdef extern from "minidl_c/op.h" nogil:
         int64_t skipped_steps
     ctypedef struct op:
         size_t size
-        int real_bytes, reads, splits
+        int real_bytes, reads, splits, draws
         Py_ssize_t in_size, out_size, in_channels, out_channels, in_rows, out_rows, work, n_param, n_state
         tile_function forward_tile, backward_tile
         const void *dims

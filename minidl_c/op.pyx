@@ -82,6 +82,11 @@ cdef class Op:
         return dtype_of(self.c.real_bytes)
 
     @property
+    def draws(self):
+        """Whether it draws random numbers in training."""
+        return self.c.draws != 0
+
+    @property
     def couples_examples(self):
         """Whether an example's output in training depends on the other examples of the batch."""
         return self.c.reduce.forward != NULL

@@ -163,6 +163,38 @@ def test_layer_file_and_kernel_file_share_a_name(path):
     assert (ROOT / "minidl_c" / "kernels" / f"{path.stem}.pyx").exists()
 
 
+def lists_of(classes: set[str], source: str) -> list[int]:
+    """Returns the lines of code that lists several of these classes, in a collection, the keys of a dict or a union."""
+    lines = []
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts) | ast.Dict(keys=parts):
+                pass
+            case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+                parts = [left, right]
+            case _:
+                continue
+        if len(classes.intersection(getattr(part, "id", getattr(part, "attr", "")) for part in parts)) > 1:
+            lines.append(node.lineno)
+    return sorted(lines)
+
+
+def test_facts_of_layers_are_in_the_layers():
+    """A list of their classes elsewhere would be closed to users' layers: an attribute of Layer or Op is not."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in LAYERS]
+    classes = {node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
+    listed = "isinstance(x, (ReLU, ours.Conv2D))\n{Dense: 1, Conv2D: 2}\nisinstance(x, Dense | Scale)\n[Dense, ReLU]"
+    assert lists_of(classes, f"{listed}\n(Dense, Param)\n[Dense(3), ReLU()]") == [1, 2, 3, 4]
+    translators = {"layers", "onnx", "c_export"}  # class by class into nodes, or into C
+    plotted = {"minidl/plots/receptive_fields.py"}  # a picture of these two layers
+    assert [
+        f"{name_of(path)}:{line}"
+        for path in SHIPPED
+        if folder_of(module_name(path)) not in translators and name_of(path) not in plotted
+        for line in lists_of(classes, path.read_text(encoding="utf-8"))
+    ] == []
+
+
 def compiled_imports() -> dict[str, set[str]]:
     """Returns the modules that each module of minidl_c cimports, imports or includes; a .pxd and its .pyx are one."""
     pattern = re.compile(r'^\s*(?:(?:from|cimport|import)\s+(minidl_c[\w.]*)|.*"(minidl_c/[\w/]+[.]h)")', re.M)

@@ -256,7 +256,6 @@ ENTRIES = {
 INSIDE = (
     *(
         "config",
-        "eval_copy",
         "flat_parameters",
         "input_gradient",
         "layer_paths",

@@ -11,7 +11,7 @@ import numpy as np
 
 from minidl.c_export.writers import identities, shapes
 from minidl.engine.layer_list import from_spec, to_spec
-from minidl.layers import BatchNorm1D, BatchNorm2D, Embedding, Normalize, Rescale
+from minidl.layers import BatchNorm2D, Embedding, Normalize, Rescale
 from minidl.layers.base import Layer
 from minidl.layers.container import Container
 from minidl.layers.join import CONCAT
@@ -183,7 +183,7 @@ def _output(layer: Layer, x: _Value, known: _Inputs) -> _Value:
         _note(known, x, 0, 1, layer)
     elif type(layer) is Normalize:
         _note_range(known, x, layer.mean, layer.std)
-    elif isinstance(layer, (BatchNorm1D, BatchNorm2D)):
+    elif isinstance(layer, BatchNorm2D):
         _note_range(known, x, layer.buffers["running_mean"], np.sqrt(layer.buffers["running_var"] + layer.eps))
     return _unknown(layer.out_shape)
 

@@ -294,7 +294,7 @@ class BaseModel:
         """Returns the network of `input_gradient`, which threads share if all layers have kernels."""
         if self._inference is not None:
             return self._inference
-        found = inference_network(network.layers, network.names, network.parameters)
+        found = inference_network("input_gradient", network.layers, network.names, network.parameters)
         if all(leaf.native for leaf in found.leaves):
             self._inference = found
         return found

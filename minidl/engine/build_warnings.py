@@ -1,4 +1,4 @@
-"""Warnings before a model is built: arguments that are valid, but look as if another library's meaning was intended."""
+"""Warnings when a model is built: arguments that are valid, but look as if another library's meaning was intended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIN_FILTERS = 6  # that of LeNet-5
 def warn(layers: Sequence[tuple[Layer, str]], shape: Shape) -> None:
     """Warns, at the line outside of minidl, of channels last, and of a first convolution in PyTorch's order.
 
-    layers: of a model, each with what errors call it; shape: of its input.
+    layers: of a model, each with what errors call it, built up to a layer that fails; shape: of its input.
     """
     channel_order.warn(layers, shape)
     first = next(((layer, name) for layer, name in layers if isinstance(layer, Conv2D)), None)

@@ -4,25 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from minidl import layers as ours
 from minidl.layers.base import Layer
 from minidl.layers.container import Container
 from minidl.utils.hints import warn_caller
 from minidl.utils.validation import Shape
 
-# Layers for which (c, h, w) is an image, and layers that leave open what it is.
-LOOKS = (
-    ours.Conv2D, ours.DepthwiseConv2D, ours.ConvTranspose2D, ours.MaxPool2D, ours.AvgPool2D, ours.GlobalMaxPool2D,
-    ours.GlobalAvgPool2D, ours.AdaptiveMaxPool2D, ours.AdaptiveAvgPool2D, ours.BatchNorm2D, ours.GroupNorm, ours.Pad2D,
-    ours.Upsample2D, ours.Dropout2D, ours.RandomCrop, ours.RandomFlip, ours.RandomShift, ours.RandomRotation,
-    ours.RandomZoom, ours.ColorJitter, ours.Cutout,
-)  # fmt: skip
-PASSES = (
-    ours.Rescale, ours.Normalize, ours.Dropout, ours.StochasticDepth, ours.GaussianNoise, ours.ReLU, ours.LeakyReLU,
-    ours.ELU, ours.GELU, ours.SiLU, ours.Hardswish, ours.Sigmoid, ours.Tanh, ours.CELU, ours.Exp, ours.HardSigmoid,
-    ours.Hardshrink, ours.Hardtanh, ours.LogSigmoid, ours.Mish, ours.ReLU6, ours.SELU, ours.Softplus, ours.Softshrink,
-    ours.Softsign, ours.SparsePlus, ours.Squareplus, ours.Tanhshrink, ours.Threshold,
-)  # fmt: skip
 CHANNELS = (1, 3, 4)  # grey, RGB, RGBA
 MIN_SIDE = 8  # pixels of the smallest images
 MAX_ASPECT_RATIO = 4  # longer side / shorter side
@@ -49,14 +35,17 @@ def advice(shape: Shape) -> str:
 
 
 def first_look(layers: Iterable[tuple[Layer, str]]) -> str | None:
-    """Returns the name of the first layer that sees the model's input as images; None if there is none."""
+    """Returns the name of the first layer that sees the model's input as images; None if there is none.
+
+    layers: of a model, each with what errors call it, built up to a layer that fails.
+    """
     return next((name for layer, name in _looks(layers) if layer is not None), None)
 
 
 def warn(layers: Iterable[tuple[Layer, str]], shape: Shape) -> None:
     """Warns, at the line outside of minidl, if a model takes the channels of images for their width.
 
-    layers: of a model, each with what errors call it; shape: of its input.
+    layers: see first_look; shape: of the model's input.
     """
     name = first_look(layers) if last(shape) else None
     if name is not None:
@@ -75,10 +64,10 @@ def _looks(layers: Iterable[tuple[Layer, str]]) -> Iterator[tuple[Layer | None, 
             yield from sorted(found, key=lambda look: look[0] is None)
             if found:
                 return
-        elif isinstance(layer, LOOKS):
+        elif layer.takes_images or layer.moves_pixels:
             yield (None if _is_column(layer) else layer), name
             return
-        elif not isinstance(layer, PASSES):
+        elif getattr(layer, "out_shape", None) != getattr(layer, "in_shape", None):  # it fails if one is missing
             yield None, name
             return
 

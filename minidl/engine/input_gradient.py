@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from minidl.engine.eval_copy import copies_without_randomness
 from minidl.engine.flat_parameters import BorrowedParameters, FlatParameters
-from minidl.engine.network import BranchSegment, Network
+from minidl.engine.layer_list import copy_layers
+from minidl.engine.network import Network
 from minidl.engine.param_groups import ParamGroup, param_groups
-from minidl.engine.per_example import LaneSegment
+from minidl.engine.per_example import with_per_example_grads
 from minidl.engine.pixel_targets import at_rest, check_sized_targets
-from minidl.engine.segments import NativeSegment, NumpySegment, Segment
 from minidl.layers.base import Layer
 from minidl.losses import Loss, check_rows, checked_loss, softmax_cross_entropy
 from minidl.losses import get as loss_named
@@ -82,56 +80,26 @@ def input_gradient(network: Network, examples: ArraySource, objective: Objective
     return dx
 
 
-def inference_network(layers: Sequence[Layer], names: Sequence[str], parameters: FlatParameters) -> Network:
+def inference_network(
+    caller: str,
+    layers: Sequence[Layer],
+    names: Sequence[str],
+    parameters: FlatParameters,
+    instead: Mapping[int, Layer] | None = None,
+) -> Network:
     """Returns a network that computes as these layers of a model do in inference, with a backward for dx alone.
 
-    Layers with kernels and their weights are the model's own, except those with random numbers. Those in NumPy are
-    copies, as their state is: only one thread may use them. Raises TypeError for layers that cannot be copied.
+    Layers with kernels and their weights are the model's own. Those in NumPy are copies, as their state is: only one
+    thread may use them. instead: replacements, keyed by the id of the layer to replace. Raises TypeError, whose message
+    begins with `caller`, for layers that cannot be copied.
     """
     own = {id(leaf): leaf for layer in layers for leaf in layer.leaves() if leaf.native}
     try:
-        copies = copies_without_randomness(layers, own)
-    except TypeError as error:
-        raise TypeError(f"input_gradient: {error}") from error
-    frozen = param_groups(copies, ParamGroup(frozen=True))
-    return _without_parameter_gradients(Network(copies, names, BorrowedParameters(parameters, copies), frozen))
-
-
-def _without_parameter_gradients(network: Network) -> Network:
-    network.segments = [_inference_segment(segment) for segment in network.segments]
-    return network
-
-
-def _inference_segment(segment: Segment) -> Segment:
-    if isinstance(segment, BranchSegment):
-        segment.networks = [_without_parameter_gradients(inner) for inner in segment.networks]
-        return segment
-    if isinstance(segment, NativeSegment):
-        return LaneSegment(segment, [])
-    assert isinstance(segment, NumpySegment)
-    return CheckedSegment(segment)
-
-
-class CheckedSegment:
-    """A layer in NumPy, whose backward is that of its training forward: it has to compute the same in inference."""
-
-    def __init__(self, segment: NumpySegment) -> None:
-        self.segment, self.trains = segment, False
-        self.in_shape, self.out_shape = segment.in_shape, segment.out_shape
-        self.predict, self.backward, self.release = segment.predict, segment.backward, segment.release
-
-    def forward(
-        self, x: Array, num_threads: int | None, seed: int, step: int, example_ids: Index | None, part: int
-    ) -> tuple[Array, Any]:
-        """See Segment. Raises ValueError, naming the layer, if it computes something else in training."""
-        expected = self.segment.predict(x, num_threads).copy()  # the next forward may write into the same array
-        y, kept = self.segment.forward(x, num_threads, seed, step, example_ids, part)
-        near = math.sqrt(np.finfo(y.dtype).eps)  # the two may round differently
-        scale = np.abs(expected[np.isfinite(expected)]).max(initial=0)
-        if not np.allclose(y, expected, rtol=near, atol=near * scale, equal_nan=True):
-            expected_layer = "expected a layer in NumPy that computes the same in training and in inference"
-            raise ValueError(f"{self.segment.name}: {expected_layer}: its backward follows its training forward")
-        return y, kept
+        (copies,) = copy_layers(layers, instead=own | dict(instead or {}))
+    except Exception as error:
+        raise TypeError(f"{caller}: expected layers that can be copied: {error}") from error
+    groups = param_groups(copies, ParamGroup(frozen=True, inference=True))
+    return with_per_example_grads(Network(copies, names, BorrowedParameters(parameters, copies), groups), [])
 
 
 def _chunk_size(network: Network) -> int:

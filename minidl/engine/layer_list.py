@@ -135,6 +135,19 @@ def check_slice(layers: Sequence[Layer], place: slice) -> None:
 # ---- copies, and files
 
 
+def copy_layers(
+    layers: Sequence[Layer], *others: Any, shared: Sequence[Any] = (), instead: Mapping[int, Any] | None = None
+) -> tuple[Any, ...]:
+    """Copies layers, parameters included, and objects that may refer to them; ops, which have no state, are shared.
+
+    The copies share no memory with the model: pass them to FlatParameters(layers, dtype) before use. shared: what is
+    not copied either. instead: replacements, keyed by the id of the object to replace.
+    """
+    leaves = [leaf for layer in layers for leaf in layer.leaves()]
+    known = {id(one): one for one in (*(op for leaf in leaves for op in (leaf.op, *leaf.ops)), *shared)}
+    return copy.deepcopy((list(layers), *others), known | dict(instead or {}))
+
+
 @dataclass(frozen=True)
 class LayerSpec:
     """How to make a layer like another: class, arguments and settings. Layers among the arguments are LayerSpecs."""

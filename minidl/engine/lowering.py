@@ -72,8 +72,6 @@ class Lowering:
                 self.branches(list(layer.named_branches().values()), layer.join, layer.in_shape, layer.dtype)
             else:
                 place, training = self.offsets[id(layer)], self.trainings[id(layer)]
-                if not layer.params and not layer.buffers:  # a dropout has nothing to freeze
-                    training = ParamGroup()
                 for op in layer.ops:
                     self.add(op, place, training)
                     place += op.n_param

@@ -12,7 +12,7 @@ import numpy as np
 
 from minidl.engine.flat_parameters import FlatParameters
 from minidl.engine.param_groups import ParamGroup, overrides_settings, param_groups, settings_of
-from minidl.engine.segments import NativeSegment, NumpySegment, ParamGroups, Segment, trains
+from minidl.engine.segments import CheckedSegment, NativeSegment, NumpySegment, ParamGroups, Segment, trains
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, named_leaves
 from minidl.layers.join import join_gradients, join_outputs
@@ -72,7 +72,7 @@ def segment_of(layer: Layer, name: str, parameters: FlatParameters, trained: Par
         return NativeSegment([layer], parameters, trained)
     if isinstance(layer, Container):
         return BranchSegment(layer, name, parameters, trained)
-    return NumpySegment(layer, name, trained)
+    return (CheckedSegment if trained[id(layer)].inference else NumpySegment)(layer, name, trained)
 
 
 class Network:

@@ -7,17 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from minidl.engine.layer_list import last_leaf
-from minidl.layers.activations import Sigmoid
 from minidl.layers.base import Layer
-from minidl.layers.softmax import LogSoftmax, Softmax, Softmin
 from minidl.losses import Loss
 from minidl.utils.arrays import Array, as_floats
 from minidl.utils.validation import Shape
 from minidl_c.kernels.activations import ActivationOp
 from minidl_c.kernels.softmax import SoftmaxOp
 from minidl_c.runtime.single_op import forward_batch
-
-NOT_SCORES = (LogSoftmax, Softmin, Sigmoid)  # layers whose outputs are functions of probabilities, or of labels
 
 
 def link_of(name: str, layers: Sequence[Layer], outputs: Shape, loss: Loss | None) -> str:
@@ -34,10 +30,10 @@ def link_of(name: str, layers: Sequence[Layer], outputs: Shape, loss: Loss | Non
                 'expected a loss such as softmax_cross_entropy, or with an attribute applies = "Softmax" or "Sigmoid"'
             )
             raise ValueError(f"{name}: {expected}, got {loss!r}, whose applies is {link!r}")
-    elif isinstance(last := last_leaf(layers), NOT_SCORES):
+    elif (last := last_leaf(layers)).output_kind == "other":  # functions of probabilities, or of labels
         raise ValueError(f"{name}: expected a model without a {type(last).__name__} at its end, got one")
     else:
-        link = "" if isinstance(last, Softmax) else "Sigmoid" if outputs[0] == 1 else "Softmax"
+        link = "" if last.output_kind == "probabilities" else "Sigmoid" if outputs[0] == 1 else "Softmax"
     if len(outputs) != 1:
         made = f"Sequential([{link}()], model.output_shape, dtype=model.dtype).predict(model.predict(X))"
         remedy = f"for each position: {made if link else 'model.predict(X)'}"

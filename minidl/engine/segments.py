@@ -137,6 +137,28 @@ class NumpySegment:
         return np.require(array, self.layer.dtype, ["C_CONTIGUOUS", "ALIGNED"])  # a view is copied: plans read rows
 
 
+class CheckedSegment(NumpySegment):
+    """A layer in NumPy in inference. Its backward follows its training forward, so both have to compute the same."""
+
+    def forward(
+        self, x: Array, num_threads: int | None, seed: int, step: int, example_ids: Index | None, part: int
+    ) -> tuple[Array, Any]:
+        """See Segment. The context is whether backward can follow."""
+        expected = self.predict(x, num_threads).copy()  # the next forward may write into the same array
+        y, _ = super().forward(x, num_threads, seed, step, example_ids, part)
+        near = math.sqrt(np.finfo(y.dtype).eps)  # the two may round differently
+        scale = np.abs(expected[np.isfinite(expected)]).max(initial=0)
+        is_same = np.allclose(y, expected, rtol=near, atol=near * scale, equal_nan=True)
+        return (y if is_same else expected), is_same
+
+    def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
+        """See Segment. Raises ValueError, naming the layer, if it computes something else in training."""
+        if not kept:
+            expected = "expected a layer in NumPy that computes the same in training and in inference"
+            raise ValueError(f"{self.name}: {expected}: its backward follows its training forward")
+        return super().backward(None, dy, want_dx)
+
+
 def _read_only(x: Array) -> Array:
     """Returns a read-only view: a layer in NumPy must not write into the arrays of other layers or of the caller."""
     x = x.view()

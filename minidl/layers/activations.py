@@ -84,6 +84,8 @@ class ReLU6(Layer):
     [[0. 1. 0. 0.]]
     """
 
+    active_range = (0.0, 6.0)
+
     def build(self, in_shape: Shape) -> Shape:
         self.op = ActivationOp(in_shape, "hardtanh", 0.0, 6.0, self.dtype)
         return in_shape
@@ -195,6 +197,7 @@ class Hardswish(_Activation):
     """
 
     function = "hardswish"
+    active_range = (-3.0, math.inf)
 
 
 class Threshold(_Activation):
@@ -427,6 +430,7 @@ class ELU(_Activation):
     """
 
     function = "elu"
+    active_range = (-3.0, math.inf)
 
     def __init__(self, alpha: float = 1.0) -> None:
         self.alpha = alpha
@@ -460,6 +464,7 @@ class SELU(_Activation):
     """
 
     function = "selu"
+    active_range = (-3.0, math.inf)
 
 
 class CELU(_Activation):
@@ -538,6 +543,8 @@ class GELU(Layer):
     [[-0.1588  0.      0.8412]]
     """
 
+    active_range = (-3.0, math.inf)
+
     def __init__(self, approximate: str = "none") -> None:
         self.approximate = approximate
 
@@ -572,6 +579,7 @@ class SiLU(_Activation):
     """
 
     function = "silu"
+    active_range = (-5.5, math.inf)
 
 
 class Mish(_Activation):
@@ -599,6 +607,7 @@ class Mish(_Activation):
     """
 
     function = "mish"
+    active_range = (-4.0, math.inf)
 
 
 class Softplus(_Activation):
@@ -678,6 +687,8 @@ class Sigmoid(_Activation):
     """
 
     function = "sigmoid"
+    active_range = (-4.4, 4.4)
+    output_kind = "other"
 
 
 class Tanh(_Activation):
@@ -697,6 +708,7 @@ class Tanh(_Activation):
     """
 
     function = "tanh"
+    active_range = (-2.2, 2.2)
 
 
 class Tanhshrink(_Activation):

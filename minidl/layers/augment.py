@@ -69,13 +69,6 @@ class RandomCrop(Layer):
         self.shows_outside = any(padding)
         return self.op.out_shape
 
-    def _take_centre(self) -> None:
-        """Makes the crop of a built layer the centre in training, as it is in inference."""
-        size = self._choices[0]
-        top, left = ((all_ + some) // 2 - some for all_, some in zip(self.in_shape[1:], size, strict=True))
-        self._choices = size, (top, left), (top, left)
-        self.op = self.target_op(self.in_shape[0], self.dtype, False)
-
     def target_op(self, channels: int, dtype: str, nearest: bool) -> AugmentOp:
         return AugmentOp((channels, *self.in_shape[1:]), *self._choices, path=self._path, dtype=dtype)
 

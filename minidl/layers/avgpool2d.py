@@ -70,6 +70,8 @@ class AvgPool2D(Layer):
     [1. 1.]
     """
 
+    takes_images = True
+
     def __init__(
         self,
         pool_size: int | Pair,
@@ -124,6 +126,8 @@ class AdaptiveAvgPool2D(Layer):
     [[1.5 3.  4.5]]
     """
 
+    takes_images = True
+
     def __init__(self, size: int | tuple[int | None, int | None]) -> None:
         self.size = size
 
@@ -156,6 +160,8 @@ class GlobalAvgPool2D(Layer):
     >>> print(model.predict([[[[1, 3], [5, 7]], [[0, 0], [0, 2]]]]))
     [[4.  0.5]]
     """
+
+    takes_images = True
 
     def build(self, in_shape: Shape) -> Shape:
         channels, *window = check_image_shape(in_shape)

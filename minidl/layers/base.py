@@ -45,6 +45,14 @@ class Layer:
         with the targets, too, which have channels of their own: it must copy pixels, or put 0 for those from outside.
     shows_outside : bool, default False
         Whether some of these pixels may lie outside the input. `build` sets it.
+    takes_images : bool, default False
+        Whether an input (c, h, w) is an image. A model warns if the input of the first such layer looks like (h, w, c).
+    active_range : (float, float) or None, default None
+        Of an activation, the inputs between which its slope is not close to 0. `Trainer.report` looks for units that
+        are always outside.
+    output_kind : "scores", "probabilities" or "other", default "scores"
+        What the outputs are of a model that ends with this layer: scores, of which a softmax or a sigmoid makes
+        probabilities; these; or neither.
     needs_dx : bool
         False if the result of `backward` is discarded. Set by the model.
     in_shape, out_shape : tuple of int
@@ -90,6 +98,9 @@ class Layer:
     macs: int = 0  # multiply-adds of one example's forward, for `summary`; set by build where it is known
     moves_pixels: bool = False  # in training: see `target_op`
     shows_outside: bool = False  # whether it also moves pixels from outside the image into it; set by build
+    takes_images: bool = False
+    active_range: tuple[float, float] | None = None  # outside, its slope is at most a twentieth of the largest one
+    output_kind: str = "scores"  # or "probabilities", or "other"
     needs_dx: bool = True
     in_shape: Shape
     out_shape: Shape

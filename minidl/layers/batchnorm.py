@@ -58,6 +58,8 @@ class BatchNorm2D(Layer):
     [0.2 1. ]
     """
 
+    takes_images = True
+
     def __init__(self, *, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True) -> None:
         self.eps = eps
         self.momentum = momentum

@@ -62,6 +62,8 @@ class ColorJitter(Layer):
     0.8 1.2
     """
 
+    takes_images = True
+
     def __init__(
         self,
         brightness: float | tuple[float, float] = 0.0,

@@ -92,6 +92,8 @@ class Conv2D(Layer):
     [False, True]
     """
 
+    takes_images = True
+
     def __init__(
         self,
         filters: int,

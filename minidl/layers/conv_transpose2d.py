@@ -88,6 +88,8 @@ class ConvTranspose2D(Layer):
     (8, 28, 28)
     """
 
+    takes_images = True
+
     def __init__(
         self,
         filters: int,

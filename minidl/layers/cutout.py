@@ -56,6 +56,8 @@ class Cutout(Layer):
     [4 2]
     """
 
+    takes_images = True
+
     def __init__(self, size: int | Pair, value: float = 0.0, rate: float = 1.0) -> None:
         self.size = size
         self.value = value

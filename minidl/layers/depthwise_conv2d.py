@@ -71,6 +71,8 @@ class DepthwiseConv2D(Layer):
     (64, 28, 28) 18432
     """
 
+    takes_images = True
+
     def __init__(
         self,
         kernel_size: int | Pair,

@@ -110,6 +110,8 @@ class Dropout2D(Layer):
      [0. 0. 0.]]
     """
 
+    takes_images = True
+
     def __init__(self, rate: float) -> None:
         self.rate = rate
 

@@ -53,6 +53,8 @@ class GroupNorm(Layer):
     [[-1.0, 1.0, -1.0, 1.0]]
     """
 
+    takes_images = True
+
     def __init__(self, groups: int, *, eps: float = 1e-5, affine: bool = True) -> None:
         self.groups = groups
         self.eps = eps

@@ -69,6 +69,8 @@ class MaxPool2D(Layer):
     [(8, 3, 3), (8, 4, 4)]
     """
 
+    takes_images = True
+
     def __init__(
         self,
         pool_size: int | Pair,
@@ -125,6 +127,8 @@ class AdaptiveMaxPool2D(Layer):
     [[[[9.0, 9.0]]]]
     """
 
+    takes_images = True
+
     def __init__(self, size: int | tuple[int | None, int | None]) -> None:
         self.size = size
 
@@ -154,6 +158,8 @@ class GlobalMaxPool2D(Layer):
     >>> Sequential([GlobalMaxPool2D()], input_shape=(2, 2, 2)).predict(image).tolist()
     [[4.0, -1.0]]
     """
+
+    takes_images = True
 
     def build(self, in_shape: Shape) -> Shape:
         channels, *window = check_image_shape(in_shape)

@@ -34,6 +34,8 @@ class Pad2D(Layer):
     [[[[1.0, 2.0, -1.0, -1.0], [-1.0, -1.0, -1.0, -1.0]]]]
     """
 
+    takes_images = True
+
     def __init__(self, padding: int | Pair | Padding4, value: float = 0.0) -> None:
         self.padding = padding
         self.value = value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from minidl.layers.base import Layer
 from minidl.utils.validation import Shape
 from minidl_c.kernels.relu import ReLUOp
@@ -23,6 +25,8 @@ class ReLU(Layer):
     >>> model.backward(np.ones((1, 3), "float32")).tolist()
     [[0.0, 0.0, 1.0]]
     """
+
+    active_range = (0.0, math.inf)
 
     def build(self, in_shape: Shape) -> Shape:
         self.op = ReLUOp(in_shape, self.dtype)

@@ -31,6 +31,8 @@ class Softmax(Layer):
     [[0.125, 0.25, 0.625]]
     """
 
+    output_kind = "probabilities"
+
     def build(self, in_shape: Shape) -> Shape:
         self.op = SoftmaxOp(in_shape, self.dtype)
         return in_shape
@@ -57,6 +59,8 @@ class LogSoftmax(Layer):
     [[[1.0, 0.0]], [[0.0, -1000.0]]]
     """
 
+    output_kind = "other"
+
     def build(self, in_shape: Shape) -> Shape:
         self.op = SoftmaxOp(in_shape, self.dtype, "log_softmax")
         return in_shape
@@ -76,6 +80,8 @@ class Softmin(Layer):
     >>> Sequential([Softmin()], input_shape=(2,)).predict(np.log([[1, 3]])).round(3).tolist()
     [[0.75, 0.25]]
     """
+
+    output_kind = "other"
 
     def build(self, in_shape: Shape) -> Shape:
         self.op = SoftmaxOp(in_shape, self.dtype, "softmin")

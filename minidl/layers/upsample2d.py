@@ -58,6 +58,8 @@ class Upsample2D(Layer):
     [[0.0, 1.0, 2.0, 3.0]]
     """
 
+    takes_images = True
+
     def __init__(
         self,
         scale: float | tuple[float, float] | None = None,

@@ -75,7 +75,7 @@ def compute_grad_cam(network: Sequential, chain: Chain, x: Array, dscores: Array
     names = [f"layer {layer_title(name, layer)}" for name, layer in after]
     with network.usage.reading("grad_cam"):
         outputs = compute_outputs(network, tuple(layer for _, layer in chain), x)
-        rest = inference_network([layer for _, layer in after], names, built.parameters)
+        rest = inference_network("grad_cam", [layer for _, layer in after], names, built.parameters)
         source = ArraySource(outputs, outputs.shape[1:], network.dtype, "layer: its outputs")
         gradient = input_gradient(rest, source, lambda scores, here: dscores[here], None)
     weights = gradient.mean(axis=(2, 3), dtype=np.float64)

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.engine.eval_copy import eval_copies
-from minidl.engine.flat_parameters import FlatParameters
+from minidl.engine.input_gradient import inference_network
 from minidl.engine.layer_paths import LayerPath
-from minidl.engine.network import Network
 from minidl.engine.pixel_targets import at_rest
 from minidl.layers.base import Layer
 from minidl.layers.maxpool2d import GlobalMaxPool2D, MaxPool2D
@@ -85,7 +83,7 @@ def trace_pool(
 ) -> PoolTrace:
     """Returns the trace of the max-pool at the end of a path.
 
-    Forward and backward are those of the model's own network, on copies of the layers from `index` on.
+    Forward and backward are those of the model's own layers, in inference; those in NumPy from `index` on are copied.
 
     index: of the top-level layer where the path begins. max_examples: the number of examples in x, dy and dx.
 
@@ -96,9 +94,10 @@ def trace_pool(
     assert network is not None
     with model.usage.reading("pool_routing"), np.errstate(all="ignore"):
         recorder = Recorder(path[-1])
-        rest = _copy_rest(network, index, recorder)
+        layers, names, instead = network.layers[index:], network.names[index:], {id(recorder.pool): recorder}
+        rest = inference_network("pool_routing", layers, names, network.parameters, instead)
         dx_sum, dx_nonzero = np.zeros(recorder.in_shape), np.zeros(recorder.in_shape, np.int64)
-        layers_before, size = tuple(network.layers[:index]), _chunk_size(network.layers[index:])
+        layers_before, size = tuple(network.layers[:index]), _chunk_size(layers)
         for start in range(0, n_examples, size):
             rows = np.arange(start, min(start + size, n_examples))
             images = data.examples.gather_copy(rows).reshape(-1, *model.input_shape)
@@ -134,17 +133,6 @@ def find_winners(pool: Layer, x: Array, view: View) -> Index:
             rows, columns = np.divmod(dx.reshape(len(chunk), -1).argmax(axis=1), size[1])
             winners[chunk] = (boxes[chunk, 0] + rows) * width + boxes[chunk, 1] + columns
     return winners
-
-
-def _copy_rest(network: Network, index: int, recorder: Recorder) -> Network:
-    """Returns a network of copies of the layers from `index` on, in inference mode; `recorder` replaces its pool."""
-    try:
-        layers = eval_copies(network.layers[index:], {id(recorder.pool): recorder})
-    except TypeError as error:
-        raise TypeError(f"pool_routing: {error}") from error
-    for layer in layers:
-        layer.trainable = False  # no gradients of parameters
-    return Network(layers, network.names[index:], FlatParameters(layers, network.dtype))
 
 
 def _chunk_size(layers: list[Layer]) -> int:

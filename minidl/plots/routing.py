@@ -104,7 +104,7 @@ def pool_routing(
     ------
     TypeError, ValueError
         For a layer that is not a max-pool, an invalid channel or region, an X or y of another shape, a model that is
-        not built, and layers that cannot be copied.
+        not built, and layers in NumPy that cannot be copied or compute something else in training.
     RuntimeError
         If another thread trains the model.
     ImportError
@@ -113,8 +113,9 @@ def pool_routing(
     Notes
     -----
     Gradients are those of each example's own loss, without averaging. Forward and backward are the model's own, on
-    copies of its layers in inference mode: batch norm uses its running statistics, dropout and augmentation do nothing.
-    NumPy layers after the pool, or in a container with it, run in training mode, one example at a time.
+    its layers in inference mode: batch norm uses its running statistics, dropout and augmentation do nothing. NumPy
+    layers after the pool, or in a container with it, are copied, and see one example at a time. As their backward
+    follows a training forward, they have to compute the same in inference.
 
     Examples
     --------

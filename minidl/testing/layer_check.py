@@ -10,6 +10,7 @@ from minidl.layers.base import Layer
 from minidl.layers.param import Param
 from minidl.testing.batch_contract import check_neighbours, check_rows, check_sums
 from minidl.testing.finite_differences import Function, check_gradient, check_ties
+from minidl.testing.inference_contract import check_draws
 from minidl.testing.layer_contract import (
     ATOL,
     RTOL,
@@ -55,6 +56,9 @@ def check_layer(
       with other ops before and after the layer.
     - Random numbers from `self.rng` repeat. Buffers are reset before each training forward to the values from `build`,
       so that layers with random numbers or state are checked like any other.
+    - A kernel that computes something else in training than in inference says so: it draws random numbers (`draws` of
+      the op), or couples the examples. Its dx in inference, as `Sequential.input_gradient` computes it, equals central
+      differences of predictions.
     - A layer in NumPy with `moves_pixels` copies pixels, or writes 0 for those from outside.
     - A kernel that kills the process (by writing dx where it is NULL) is reported: it is tried in a forked child first.
     - A layer with a kernel gives the same bits in both layouts, tiles and the blocked one of few examples, which are
@@ -139,6 +143,7 @@ def _check(name: str, layer: Layer, net: Network, samples: Samples, x: Array, co
     check_float32(name, layer, x, dy)
     check_neighbours(name, layer, samples)
     check_layouts(name, layer, samples)
+    check_draws(name, layer, samples)
 
 
 def _function_of_x(name: str, net: Network, x: Array, dy: Array, couples_examples: bool) -> Function:

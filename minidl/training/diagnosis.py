@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from minidl.engine.eval_copy import copy_layers
 from minidl.engine.flat_parameters import FlatParameters
+from minidl.engine.layer_list import copy_layers
 from minidl.engine.network import Network, segment_of
 from minidl.engine.param_groups import param_groups
 from minidl.engine.segments import Segment

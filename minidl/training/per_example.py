@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from minidl.engine.eval_copy import eval_copies
 from minidl.engine.flat_parameters import FlatParameters
+from minidl.engine.layer_list import copy_layers
 from minidl.engine.layer_paths import layer_paths, resolve_path
 from minidl.engine.network import Network
+from minidl.engine.param_groups import ParamGroup, param_groups
 from minidl.engine.per_example import GradRequest, check_no_coupling, grad_requests
+from minidl.engine.pixel_targets import at_rest
 from minidl.layers.container import title
 from minidl.layers.param import Param
 from minidl.sequential import Sequential
@@ -62,7 +65,7 @@ def per_example_gradients(
         assert network is not None
         network.refresh()
         if not as_in_training:
-            network, everything = _settled(network, model)
+            network, everything = _in_inference(network, model)
         else:
             trainer.check_targets(data)
         check_no_coupling(network)
@@ -71,19 +74,23 @@ def per_example_gradients(
     with model.usage.writing("per_example_gradients"):
         wanted = grad_requests(network, params.values(), len(data.active_rows), reduce == "norm")
         batch = trainer.batches(data, data.active_rows, len(data.active_rows))
-        batch = with_moved_targets(batch, network, trainer.loss, trainer.seed, trainer.num_threads)
+        if as_in_training:
+            batch = with_moved_targets(batch, network, trainer.loss, trainer.seed, trainer.num_threads)
+        else:
+            batch = replace(batch, targets=at_rest(network, trainer.loss, batch.targets, trainer.num_threads))
         fill(network, trainer.loss, batch, wanted, trainer.seed, trainer.num_threads)
     return {name: _shown(one, data) for name, one in zip(params, wanted, strict=True)}
 
 
-def _settled(network: Network, model: Sequential) -> tuple[Network, dict[str, Param]]:
+def _in_inference(network: Network, model: Sequential) -> tuple[Network, dict[str, Param]]:
     """Returns a copy of the network that computes as in inference, and its parameters by name."""
     try:
-        layers = eval_copies(network.layers)
-    except TypeError as error:
-        raise TypeError(f"per_example_gradients: {error}") from error
+        (layers,) = copy_layers(network.layers)
+    except Exception as error:
+        raise TypeError(f"per_example_gradients: expected layers that can be copied: {error}") from error
     copies = [param for layer in layers for param in layer.params.values()]
-    twin = Network(layers, network.names, FlatParameters(layers, network.dtype))
+    groups = param_groups(layers, ParamGroup(inference=True))
+    twin = Network(layers, network.names, FlatParameters(layers, network.dtype), groups)
     return twin, dict(zip(model.params, copies, strict=True))
 
 

@@ -103,7 +103,7 @@ cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef Py_ssize_t h0 = 0, h1 = 0
     cdef affine m
     if not t.training:
-        copy_part(o, t)
+        copy_part(o, t, t.x, t.y)
         return
     m = draw(o, t)
     split_range(d.H, t.part, t.parts, &h0, &h1)
@@ -114,6 +114,9 @@ cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const affine_dims *d = <const affine_dims *> o.dims
     cdef Py_ssize_t c0 = 0, c1 = 0
     cdef affine m
+    if not t.training and t.dx != NULL:
+        copy_part(o, t, t.dy, t.dx)
+        return
     split_range(d.C if t.dx != NULL else 0, t.part, t.parts, &c0, &c1)
     if c0 == c1:
         return
@@ -140,7 +143,7 @@ cdef class AffineOp(Op):
         d.value, d.path, d.nearest = value, hash_path(path), nearest
         init_op(self, (d.C, d.H, d.W), (d.C, d.H, d.W), dtype)
         self.c.work = self.c.in_size * CORNERS
-        self.c.splits = 1
+        self.c.draws = self.c.splits = 1
         self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
         self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
         self.c.blocked.elements = elements_by_dtype(&self.c, copy_elements[tile_f32], copy_elements[tile_f64])

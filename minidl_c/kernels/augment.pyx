@@ -54,23 +54,32 @@ cdef void augment_tile(
         move_row(vertical, horizontal, r % OH, H, W, OW, x + x_at, y + y_at)
 
 
+cdef inline int centre(int size, int out_size) noexcept nogil:
+    """Returns where the crop of inference starts: half of the margin, rounded down."""
+    return (size + out_size) // 2 - out_size
+
+
 cdef void centre_tile(int H, int W, int OH, int OW, const real *x, real *y, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
     """Computes y in inference: the centre crop of every example."""
     cdef Py_ssize_t r, x_at, y_at
-    cdef int top = (H + OH) // 2 - OH, left = (W + OW) // 2 - OW       # half of the margin, rounded down
+    cdef int top = centre(H, OH), left = centre(W, OW)
     for r in range(r0, r1):
         x_at, y_at = r // OH * H * W * LANES, r * OW * LANES
         crop_row(top, left, r % OH, H, W, OW, x + x_at, y + y_at)
 
 
-cdef moves moves_from_bits(const augment_axis *a, const uint32_t *start_bits, const uint32_t *flip_bits) noexcept nogil:
-    """Returns the moves of 16 examples along an axis."""
+cdef moves moves_from_bits(
+    const augment_axis *a, const uint32_t *start_bits, const uint32_t *flip_bits, bint training
+) noexcept nogil:
+    """Returns the moves of 16 examples along an axis; in inference, they take the centre."""
     cdef moves m
     cdef int lane, first
     for lane in range(LANES):
         first = a.first + <int> (<uint64_t> start_bits[lane] * <uint64_t> a.choices >> 32)
         m.start[lane], m.sign[lane] = first, 1
-        if a.flips and flip_bits[lane] >> 31:
+        if not training:
+            m.start[lane] = centre(a.size, a.out_size)
+        elif a.flips and flip_bits[lane] >> 31:
             m.start[lane], m.sign[lane] = first + a.out_size - 1, -1
     return m
 
@@ -83,8 +92,8 @@ cdef void draw(const op *o, const typed_tile *t, moves *vertical, moves *horizon
     cdef uint32_t flips[2 * 16]
     threefry_lanes(&keys, 0, starts)
     threefry_lanes(&keys, 1, flips)
-    vertical[0] = moves_from_bits(&d.vertical, starts, flips)
-    horizontal[0] = moves_from_bits(&d.horizontal, starts + LANES, flips + LANES)
+    vertical[0] = moves_from_bits(&d.vertical, starts, flips, t.training)
+    horizontal[0] = moves_from_bits(&d.horizontal, starts + LANES, flips + LANES, t.training)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
@@ -133,7 +142,7 @@ cdef class AugmentOp(Op):
         v.flips, h.flips = flips
         d.path = hash_path(path)
         init_op(self, (d.C, v.size, h.size), (d.C, v.out_size, h.out_size), dtype)
-        self.c.splits = 1
+        self.c.draws = self.c.splits = 1
         self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
         self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
         self.c.dims = d

@@ -83,7 +83,7 @@ cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const color_jitter_dims *d = <const color_jitter_dims *> o.dims
     cdef jitter j
     if not t.training:
-        copy_part(o, t)
+        copy_part(o, t, t.x, t.y)
         return
     j = draw(o, t)
     color_jitter_forward_tile(d, &j, t.x, t.y)
@@ -93,6 +93,9 @@ cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const color_jitter_dims *d = <const color_jitter_dims *> o.dims
     cdef jitter j
     if t.dx == NULL:
+        return
+    if not t.training:
+        copy_part(o, t, t.dy, t.dx)
         return
     j = draw(o, t)
     color_jitter_backward_tile(d, &j, t.dy, t.dx)
@@ -115,7 +118,7 @@ cdef class ColorJitterOp(Op):
             d.first[i], d.last[i] = ranges[i]
         d.path = hash_path(path)
         init_op(self, (d.C, d.H, d.W), (d.C, d.H, d.W), dtype)
-        self.c.memory.in_place = 1
+        self.c.draws = self.c.memory.in_place = 1
         self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
         self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
         self.c.blocked.elements = elements_by_dtype(&self.c, copy_elements[tile_f32], copy_elements[tile_f64])

@@ -77,10 +77,14 @@ cdef boxes draw(const op *o, const typed_tile *t) noexcept nogil:
 
 
 cdef void cut_part(const op *o, const typed_tile *t, const real *x, double value, real *y) noexcept nogil:
-    """Calls cutout_tile for this part of a tile."""
+    """Calls cutout_tile for this part of a tile; copies it in inference."""
     cdef const cutout_dims *d = <const cutout_dims *> o.dims
-    cdef boxes b = draw(o, t)
+    cdef boxes b
     cdef Py_ssize_t r0 = 0, r1 = 0
+    if not t.training:
+        copy_part(o, t, x, y)
+        return
+    b = draw(o, t)
     split_range(<Py_ssize_t> d.C * d.H, t.part, t.parts, &r0, &r1)
     cutout_tile(d, &b, x, <real> value, y, r0, r1)
 
@@ -89,10 +93,7 @@ cdef void cut_part(const op *o, const typed_tile *t, const real *x, double value
 
 cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const cutout_dims *d = <const cutout_dims *> o.dims
-    if t.training:
-        cut_part(o, t, t.x, d.value, t.y)
-    else:
-        copy_part(o, t)
+    cut_part(o, t, t.x, d.value, t.y)
 
 
 cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
@@ -116,7 +117,7 @@ cdef class CutoutOp(Op):
             raise ValueError(f"rate: expected a number from 0 to 1, got {rate!r}")
         d.threshold, d.value, d.path = round(rate * 2**32), value, hash_path(path)
         init_op(self, (d.C, d.H, d.W), (d.C, d.H, d.W), dtype)
-        self.c.splits = self.c.memory.in_place = 1
+        self.c.draws = self.c.splits = self.c.memory.in_place = 1
         self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
         self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
         self.c.blocked.elements = elements_by_dtype(&self.c, copy_elements[tile_f32], copy_elements[tile_f64])

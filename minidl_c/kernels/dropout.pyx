@@ -71,39 +71,40 @@ cdef void dropout_blocks(
 
 
 cdef void drop_part(const op *o, const typed_tile *t, const real *x, real *y) noexcept nogil:
-    """Calls dropout_tile for this part of a tile."""
+    """Calls dropout_tile for this part of a tile; copies it in inference."""
     cdef const dropout_dims *d = <const dropout_dims *> o.dims
     cdef Py_ssize_t pair0 = 0, pair1 = 0, i0, i1
-    cdef lane_keys keys = keys_of_examples(t.seed, d.path, t.step, t.example_ids, t.examples)
+    cdef lane_keys keys
+    if not t.training:
+        copy_part(o, t, x, y)
+        return
+    keys = keys_of_examples(t.seed, d.path, t.step, t.example_ids, t.examples)
     split_range((o.in_size + 1) // 2, t.part, t.parts, &pair0, &pair1)   # if groups are elements, a pair has one draw
     i0, i1 = 2 * pair0, min(2 * pair1, o.in_size)
     dropout_tile(&keys, d, x, y, i0, i1)
 
 
 cdef void drop_blocks(const op *o, const typed_tile *t, const real *x, real *y) noexcept nogil:
-    """Calls dropout_blocks for the blocks and pixels of the tile."""
+    """Calls dropout_blocks for the blocks and pixels of the tile; copies them in inference."""
     cdef const dropout_dims *d = <const dropout_dims *> o.dims
-    cdef Py_ssize_t pixels = o.in_size // o.in_channels
-    cdef lane_keys keys = keys_of_examples(t.seed, d.path, t.step, t.example_ids, 1)
+    cdef Py_ssize_t block, pixels = o.in_size // o.in_channels
+    cdef lane_keys keys
+    if not t.training:
+        for block in range(t.block0, t.block1):
+            copy_rows(x, y, block * pixels + t.pixel0, block * pixels + t.pixel1)
+        return
+    keys = keys_of_examples(t.seed, d.path, t.step, t.example_ids, 1)
     dropout_blocks(&keys, d, o.in_channels, pixels, x, y, t)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
 cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
-    if t.training:
-        drop_part(o, t, t.x, t.y)
-    else:
-        copy_part(o, t)
+    drop_part(o, t, t.x, t.y)
 
 
 cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    cdef Py_ssize_t block, pixels = o.in_size // o.in_channels
-    if t.training:
-        drop_blocks(o, t, t.x, t.y)
-        return
-    for block in range(t.block0, t.block1):
-        copy_rows(t.x, t.y, block * pixels + t.pixel0, block * pixels + t.pixel1)
+    drop_blocks(o, t, t.x, t.y)
 
 
 cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
@@ -134,7 +135,7 @@ cdef class DropoutOp(Op):
             raise ValueError(f"group: expected a divisor of {self.c.in_size} elements, got {group}")
         self.d.path, self.d.group = hash_path(path), group
         self.d.last, self.d.scale = round((1 - rate) * 2**32) - 1, 1 / (1 - rate)
-        self.c.splits = self.c.memory.in_place = 1
+        self.c.draws = self.c.splits = self.c.memory.in_place = 1
         self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
         self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
         if group == 1:                                        # training needs a tile: a lane's draws are those of one example

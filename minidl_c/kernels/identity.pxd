@@ -1,4 +1,4 @@
-"""y = x: what ops with random numbers compute in inference, in tiles and in the blocked layout."""
+"""y = x, and dx = dy: what most ops that draw compute in inference, in tiles and in the blocked layout."""
 from libc.string cimport memcpy
 
 from minidl_c.op cimport LANES, op, real, split_range, typed_tile
@@ -15,8 +15,8 @@ cdef inline void copy_elements(const op *o, const typed_tile *t, Py_ssize_t i0, 
     copy_rows(t.x, t.y, i0, i1)
 
 
-cdef inline void copy_part(const op *o, const typed_tile *t) noexcept nogil:
-    """Copies this part of a tile."""
+cdef inline void copy_part(const op *o, const typed_tile *t, const real *x, real *y) noexcept nogil:
+    """Copies this part of a tile, x to y or dy to dx."""
     cdef Py_ssize_t i0 = 0, i1 = 0
     split_range(o.in_size, t.part, t.parts, &i0, &i1)
-    copy_rows(t.x, t.y, i0, i1)
+    copy_rows(x, y, i0, i1)

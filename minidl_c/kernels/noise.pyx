@@ -11,7 +11,7 @@ in float64, for either dtype.
 """
 from libc.stdint cimport uint32_t, uint64_t
 
-from minidl_c.kernels.identity cimport copy_elements, copy_part, copy_rows
+from minidl_c.kernels.identity cimport copy_elements, copy_part
 from minidl_c.kernels.path_hash import hash_path
 from minidl_c.kernels.threefry cimport keys_of_examples, lane_keys, threefry_lanes
 from minidl_c.op cimport LANES, Op, by_dtype, elements_by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile
@@ -52,7 +52,7 @@ cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef Py_ssize_t pair0 = 0, pair1 = 0
     cdef lane_keys keys
     if not t.training:
-        copy_part(o, t)
+        copy_part(o, t, t.x, t.y)
         return
     keys = keys_of_examples(t.seed, d.path, t.step, t.example_ids, t.examples)
     split_range((o.in_size + 1) // 2, t.part, t.parts, &pair0, &pair1)
@@ -60,9 +60,8 @@ cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
 
 
 cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef Py_ssize_t i0 = 0, i1 = 0
-    split_range(o.in_size if t.dx != NULL else 0, t.part, t.parts, &i0, &i1)
-    copy_rows(t.dy, t.dx, i0, i1)
+    if t.dx != NULL:
+        copy_part(o, t, t.dy, t.dx)
 
 
 cdef class NoiseOp(Op):
@@ -79,7 +78,7 @@ cdef class NoiseOp(Op):
         if not 0 <= std <= (3e37 if dtype == "float32" else 1e307):
             raise ValueError(f"std: expected at least 0 and a number that {dtype} can hold ten times, got {std!r}")
         self.d.path, self.d.std = hash_path(path), std
-        self.c.splits = self.c.memory.in_place = 1
+        self.c.draws = self.c.splits = self.c.memory.in_place = 1
         self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
         self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
         self.c.blocked.elements = elements_by_dtype(&self.c, copy_elements[tile_f32], copy_elements[tile_f64])

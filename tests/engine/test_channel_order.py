@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from contract.every_layer import DRAWS
 
 from minidl import Layer, Sequential, Trainer
 from minidl.layers import (
@@ -16,17 +17,22 @@ from minidl.layers import (
     Dropout,
     Flatten,
     GlobalAvgPool2D,
+    LayerNorm,
     MaxPool2D,
     Normalize,
     Pad2D,
     Parallel,
+    Permute,
+    PReLU,
     RandomCrop,
     RandomFlip,
     ReLU,
     Rescale,
     Reshape,
     Residual,
+    Scale,
 )  # fmt: skip
+from minidl.layers.container import Container
 from minidl.optimizers import SGD
 
 SAID = r"images are \(n, channels, height, width\), with channels last X\.transpose\(0, 3, 1, 2\)"
@@ -43,6 +49,17 @@ class ToChannelsFirst(Layer):
 
     def backward(self, dy):
         return dy.transpose(0, 2, 3, 1)
+
+
+class Halve(Layer):
+    def __init__(self, images=False):
+        self.images = self.takes_images = images
+
+    def forward(self, x, training):
+        return x / 2
+
+    def backward(self, dy):
+        return dy / 2
 
 
 ENTRY_POINTS = {
@@ -62,6 +79,8 @@ ENTRY_POINTS = {
     "after a block": (lambda: [Block(Rescale(0.1)), Conv2D(4, 1)], "layer 1, Conv2D"),
     "parallel": (lambda: [Parallel([Rescale(2.0)], [ReLU(), Conv2D(4, 1)])],
                  "layer 0, Parallel: branches.1.1, Conv2D"),
+    "learned": (lambda: [PReLU(), Scale(), LayerNorm(affine=False), Conv2D(4, 1)], "layer 3, Conv2D"),
+    "custom": (lambda: [Halve(), Block(Halve()), Halve(images=True)], "layer 2, Halve"),
     "column": (lambda: [Conv2D(4, (5, 1))], None),
     "flat": (lambda: [Rescale(0.1), Flatten(), Dense(3)], None),
     "reshaped": (lambda: [Reshape((3, 16, 16)), Conv2D(4, 3)], None),
@@ -133,8 +152,21 @@ def test_warning_raised_as_an_error_leaves_the_model_unbuilt():
 
 
 def test_a_layer_that_rejects_the_shape_warns_before_it_fails():
-    with pytest.warns(UserWarning, match=SAID), pytest.raises(ValueError, match="layer 1, RandomCrop"):
-        Sequential([Rescale(1 / 255), RandomCrop(28), Conv2D(4, 3)], input_shape=(32, 32, 3))
+    for first in (Rescale(1 / 255), Block(Rescale(1 / 255))):
+        with pytest.warns(UserWarning, match=SAID), pytest.raises(ValueError, match="layer 1, RandomCrop"):
+            Sequential([first, RandomCrop(28), Conv2D(4, 3)], input_shape=(32, 32, 3))
+
+
+def test_layers_that_take_nothing_but_images_say_so():
+    """Normalize has a mean for each channel, of a vector as well; Permute has the number of axes."""
+    for name, draw in DRAWS.items():
+        case = draw(np.random.default_rng(0))
+        layer, shape = case.layer, case.in_shape
+        if len(shape) == 3 and not isinstance(layer, (Container, Normalize, Permute)):
+            try:
+                layer.setup((int(np.prod(shape)),), "float32", 0, "")
+            except ValueError:
+                assert layer.takes_images or layer.moves_pixels, name
 
 
 def test_code_without_a_module_is_warned_too():

@@ -48,6 +48,24 @@ def test_faults_that_show_only_among_other_layers_are_found(faulty, fault, messa
         check_layer(faulty(fault), (2, 3, 3))
 
 
+def test_kernels_that_draw_in_inference_are_found(user):
+    class Masked(Layer):
+        """Dropout with this fault."""
+
+        def __init__(self, fault):
+            self.fault = fault
+
+        def build(self, in_shape):
+            self.op = user.masked.MaskedOp(in_shape, self.fault, self.dtype)
+            return in_shape
+
+    check_layer(Masked("none"), (2, 3, 3))
+    with pytest.raises(AssertionError, match=r"^Masked: its kernel computes something else .* say that it draws"):
+        check_layer(Masked("unsaid"), (2, 3, 3))
+    with pytest.raises(AssertionError, match=r"^Block: 1, Masked: dx in inference\[.*finite differences"):
+        check_layer(Block(ReLU(), Masked("backward")), (2, 3, 3))
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="os.fork is missing")
 @pytest.mark.parametrize(
     ("fault", "message"),

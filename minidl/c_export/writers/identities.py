@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from minidl import layers as ours
 from minidl.c_export.code_writer import CodeWriter, Tensor, WriteFunction
-from minidl.engine.eval_copy import RANDOM
-from minidl.layers import RandomCrop
 from minidl.layers.base import Layer
 
 
@@ -21,4 +20,8 @@ def write_crop(writer: CodeWriter, x: Tensor) -> Tensor:
     return writer.call("crop", *image, top, left, *size, channels, 0, x)
 
 
-WRITE: dict[type[Layer], WriteFunction] = {**dict.fromkeys(RANDOM, write_identity), RandomCrop: write_crop}
+IDENTITIES = (
+    ours.ColorJitter, ours.Cutout, ours.Dropout, ours.Dropout2D, ours.GaussianNoise, ours.RandomFlip,
+    ours.RandomRotation, ours.RandomShift, ours.RandomZoom, ours.StochasticDepth,
+)  # fmt: skip
+WRITE: dict[type[Layer], WriteFunction] = {**dict.fromkeys(IDENTITIES, write_identity), ours.RandomCrop: write_crop}

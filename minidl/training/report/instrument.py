@@ -12,19 +12,11 @@ from numpy.typing import NDArray
 
 from minidl.engine.network import Network, segment_of
 from minidl.engine.segments import Segment, trains
-from minidl.layers import ELU, GELU, SELU, Hardswish, Mish, ReLU, ReLU6, Sigmoid, SiLU, Tanh
 from minidl.layers.base import Layer
 from minidl.layers.container import Container
 from minidl.layers.join import ADD, join_gradients, join_outputs
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
-
-# Inputs below and above which a function is flat: its slope is at most a twentieth of its largest one.
-FLAT = {
-    ReLU: (0.0, math.inf), Hardswish: (-3.0, math.inf), ELU: (-3.0, math.inf), GELU: (-3.0, math.inf),
-    SiLU: (-5.5, math.inf), Sigmoid: (-4.4, 4.4), Tanh: (-2.2, 2.2), ReLU6: (0.0, 6.0), SELU: (-3.0, math.inf),
-    Mish: (-4.0, math.inf),
-}  # fmt: skip
 
 
 class Spread:
@@ -85,9 +77,9 @@ class LayerStats:
         if self.reads_data:
             self.input = self.input or Spread()
             self.input.add(x)
-        ends = next((ends for kind, ends in FLAT.items() if isinstance(self.layer, kind)), None)
-        if ends is not None:
-            flat = ((x <= ends[0]) | (x >= ends[1])).reshape(len(x), x.shape[1] if x.ndim > 1 else 1, -1)
+        if self.layer.active_range is not None:
+            low, high = self.layer.active_range
+            flat = ((x <= low) | (x >= high)).reshape(len(x), x.shape[1] if x.ndim > 1 else 1, -1)
             off: NDArray[np.bool_] = np.asarray(flat.all(axis=(0, 2)))
             self.off = off if self.off is None else self.off & off
             self.flat, self.values = self.flat + int(flat.sum()), self.values + flat.size

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.engine.eval_copy import copy_layers
 from minidl.engine.flat_parameters import FlatParameters
+from minidl.engine.layer_list import copy_layers
 from minidl.engine.network import Network
 from minidl.engine.pixel_targets import Draw, at_rest, check_movable, moved
 from minidl.losses import checked_loss

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from minidl.engine import channel_order, layer_list
-from minidl.layers import Embedding, Sigmoid, Tanh
+from minidl.layers import Embedding
 from minidl.training.report import thresholds
 from minidl.training.report.findings import Finding
 from minidl.training.report.instrument import LayerStats
@@ -187,7 +187,9 @@ def large_weight(probe: Probe) -> Iterator[Finding]:
 
 
 def _has_ends(seen: LayerStats) -> bool:
-    return isinstance(seen.layer, (Sigmoid, Tanh))
+    """Whether a function is flat at both ends, on either side of 0."""
+    low, high = seen.layer.active_range or (-math.inf, math.inf)
+    return low < 0 and high < math.inf
 
 
 def _others(layers: dict[str, float]) -> str:

@@ -284,7 +284,7 @@ INSIDE = (
         "optimizer_state",
         "progress",
     ),
-    *("per_example_steps", "sample_buffer", "signals", "state_ownership", "step_cache", "steps"),
+    *("per_example_steps", "sample_buffer", "signals", "round_trip", "step_cache", "steps"),
     *("baseline", "curves", "findings", "instrument", "probe", "report", "symptoms"),
     *("attribution", "figures", "image_grid", "models", "panels", "receptive_fields", "windows"),
     "initializers",

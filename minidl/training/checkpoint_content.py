@@ -27,7 +27,8 @@ from minidl.training.batch_feed import check_batches
 from minidl.training.checked_attributes import history_of
 from minidl.training.fit_state import FitState
 from minidl.training.history import History
-from minidl.training.optimizer_state import TensorCodec, check_shared, get_state, set_state
+from minidl.training.optimizer_state import TensorCodec, get_state, set_state
+from minidl.training.round_trip import RoundTrip
 from minidl.utils.arrays import Array
 from minidl.utils.validation import check_int
 
@@ -56,14 +57,14 @@ def pack(
     """
     model, tensors = trainer.model, Tensors()
     living = [] if model.network is None else [model.network.parameters.values, model.network.parameters.grads]
-    codec, objects, made = TensorCodec(tensors, living), ObjectCodec(OURS, custom_objects), trainer.optimizer
+    codec, objects, made = TensorCodec(tensors), ObjectCodec(OURS, custom_objects), trainer.optimizer
     arrays = codec.encode
     config: dict[str, Any] = {
         "model": model.get_config(custom_objects),
         "loss": objects.encode(trainer.loss, "loss"),
         "metrics": objects.encode(list(trainer.metrics.values()), "metrics"),
         "optimizer": objects.encode(made, "optimizer"),
-        "remembered": encode(get_state(made, living, codec.seen), "optimizer", arrays),
+        "remembered": encode(get_state(made), "optimizer", arrays),
         "updates": 0 if (update := trainer.steps().update) is None else update.steps,
         "seed": trainer.seed,
         "skipped_steps": trainer.skipped_steps,
@@ -75,7 +76,8 @@ def pack(
         "callbacks": [],
     }
     series = {name: _series(name, values) for name, values in trainer.history.items()}
-    _check_parts(made, config, tensors, objects.met, series)
+    again = _restored_optimizer(config, tensors, objects.met, series)
+    RoundTrip(living).compare(made, again, type(made).__name__)
     tensors.update({f"model/{name}": value for name, value in model.state_dict().items()})
     tensors.update({f"update/{name}": np.array(value, order="C") for name, value in _update(trainer).items()})
     tensors.update({f"history/{name}": values for name, values in series.items()})
@@ -110,15 +112,15 @@ def _series(name: str, values: list[float]) -> Array:
     raise TypeError(f"history: expected a list of numbers for {name!r}, got {values!r:.100}")
 
 
-def _check_parts(made: Any, config: dict[str, Any], tensors: Tensors, custom_objects: Custom, series: Tensors) -> None:
-    """Raises TypeError for a loss, metric, optimizer or history that `resume` would refuse or change."""
+def _restored_optimizer(config: dict[str, Any], tensors: Tensors, custom_objects: Custom, series: Tensors) -> Any:
+    """Returns the optimizer that `resume` would make; raises TypeError for parts that it would refuse."""
     try:
         _history(series)
         again = parse_config(config, custom_objects)["optimizer"]
         _remember(again, config, TensorCodec(dict(tensors)).decode)
     except (ValueError, TypeError, LookupError, OverflowError, AttributeError) as error:
         raise TypeError(f"cannot be saved: a resume would refuse it: {error}") from error
-    check_shared(made, again)
+    return again
 
 
 def _remember(optimizer: Any, config: Any, arrays: Callable[[str, Any], Any]) -> None:

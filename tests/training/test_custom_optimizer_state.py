@@ -65,6 +65,18 @@ class SharedList(Plain):
         self.seen = self.log.seen
 
 
+class TwoNames(Plain):
+    """Holds an object with a list under two names, as made by its constructor."""
+
+    def __init__(self, lr=0.1):
+        super().__init__(lr)
+        self.log = self.same = Log()
+
+    def step(self, params, lr):
+        self.log.seen.append(lr)
+        super().step(params, lr * len(self.same.seen))
+
+
 class Function:
     def __init__(self, function, best=float("nan"), arrays=()):
         self.function, self._best, self._arrays = function, best, arrays
@@ -123,6 +135,7 @@ def momentum_of_its_own(made):
         (ArgumentHolder(), lambda made: None),
         (Wrapper(constant_rate), lambda made: setattr(made.base, "lr", 0.02)),
         (Plain(), put(empty=np.zeros((0, 3)), other=np.zeros(0))),
+        (TwoNames(), lambda made: None),
     ],
 )
 def test_resuming_gives_the_same_bits(optimizer, change, tmp_path):
@@ -130,7 +143,7 @@ def test_resuming_gives_the_same_bits(optimizer, change, tmp_path):
     trainer.save_checkpoint(tmp_path / "a")
     resumed = Trainer.resume(
         tmp_path / "a",
-        custom_objects={kind.__name__: kind for kind in (Plain, Wrapper, Warm, ArgumentHolder, Function)}
+        custom_objects={kind.__name__: kind for kind in (Plain, Wrapper, Warm, ArgumentHolder, Function, TwoNames)}
         | {"constant_rate": constant_rate},
     )
     assert vars(resumed.optimizer).keys() == vars(trainer.optimizer).keys()

@@ -13,7 +13,7 @@ from minidl.engine.pixel_targets import check_sized_targets
 from minidl.losses import Loss, check_rows
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array, check_array
-from minidl.utils.data import ArraySource, Index, as_numbers, fingerprint, some_rows
+from minidl.utils.data import ArraySource, Index, fingerprint, some_rows
 from minidl.utils.validation import Shape
 from minidl.utils.weights import Weights, as_weights, mean_weight, step_factors, times_class_weights, weighted_mean
 
@@ -43,11 +43,10 @@ class LabeledData:
     ) -> LabeledData:
         """Checks X, y and weights; builds an unbuilt model. Raises TypeError or ValueError, changing nothing."""
         with model.unbuilt_on_error():
-            if model.network is None:
-                shape = as_numbers(X, "X").shape[1:]
-                ArraySource(X, shape, model.dtype)
-                model.build(shape)
-            examples = ArraySource(X, model.input_shape, model.dtype, check=False)
+            built_for = None if model.network is None else model.input_shape
+            examples = ArraySource(X, built_for, model.dtype, check=False)
+            if built_for is None:
+                model.build(examples.shape)
             network, shape, n = model.network, model.output_shape, len(examples)
             assert network is not None
             weights = None if sample_weight is None else as_weights(sample_weight, n)

@@ -9,7 +9,7 @@ from minidl.callbacks.callback_list import CallbackList
 from minidl.engine.pixel_targets import moves
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.fit_loop import FitLoop
-from minidl.training.fit_state import FitConfig
+from minidl.training.fit_state import ArrayFitConfig
 from minidl.training.mixup import mixed, mixed_weights
 from minidl.training.moved_targets import moved_in_steps
 from minidl.training.progress import Progress
@@ -35,10 +35,12 @@ class ChunkTimer:
 class ArrayFitLoop(FitLoop):
     """Runs the epochs of a fit on arrays, each in an order of its own."""
 
-    config: FitConfig
+    config: ArrayFitConfig
     _order: Index  # of the running epoch
 
-    def __init__(self, config: FitConfig, trainer: BaseTrainer, callbacks: CallbackList, progress: Progress) -> None:
+    def __init__(
+        self, config: ArrayFitConfig, trainer: BaseTrainer, callbacks: CallbackList, progress: Progress
+    ) -> None:
         super().__init__(config, trainer, callbacks, progress)
         self._timer = ChunkTimer()
         self._sampled = False  # whether the trainer has samples of it

@@ -16,7 +16,7 @@ from minidl.callbacks.callback_list import CallbackList
 from minidl.optimizers.base import rate_at
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.consistency import check_epoch, warnings_for
-from minidl.training.fit_state import Arguments, FitState
+from minidl.training.fit_state import FitConfig, FitState
 from minidl.training.progress import Progress
 from minidl.training.signals import Signals
 from minidl.utils.arrays import Array
@@ -57,7 +57,7 @@ class FitLoop(ABC):
     A subclass runs the steps of an epoch: on arrays (array_fit_loop.py) or on batches (batch_fit_loop.py).
     """
 
-    def __init__(self, config: Arguments, trainer: BaseTrainer, callbacks: CallbackList, progress: Progress) -> None:
+    def __init__(self, config: FitConfig, trainer: BaseTrainer, callbacks: CallbackList, progress: Progress) -> None:
         self.config, self.trainer, self.callbacks, self.progress = config, trainer, callbacks, progress
         self.epochs_done = 0
         self.in_epoch = False

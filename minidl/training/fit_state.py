@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from minidl.callbacks.callback_list import State
 from minidl.training.batch_feed import BatchFeed
@@ -14,25 +15,21 @@ from minidl.utils.data import Index
 Validation = tuple[LabeledData, Index] | None
 
 
-class Arguments(Protocol):
-    """What every FitLoop needs of the arguments of a call of fit."""
+@dataclass(frozen=True, kw_only=True)
+class FitConfig(ABC):
+    """The arguments of a fit, checked."""
 
-    @property
-    def epochs(self) -> int:
-        """The number of epochs of this fit."""
-
-    @property
-    def validation(self) -> Validation:
-        """The data to evaluate on after each epoch, and its rows; None: none."""
-
-    @property
-    def gradient_accumulation_steps(self) -> int:
-        """The number of batches of a step."""
+    epochs: int
+    batch_size: int
+    gradient_accumulation_steps: int
+    validation: Validation  # the data to evaluate on after each epoch, and its rows; None: none
 
     @property
     def step_size(self) -> int:
         """The number of examples of a step, or 1 if it varies."""
+        return self.batch_size * self.gradient_accumulation_steps
 
+    @abstractmethod
     def describe(self, outputs: str, rows_hashed: int | None = None) -> dict[str, Any]:
         """Returns the arguments that decide on the weights: numbers as they are, arrays as hashes.
 
@@ -40,28 +37,19 @@ class Arguments(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class FitConfig:
+@dataclass(frozen=True, kw_only=True)
+class ArrayFitConfig(FitConfig):
     """The arguments of a fit on arrays, checked."""
 
     data: LabeledData
     rows: Index  # to train on
-    validation: Validation
-    epochs: int
-    batch_size: int
-    gradient_accumulation_steps: int
     shuffle: bool
     validation_split: float
     mixup: float  # alpha; 0: none
     normalize_weights: bool
 
-    @property
-    def step_size(self) -> int:
-        """The number of examples of a step."""
-        return self.batch_size * self.gradient_accumulation_steps
-
     def describe(self, outputs: str, rows_hashed: int | None = None) -> dict[str, Any]:
-        """Returns what Arguments.describe says; validation_data is None if rows of X were held out."""
+        """See FitConfig; validation_data is None if rows of X were held out."""
         given = None if self.validation is None or self.validation[0] is self.data else self.validation
         return {
             "epochs": self.epochs,
@@ -78,18 +66,16 @@ class FitConfig:
         }
 
 
-@dataclass(frozen=True)
-class BatchFitConfig:
+@dataclass(frozen=True, kw_only=True)
+class BatchFitConfig(FitConfig):
     """The arguments of a fit on batches, checked. Each batch is a step."""
 
     feed: BatchFeed
-    validation: Validation
-    epochs: int
+    batch_size: int = 1
     gradient_accumulation_steps: int = 1
-    step_size: int = 1
 
     def describe(self, outputs: str, rows_hashed: int | None = None) -> dict[str, Any]:
-        """Returns what Arguments.describe says, without hashes of batches, which are not known before they are read."""
+        """See FitConfig; without hashes of batches, which are not known before they are read."""
         return {
             "batches": self.feed.kind,
             "epochs": self.epochs,

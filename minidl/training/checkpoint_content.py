@@ -1,8 +1,8 @@
 """The content of a checkpoint: a trainer and the state of its fit, as values and names.
 
 A loss, metric, optimizer or learning rate is stored as the name of a function, or as the name of a class and its
-constructor's arguments. Users pass their own functions and classes to `resume` by these names. The state of an
-optimizer or a schedule: optimizer_state.py. The file: saving/safetensors_file.py.
+constructor's arguments. Users pass their own functions and classes to `resume` by these names. optimizer_state.py
+collects and restores the state of optimizers and schedules; saving/safetensors_file.py writes the file.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def pack(
 ) -> tuple[dict[str, Any], Tensors]:
     """Returns the configuration and the tensors of a checkpoint; raises TypeError for what cannot be saved.
 
-    custom_objects: takes the user's classes and functions, by the names that are in the configuration.
+    custom_objects: a dict that takes the user's classes and functions, by their names in the configuration.
     """
     model, tensors = trainer.model, Tensors()
     living = [] if model.network is None else [model.network.parameters.values, model.network.parameters.grads]
@@ -96,7 +96,7 @@ def pack(
 
 
 def describe_trainer(trainer: BaseTrainer) -> tuple[dict[str, Any], Tensors]:
-    """Returns what `pack` does, without a fit; of a trainer that cannot be saved, only the weights."""
+    """Returns what `pack` returns without a fit, or only the weights of a trainer that cannot be saved."""
     try:
         return pack(trainer, None, {})
     except TypeError:
@@ -197,7 +197,7 @@ def _object(layer: Any) -> tuple[str, Any]:
 
 
 def _described(layer: Any, other: Any) -> str:
-    """Returns a layer as a call, of two layers of one class with the arguments that differ."""
+    """Returns a layer as a call; if both are of one class, with only the arguments that differ."""
     (name, arguments), (other_name, others) = _object(layer), _object(other)
     differ = {key: value for key, value in arguments.items() if name != other_name or others.get(key) != value}
     return f"{name}({', '.join(f'{key}={value}' for key, value in differ.items())})"
@@ -250,7 +250,7 @@ def _history(series: Tensors) -> History:
 
 
 def _callbacks(saved: Any, arrays: Callable[[str, Any], Any]) -> list[State]:
-    """Returns the states of callbacks; raises for anything else."""
+    """Returns the states of callbacks; raises ValueError for anything else."""
     if not isinstance(saved, list) or not all(
         isinstance(one, list) and [type(part) for part in one[::2]] == [str, bool] and len(one) == 3 for one in saved
     ):
@@ -259,7 +259,7 @@ def _callbacks(saved: Any, arrays: Callable[[str, Any], Any]) -> list[State]:
 
 
 def _fit_state(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> FitState:
-    """Returns the fields as a FitState; raises for what cannot be one of this trainer."""
+    """Returns the fields as a FitState; raises an error for what cannot be the state of a fit of this trainer."""
     if not isinstance(fields, dict):
         raise ValueError(f"fit: expected its state by name, got {type(fields).__name__}")
     if isinstance(batches := fields.get("batches"), dict) and "count" in batches:
@@ -281,8 +281,8 @@ def _fit_state(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> Fit
     if fit.step != trainer.step:
         raise ValueError(f"fit: expected its step to be {trainer.step}, got {fit.step}")
     seen = (len(fit.losses),)
-    kept = [(fit.losses, seen), *([(fit.scores, (*seen, *model.output_shape))] if trainer.metrics else [])]
-    for array, shape in kept:
+    arrays = [(fit.losses, seen), *([(fit.scores, (*seen, *model.output_shape))] if trainer.metrics else [])]
+    for array, shape in arrays:
         if array is None or array.dtype != model.dtype or array.shape != shape:
             raise ValueError(f"fit: expected {model.dtype} {shape}, got something else")
     if ("batches" in fit.arguments and fit.in_epoch) or fit.batches is not None:

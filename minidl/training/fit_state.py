@@ -33,7 +33,7 @@ class FitConfig(ABC):
     def describe(self, outputs: str, rows_hashed: int | None = None) -> dict[str, Any]:
         """Returns the arguments that decide on the weights: numbers as they are, arrays as hashes.
 
-        outputs: of the trainer's model. rows_hashed: the number of rows of each array that are hashed; None: all.
+        outputs: BaseTrainer.outputs. rows_hashed: the number of rows of each array that are hashed; None: all.
         """
 
 
@@ -42,7 +42,7 @@ class ArrayFitConfig(FitConfig):
     """The arguments of a fit on arrays, checked."""
 
     data: LabeledData
-    rows: Index  # to train on
+    rows: Index  # the rows to train on
     shuffle: bool
     validation_split: float
     mixup: float  # alpha; 0: none
@@ -88,7 +88,7 @@ class BatchFitConfig(FitConfig):
 
 
 def _hash_of(validation: Validation, rows_hashed: int | None) -> str | None:
-    """Returns a hash of validation_data; None without it."""
+    """Returns a hash of the validation data; None if there are none."""
     if validation is None:
         return None
     return " ".join(value for value in validation[0].fingerprints(rows_hashed).values() if value is not None)
@@ -98,15 +98,15 @@ def _hash_of(validation: Validation, rows_hashed: int | None) -> str | None:
 class FitState:
     """Where a fit stands between two steps: all that is needed to complete it."""
 
-    arguments: dict[str, Any]  # of FitConfig.describe; those of the call that completes it are equal
-    step: int  # of the trainer
+    arguments: dict[str, Any]  # what FitConfig.describe returned; the call that completes the fit has to give the same
+    step: int  # the trainer's step
     epochs_done: int  # epochs of this fit that are in the history
-    in_epoch: bool  # whether it is in the middle of the next one
+    in_epoch: bool  # whether the fit is in the middle of the next epoch
     should_stop: bool
-    losses: Array  # of the examples that this epoch has seen, in their order
+    losses: Array  # the losses of the examples that this epoch has seen, in their order
     scores: Array | None  # their outputs, if there are metrics
-    callbacks: list[State]  # of those that have a state
-    batches: dict[str, Any] | None = None  # of a fit on batches: what BatchFitLoop knows of those of this epoch
+    callbacks: list[State]  # the states of the callbacks that have one
+    batches: dict[str, Any] | None = None  # what a BatchFitLoop knows of the batches it has read; None for arrays
 
     @property
     def is_complete(self) -> bool:

@@ -19,7 +19,7 @@ from minidl.utils.constructors import constructor_arguments, parameters
 
 STATE_DICT = "state_dict()"  # the key of what an object's own state_dict returned: no attribute has this name
 STATE_DICT_HINT = "give its class a state_dict() and a load_state_dict(state)"
-MAX_DEPTH = 16  # of nested objects: one that contains itself would never end
+MAX_DEPTH = 16  # levels of nested objects: an object that contains itself would never end
 PLAIN = (bool, int, float, str, np.generic, np.ndarray, list, tuple, dict, type(None))
 
 
@@ -37,7 +37,7 @@ def get_state(part: Any) -> dict[str, Any]:
 
 
 def has_state_dict(part: Any) -> bool:
-    """Whether an object has a state_dict of its own. That of Optimizer itself covers only steps made by hand."""
+    """Whether an object has a state_dict of its own: Optimizer's covers only steps that were made by hand."""
     if hasattr(part, "state_dict") != hasattr(part, "load_state_dict"):
         name = type(part).__name__
         raise TypeError(f"{name}: expected state_dict() and load_state_dict(state), or neither, got one of them")
@@ -140,7 +140,7 @@ class TensorCodec:
 
     def __init__(self, tensors: dict[str, Array]) -> None:
         self.tensors = tensors
-        self._depth = 0  # of objects in objects
+        self._depth = 0  # the level of the object that is being encoded
 
     def encode(self, value: Any, where: str) -> dict[str, Any] | None:
         """Encodes a value for `json_codec.encode`; raises TypeError for what no tensor or constructor can hold."""

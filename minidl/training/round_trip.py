@@ -13,24 +13,25 @@ from minidl.training.optimizer_state import PLAIN, STATE_DICT_HINT, has_state_di
 from minidl.utils.arrays import Array, memory_order
 from minidl.utils.constructors import constructor_arguments, parameters
 
-MAX_ITEMS = 10_000  # of a list that is searched: a longer one is a list of numbers
+MAX_ITEMS = 10_000  # items of a list that is searched: a longer one holds numbers
 
 
 class RoundTrip:
     """Compares an optimizer with the one that was restored from its state, object by object.
 
-    Saved attributes have equal values, since they come from the file. What remains to be compared is which places hold
-    the same object, and the arguments of objects that a constructor makes. A list, dict or array is restored as a new
-    one at each place, so it must have one place, and its own memory; only arguments of several objects may be the same.
+    The values of saved attributes are equal, since they come from the file. What remains to be compared is which places
+    hold the same object, and the arguments of objects that a constructor makes. A list, dict or array is restored as a
+    new one at each place, so it may have only one place, and needs memory of its own. Several objects may have the same
+    one as an argument.
 
-    living: the model's arrays, which are no state.
+    living: the model's parameters and gradients, which no state may be part of.
     """
 
     def __init__(self, living: Sequence[Array]) -> None:
         self.living = living
-        self.twins: dict[int, tuple[Any, str, str]] = {}  # by id: what is restored, its place, and who may share it
-        self.parts: dict[int, tuple[Any, str]] = {}  # by the id of what is restored: the part, and its place
-        self.memory: list[tuple[int, int, str, str]] = []  # first and last byte of each array, as `twins`; sorted
+        self.twins: dict[int, tuple[Any, str, str]] = {}  # by the id of a part: its twin, its place and owner
+        self.parts: dict[int, tuple[Any, str]] = {}  # by the id of a twin: the part that it is made of, and its place
+        self.memory: list[tuple[int, int, str, str]] = []  # sorted: each array's first and last byte, place and owner
 
     def compare(self, part: Any, twin: Any, place: str) -> None:
         """Raises TypeError, naming the place, where an object differs from `twin`, which a resume makes of it."""
@@ -39,20 +40,20 @@ class RoundTrip:
             raise TypeError(f"{place}: cannot be saved: it is not {first}; a resume would make them one object")
         if place != first:
             return
-        saved, names = saved_attributes(part), parameters(type(part))
-        for name, value in saved.items():
-            owner = place if name.removeprefix("_") in names else ""
+        saved, names, has_own = saved_attributes(part), parameters(type(part)), has_state_dict(part)
+        for name, value in saved.items():  # an object with its own state_dict restores what is shared in it
+            owner = f"{place}.{name}" if has_own else place if name.removeprefix("_") in names else ""
             self._compare(value, getattr(twin, name, None), f"{place}.{name}", f"{place}[{name!r}]", owner)
-        for name, value in ({} if has_state_dict(part) else constructor_arguments(part)).items():
+        for name, value in ({} if has_own else constructor_arguments(part)).items():
             other, is_saved = getattr(twin, name), not {name, f"_{name}"}.isdisjoint(saved)
             if not is_saved and not holds_state(value) and _signature(value) != _signature(other):
                 expected = f"its {name} is {value!r}, and a resume would make it with {other!r}"
                 raise TypeError(f"{place}: cannot be saved: {expected}; {STATE_DICT_HINT}")
 
     def _compare(self, value: Any, twin: Any, place: str, where: str, owner: str) -> None:
-        """Compares what an attribute holds, and what is in it: an object at `place`, or another value at `where`.
+        """Compares what an attribute holds, and what is in it. An object is named `place`, another value `where`.
 
-        owner: the object that it is an argument of; "": it is none.
+        owner: the place of the object that has the value as an argument; "" if it is no argument.
         """
         if isinstance(value, np.ndarray):
             self._add_memory(value, where, owner)
@@ -60,15 +61,14 @@ class RoundTrip:
             self._add(value, twin, place, place if _is_function(value) else "", "a resume would make two objects of it")
             self.compare(value, twin, place)
         elif isinstance(value, (list, dict, tuple)):
-            if not isinstance(value, tuple):
-                self._add(value, twin, where, owner, STATE_DICT_HINT)
+            self._add(value, twin, where, where if isinstance(value, tuple) else owner, STATE_DICT_HINT)
             items = value.items() if isinstance(value, dict) else enumerate(value if len(value) <= MAX_ITEMS else ())
             others = twin.values() if isinstance(twin, dict) else twin
             for (key, part), other in zip(items, others, strict=False):
                 self._compare(part, other, f"{place}[{key!r}]", f"{where}[{key!r}]", owner)
 
     def _add(self, value: Any, twin: Any, place: str, owner: str, why: str) -> None:
-        """Adds what is restored of a value; raises TypeError if it has another place that is restored separately."""
+        """Adds a value; raises TypeError if it has an earlier place, and a resume would make two objects of it."""
         if type(value) is not type(twin):
             raise TypeError(f"{place}: cannot be saved: a resume would make a {type(twin).__name__} instead")
         known, first, first_owner = self.twins.setdefault(id(value), (twin, place, owner))
@@ -94,7 +94,7 @@ class RoundTrip:
 
 
 def _may_share(owner: str, other: str) -> bool:
-    """Whether a resume may make two of a value: arguments of two objects."""
+    """Whether a resume may make two of one value: only if two objects have it as an argument."""
     return bool(owner and other) and owner != other
 
 
@@ -105,7 +105,7 @@ def _is_function(part: Any) -> bool:
 
 
 def _signature(value: Any) -> Any:
-    """Returns the same for equal numbers, strings, arrays or lists of them, and for functions of one definition."""
+    """Returns what is the same for equal numbers, strings, arrays and lists, and for functions of one definition."""
     if isinstance(value, np.ndarray):
         return type(value), value.dtype, value.shape, value.tobytes()
     if isinstance(value, (list, tuple)):

@@ -40,11 +40,11 @@ class RoundTrip:
             raise TypeError(f"{place}: cannot be saved: it is not {first}; a resume would make them one object")
         if place != first:
             return
-        saved, names, has_own = saved_attributes(part), parameters(type(part)), has_state_dict(part)
-        for name, value in saved.items():  # an object with its own state_dict restores what is shared in it
-            owner = f"{place}.{name}" if has_own else place if name.removeprefix("_") in names else ""
+        saved, names = saved_attributes(part), parameters(type(part))
+        for name, value in saved.items():
+            owner = place if name.removeprefix("_") in names else ""
             self._compare(value, getattr(twin, name, None), f"{place}.{name}", f"{place}[{name!r}]", owner)
-        for name, value in ({} if has_own else constructor_arguments(part)).items():
+        for name, value in ({} if has_state_dict(part) else constructor_arguments(part)).items():
             other, is_saved = getattr(twin, name), not {name, f"_{name}"}.isdisjoint(saved)
             if not is_saved and not holds_state(value) and _signature(value) != _signature(other):
                 expected = f"its {name} is {value!r}, and a resume would make it with {other!r}"

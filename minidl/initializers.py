@@ -246,7 +246,7 @@ def glorot_normal(rng: np.random.Generator, shape: Shape) -> Values:
 
 
 def lecun_normal(rng: np.random.Generator, shape: Shape) -> Values:
-    """Draws normal values with variance 1 / fan-in, for layers before no activation or a smooth one.
+    """Draws normal values with variance 1 / fan-in, for layers before a smooth activation such as tanh, or before none.
 
     Fan-in is the number of inputs of one output, `prod(shape[1:])`.
 

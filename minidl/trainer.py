@@ -19,7 +19,7 @@ from minidl.training import checked_attributes as checked
 from minidl.training import checkpoint_content
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.consistency import check_call
-from minidl.training.fit_arguments import make_loop
+from minidl.training.fit_arguments import FitArguments, make_loop
 from minidl.training.fit_loop import FitLoop
 from minidl.training.fit_record import FitRecord
 from minidl.training.fit_state import FitState
@@ -221,25 +221,29 @@ class Trainer(BaseTrainer):
         >>> len(history["loss"]), list(history)
         (20, ['epoch', 'loss', 'lr', 'images_per_second'])
         """
-        options = {
-            "batch_size": batch_size,
-            "validation_split": validation_split,
-            "shuffle": shuffle,
-            "sample_weight": sample_weight,
-            "class_weight": class_weight,
-            "gradient_accumulation_steps": gradient_accumulation_steps,
-            "mixup": mixup,
-            "normalize_weights": normalize_weights,
-        }
         was_unbuilt = self.model.network is None
         with self.model.unbuilt_on_error():
             with self.comm.raise_together():
                 is_first = self.comm.rank == 0
-                epochs = check_int("epochs", epochs, minimum=0)
+                given = FitArguments(
+                    X=X,
+                    y=y,
+                    epochs=check_int("epochs", epochs, minimum=0),
+                    batch_size=batch_size,
+                    validation_data=validation_data,
+                    validation_split=validation_split,
+                    shuffle=shuffle,
+                    sample_weight=sample_weight,
+                    class_weight=class_weight,
+                    gradient_accumulation_steps=gradient_accumulation_steps,
+                    mixup=mixup,
+                    steps_per_epoch=steps_per_epoch,
+                    normalize_weights=normalize_weights,
+                )
                 hooks = CallbackList(callbacks, is_first)
                 self.comm.mark(self.step, hooks.checkpoints)
-                progress = Progress(verbose if is_first else 0, epochs)
-                loop = make_loop(self, X, y, epochs, validation_data, steps_per_epoch, options, hooks, progress)
+                progress = Progress(verbose if is_first else 0, given.epochs)
+                loop = make_loop(self, given, hooks, progress)
             self._check_ranks_agree(loop)
         running = self._fits.session(loop, was_unbuilt)
         with self.model.usage.training("fit"), self.comm.abort_on_error(), running, Signals() as signals:

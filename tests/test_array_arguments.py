@@ -283,7 +283,7 @@ INSIDE = (
         "optimizer_state",
         "progress",
     ),
-    *("per_example_steps", "sample_buffer", "signals", "state_ownership", "step_cache", "steps"),
+    *("per_example_steps", "sample_buffer", "signals", "round_trip", "step_cache", "steps"),
     *("baseline", "curves", "findings", "instrument", "probe", "report", "symptoms"),
     *("attribution", "figures", "image_grid", "models", "panels", "receptive_fields", "windows"),
     "initializers",
@@ -295,7 +295,7 @@ INSIDE_PACKAGES = tuple(  # have tests of their own, such as tests/estimators/te
 INSIDE_TOO = {
     "arrays.check_array:value", "arrays.check_unmasked:value", "arrays.memory_order:array",
     "arrays.with_memory_order:flat", "data.ArraySource.gather:rows", "data.ArraySource.gather_copy:rows",
-    "param.Param.move:value", "labeled_data.LabeledData.numbers:rows",
+    "param.Param.move:value", "labeled_data.LabeledData.example_ids:rows",
     "param.Param.move:grads", "losses.checked_loss:scores",
     "losses.checked_loss:targets", "labeled_data.LabeledData.mean:losses", "labeled_data.LabeledData.mean:rows",
     "labeled_data.LabeledData.__init__:targets", "labeled_data.LabeledData.__init__:weights",

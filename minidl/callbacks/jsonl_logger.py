@@ -54,7 +54,7 @@ class JSONLLogger(HistoryFile):
     opening = b'{"epoch"'
 
     def line(self, names: Sequence[str], values: Sequence[float]) -> str:
-        """Returns the object.
+        """Returns one epoch as a line of JSON; values that are not finite become null.
 
         Parameters
         ----------
@@ -66,7 +66,7 @@ class JSONLLogger(HistoryFile):
         Returns
         -------
         str
-            The object as one line.
+            The line, with a newline at its end.
         """
         finite = (value if math.isfinite(value) else None for value in values)
         return json.dumps(dict(zip(names, finite, strict=True)), allow_nan=False) + "\n"

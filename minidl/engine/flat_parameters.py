@@ -25,7 +25,7 @@ class FlatParameters:
         self.dtype = dtype
         self.offsets: dict[int, int] = {}  # by the id of a layer
         self.param_offsets: dict[int, int] = {}  # by the id of a parameter
-        places: list[tuple[Param, int]] = []
+        starts: list[tuple[Param, int]] = []
         buffers: list[tuple[Layer, str, int]] = []
         size = 0
         leaves = [leaf for layer in layers for leaf in layer.leaves()]
@@ -33,7 +33,7 @@ class FlatParameters:
             size = -(-size // ALIGN) * ALIGN
             self.offsets[id(layer)] = size
             for param in layer.params.values():
-                places.append((param, size))
+                starts.append((param, size))
                 self.param_offsets[id(param)] = size
                 size += param.value.size
             for name, buffer in layer.buffers.items() if layer.op is not None else ():
@@ -41,8 +41,8 @@ class FlatParameters:
                 size += buffer.size
         self.values = _aligned_zeros(size, dtype)
         self._made: dict[str, Array] = {}
-        self._views = [_view(param.value, start) for param, start in places]
-        for (param, _), view in zip(places, self._views, strict=True):
+        self._views = [_view(param.value, start) for param, start in starts]
+        for (param, _), view in zip(starts, self._views, strict=True):
             self._move(param, view)
         for layer, name, start in buffers:
             home = _view(layer.buffers[name], start)(self.values)

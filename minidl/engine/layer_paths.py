@@ -12,22 +12,22 @@ LayerPath = tuple[Layer, ...]  # the layers from the input to one, which is the 
 
 
 def layer_paths(layers: Iterable[Layer]) -> dict[str, LayerPath]:
-    """Returns all layers by their names, "3.body.0", which those of their parameters begin with: each as a path."""
-    return dict(_ways([(str(i), layer) for i, layer in enumerate(layers)], ()))
+    """Returns the path of each layer by its name, such as "3.body.0", with which the names of its parameters begin."""
+    return dict(_paths([(str(i), layer) for i, layer in enumerate(layers)], ()))
 
 
-def _ways(layers: Iterable[tuple[str, Layer]], front: LayerPath) -> Iterator[tuple[str, LayerPath]]:
+def _paths(layers: Iterable[tuple[str, Layer]], front: LayerPath) -> Iterator[tuple[str, LayerPath]]:
     for name, layer in layers:
         yield name, (*front, layer)
         if isinstance(layer, Container):
             for branch, parts in layer.named_branches().items():
                 inner = [(f"{name}.{child_path(branch, i)}", part) for i, part in enumerate(parts)]
-                yield from _ways(inner, front)
+                yield from _paths(inner, front)
         front = (*front, layer)
 
 
 def resolve_path(found: Mapping[str, LayerPath], layer: int | str, argument: str = "layer") -> str:
-    """Returns the name of a layer: of an index, from the end if it is negative, or of a name such as "3.body.0".
+    """Returns the name of a layer, given by its index (from the end if it is negative) or by a name like "3.body.0".
 
     Raises TypeError for anything else, ValueError if there is no such layer, naming the argument.
     """

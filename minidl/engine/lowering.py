@@ -21,48 +21,44 @@ from minidl_c.runtime.plan import Plan
 def plan_of(
     layers: Sequence[Layer],
     offsets: Mapping[int, int],
-    trainings: Mapping[int, ParamGroup],
+    groups: Mapping[int, ParamGroup],
     loss: Op | None = None,
 ) -> Plan:
     """Returns the plan of layers with kernels, and of a loss after them.
 
-    offsets: where in the flat buffer the parameters of each layer begin; trainings: how steps treat it; both by its id.
+    offsets: for each layer, where its parameters begin in the flat buffer. groups: its ParamGroup, which says whether
+    and how fast it is trained. Both are keyed by the layer's id.
     """
-    lowering = Lowering(offsets, trainings)
+    lowering = Lowering(offsets, groups)
     lowering.chain(layers)
     if not lowering.ops:  # branches that are nothing but the input
         lowering.add(FlattenOp(layers[0].in_shape, layers[0].dtype))
     if loss is not None:
         lowering.add(loss)
-    return Plan(
-        lowering.ops, lowering.places, loss is not None, lowering.frozen, lowering.lr_scales, lowering.skipped_steps
-    )
+    frozen, lr_scales = [group.frozen for group in lowering.op_groups], [group.lr_scale for group in lowering.op_groups]
+    skipped_steps = [group.skipped_steps for group in lowering.op_groups]
+    return Plan(lowering.ops, lowering.op_offsets, loss is not None, frozen, lr_scales, skipped_steps)
 
 
 class Lowering:
     """A list of ops that grows. Op k writes value k + 1; value 0 is the input."""
 
-    def __init__(self, offsets: Mapping[int, int], trainings: Mapping[int, ParamGroup]) -> None:
-        self.offsets, self.trainings = offsets, trainings
+    def __init__(self, offsets: Mapping[int, int], groups: Mapping[int, ParamGroup]) -> None:
+        self.offsets, self.groups = offsets, groups
         self.ops: list[Any] = []
-        self.places: list[int] = []  # of each op's parameters
-        self.frozen: list[bool] = []
-        self.lr_scales: list[float] = []
-        self.skipped_steps: list[int] = []
+        self.op_offsets: list[int] = []  # of each op's parameters
+        self.op_groups: list[ParamGroup] = []
 
     @property
     def value(self) -> int:
         """The index of the value that was written last."""
         return len(self.ops)
 
-    def add(self, op: Op | None, place: int = 0, training: ParamGroup | None = None) -> int:
+    def add(self, op: Op | None, offset: int = 0, group: ParamGroup | None = None) -> int:
         """Appends an op, or a placeholder (None); returns its index."""
-        training = training or ParamGroup()
         self.ops.append(op)
-        self.places.append(place)
-        self.frozen.append(training.frozen)
-        self.lr_scales.append(training.lr_scale)
-        self.skipped_steps.append(training.skipped_steps)
+        self.op_offsets.append(offset)
+        self.op_groups.append(group or ParamGroup())
         return len(self.ops) - 1
 
     def chain(self, layers: Sequence[Layer]) -> None:
@@ -71,10 +67,10 @@ class Lowering:
             if isinstance(layer, Container):
                 self.branches(list(layer.named_branches().values()), layer.join, layer.in_shape, layer.dtype)
             else:
-                place, training = self.offsets[id(layer)], self.trainings[id(layer)]
+                offset, group = self.offsets[id(layer)], self.groups[id(layer)]
                 for op in layer.ops:
-                    self.add(op, place, training)
-                    place += op.n_param
+                    self.add(op, offset, group)
+                    offset += op.n_param
 
     def branches(self, branches: list[Branch], join: str, shape: Shape, dtype: str) -> Shape:
         """Appends the ops of branches that fork from the last value; returns the shape of their join."""
@@ -114,5 +110,5 @@ def _join_op(join: str, first_shape: Shape, shape: Shape, first: int, dtype: str
 
 
 def _factor(join: str, value: int, shape: Shape) -> dict[str, int]:
-    """Returns what the op that computes the gradient of one factor of a product has to know of the other."""
+    """Returns what an op needs to know of one factor of a product to compute the gradient of the other."""
     return {"factor": value, "factor_size": math.prod(shape)} if join == MULTIPLY else {}

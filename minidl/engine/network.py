@@ -32,8 +32,8 @@ class BranchSegment:
         self.in_shape, self.out_shape = container.in_shape, container.out_shape
         self.trains = trains([container], trained)
         self.networks = [
-            Network(way, [f"{name}: {place}" for place in container.child_names(branch)], parameters, trained)
-            for branch, way in container.named_branches().items()
+            Network(branch, [f"{name}: {child}" for child in container.child_names(key)], parameters, trained)
+            for key, branch in container.named_branches().items()
         ]
 
     def predict(self, x: Array, num_threads: int | None) -> Array:
@@ -50,9 +50,9 @@ class BranchSegment:
         outputs, tapes = [y for y, _ in results], [tape for _, tape in results]
         return join_outputs(self.container.join, outputs), (outputs, tapes)
 
-    def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
+    def backward(self, context: Any, dy: Array, want_dx: bool) -> Array | None:
         """See Segment. The gradients of the branches are added in their order."""
-        outputs, tapes = kept
+        outputs, tapes = context
         shares = join_gradients(self.container.join, dy, outputs)
         total: Array | None = None
         for network, tape, share in zip(self.networks, tapes, shares, strict=True):
@@ -60,9 +60,9 @@ class BranchSegment:
             total = dx if total is None or dx is None else total + dx
         return total if want_dx else None
 
-    def release(self, kept: Any) -> None:
+    def release(self, context: Any) -> None:
         """See Segment."""
-        for network, tape in zip(self.networks, kept[1], strict=True):
+        for network, tape in zip(self.networks, context[1], strict=True):
             network.release(tape)
 
 
@@ -78,8 +78,8 @@ def segment_of(layer: Layer, name: str, parameters: FlatParameters, trained: Par
 class Network:
     """The segments of a model. Values go from one to the next as NCHW arrays in the model's dtype.
 
-    names: of the layers, for errors. trained: the parameter group of each layer; None: from the layers' own settings,
-    whose `lr_mult` that of the model multiplies.
+    names: the layers' names in errors. trained: the parameter group of each layer; None: the groups follow from the
+    settings of the layers and the model's `lr_mult`.
     """
 
     def __init__(
@@ -206,16 +206,16 @@ class Network:
         tape = []
         with self._blas:
             for segment in self.segments:
-                x, kept = segment.forward(x, num_threads, seed, step, example_ids, part)
-                tape.append(kept)
+                x, context = segment.forward(x, num_threads, seed, step, example_ids, part)
+                tape.append(context)
         if self.segments and isinstance(self.segments[-1], NumpySegment):
             x = x.copy()  # a layer in NumPy may keep what it returns, and this one goes to the user
         return x, tape
 
     def release(self, tape: list[Any]) -> None:
         """Releases the memory of a tape."""
-        for segment, kept in zip(self.segments, tape, strict=True):
-            segment.release(kept)
+        for segment, context in zip(self.segments, tape, strict=True):
+            segment.release(context)
 
     def backward(self, tape: list[Any], dy: Array, want_dx: bool) -> Array | None:
         """Returns dx for the gradient dy of the outputs; writes plain sums of gradients to `parameters.grads`."""
@@ -225,10 +225,10 @@ class Network:
             below.append(wanted)
             wanted = wanted or segment.trains
         with self._blas:
-            for segment, kept, needs_dx in reversed(list(zip(self.segments, tape, below, strict=True))):
+            for segment, context, needs_dx in reversed(list(zip(self.segments, tape, below, strict=True))):
                 if not needs_dx and not segment.trains:
                     return None
-                dx = segment.backward(kept, dy, needs_dx)
+                dx = segment.backward(context, dy, needs_dx)
                 if dx is None:
                     return None
                 dy = dx

@@ -27,12 +27,12 @@ from minidl.utils.data import Index
 class GradRequest:
     """A request for the gradients of one parameter, example by example: one of the two arrays, OUT.
 
-    place: where the parameter's numbers lie in the flat buffer. grads (n, size): in the order of memory; squares (n,):
+    offset: where the parameter begins in the flat buffer. grads (n, size): in the order of memory; squares (n,):
     the sums of their squares.
     """
 
     param: Param
-    place: int
+    offset: int
     grads: Array | None = None
     squares: NDArray[np.float64] | None = None
 
@@ -40,7 +40,7 @@ class GradRequest:
         """Returns the request for some of the examples."""
         return GradRequest(
             self.param,
-            self.place,
+            self.offset,
             None if self.grads is None else self.grads[here],
             None if self.squares is None else self.squares[here],
         )
@@ -65,11 +65,11 @@ class LaneSegment:
         self.segment, self.trains = segment, bool(wanted)
         self.in_shape, self.out_shape = segment.in_shape, segment.out_shape
         self.predict, self.forward, self.release = segment.predict, segment.forward, segment.release
-        self.outputs = [(one.place, one.param.value.size, one.grads, one.squares) for one in wanted]
+        self.outputs = [(one.offset, one.param.value.size, one.grads, one.squares) for one in wanted]
 
-    def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
+    def backward(self, context: Any, dy: Array, want_dx: bool) -> Array | None:
         """See Segment."""
-        return self.segment.backward_examples(kept, dy, want_dx, self.outputs)
+        return self.segment.backward_examples(context, dy, want_dx, self.outputs)
 
 
 class LoopSegment:
@@ -91,39 +91,39 @@ class LoopSegment:
 
         y = np.empty((len(x), *self.out_shape), x.dtype)
         for i in range(len(x)):
-            y[i : i + 1], kept = alone(i)
-            self.segment.release(kept)
+            y[i : i + 1], context = alone(i)
+            self.segment.release(context)
         return y, alone
 
-    def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
+    def backward(self, context: Any, dy: Array, want_dx: bool) -> Array | None:
         """See Segment."""
         dx = np.empty((len(dy), *self.in_shape), dy.dtype) if want_dx else None
         for i in range(len(dy)):
-            _, kept_of_it = kept(i)
-            found = self.segment.backward(kept_of_it, dy[i : i + 1], want_dx)
-            self.segment.release(kept_of_it)
+            _, own_context = context(i)
+            found = self.segment.backward(own_context, dy[i : i + 1], want_dx)
+            self.segment.release(own_context)
             if dx is not None:
                 dx[i : i + 1] = found
             for one in self.wanted:
                 one.put(i, one.param.grad)
         return dx
 
-    def release(self, kept: Any) -> None:
+    def release(self, context: Any) -> None:
         """See Segment: there is nothing to release."""
 
 
 def with_per_example_grads(network: Network, wanted: Sequence[GradRequest]) -> Network:
     """Returns the network with other segments: its backward fills the requests, and writes no sums of kernels."""
     twin = copy.copy(network)
-    twin.segments = [_kept_apart(segment, wanted) for segment in network.segments]
+    twin.segments = [_per_example_segment(segment, wanted) for segment in network.segments]
     return twin
 
 
-def _kept_apart(segment: Segment, wanted: Sequence[GradRequest]) -> Segment:
+def _per_example_segment(segment: Segment, wanted: Sequence[GradRequest]) -> Segment:
     if isinstance(segment, BranchSegment):
         twin = copy.copy(segment)
-        twin.networks = [with_per_example_grads(way, wanted) for way in segment.networks]
-        twin.trains = any(inner.trains for way in twin.networks for inner in way.segments)
+        twin.networks = [with_per_example_grads(branch, wanted) for branch in segment.networks]
+        twin.trains = any(inner.trains for branch in twin.networks for inner in branch.segments)
         return twin
     assert isinstance(segment, (NativeSegment, NumpySegment))
     ours = {id(one.param): one for one in wanted}
@@ -144,9 +144,9 @@ def grad_requests(network: Network, params: Iterable[Param], n: int, norms: bool
     """Allocates the gradients of n examples for these parameters, or the squares of their norms."""
     found = []
     for param in params:
-        place, size = network.parameters.param_offsets[id(param)], param.value.size
+        offset, size = network.parameters.param_offsets[id(param)], param.value.size
         grads = None if norms else np.empty((n, size), network.dtype)
-        found.append(GradRequest(param, place, grads, np.empty(n) if norms else None))
+        found.append(GradRequest(param, offset, grads, np.empty(n) if norms else None))
     return found
 
 

@@ -39,10 +39,10 @@ class Segment(Protocol):
     ) -> tuple[Array, Any]:
         """Returns y, and the context of backward. example_ids: indices in the data; part: index of the micro-batch."""
 
-    def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
+    def backward(self, context: Any, dy: Array, want_dx: bool) -> Array | None:
         """Returns dx, or None without want_dx; writes the gradients of the parameters into the flat buffer."""
 
-    def release(self, kept: Any) -> None:
+    def release(self, context: Any) -> None:
         """Releases the memory of a context that forward returned."""
 
 
@@ -67,26 +67,26 @@ class NativeSegment:
     ) -> tuple[Array, Any]:
         """See Segment."""
         y = np.empty((len(x), *self.out_shape), self.plan.dtype)
-        kept = self.plan.forward(_rows(x), self.parameters.values, _rows(y), num_threads, seed, step, example_ids)
-        return y, kept
+        context = self.plan.forward(_rows(x), self.parameters.values, _rows(y), num_threads, seed, step, example_ids)
+        return y, context
 
-    def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
+    def backward(self, context: Any, dy: Array, want_dx: bool) -> Array | None:
         """See Segment."""
         dy, dx = np.require(dy, requirements=["C_CONTIGUOUS", "ALIGNED"]), self._dx(dy, want_dx)
         into = None if dx is None else _rows(dx)
-        self.plan.backward(kept, _rows(dy), into, self.parameters.values, self.parameters.grads)
+        self.plan.backward(context, _rows(dy), into, self.parameters.values, self.parameters.grads)
         return dx
 
-    def backward_examples(self, kept: Any, dy: Array, want_dx: bool, outputs: Sequence[Any]) -> Array | None:
+    def backward_examples(self, context: Any, dy: Array, want_dx: bool, outputs: Sequence[Any]) -> Array | None:
         """As `backward`, with the gradients of each example; outputs: those of Plan.backward_examples."""
         dy, dx = np.require(dy, requirements=["C_CONTIGUOUS", "ALIGNED"]), self._dx(dy, want_dx)
         into = None if dx is None else _rows(dx)
-        self.plan.backward_examples(kept, _rows(dy), into, self.parameters.values, outputs)
+        self.plan.backward_examples(context, _rows(dy), into, self.parameters.values, outputs)
         return dx
 
-    def release(self, kept: Any) -> None:
+    def release(self, context: Any) -> None:
         """See Segment."""
-        self.plan.release(kept)
+        self.plan.release(context)
 
     def _dx(self, dy: Array, wanted: bool) -> Array | None:
         return np.empty((len(dy), *self.in_shape), self.plan.dtype) if wanted else None
@@ -109,13 +109,13 @@ class NumpySegment:
     ) -> tuple[Array, Any]:
         """See Segment. The layer itself keeps what it needs, and draws its random numbers batch by batch."""
         self.layer.begin_step(step, seed, part)
-        kept = {name: buffer.copy() for name, buffer in self.layer.buffers.items()} if self.frozen else {}
+        before = {name: buffer.copy() for name, buffer in self.layer.buffers.items()} if self.frozen else {}
         y = self.layer.forward(self._real(x), True)
-        for name, buffer in kept.items():
+        for name, buffer in before.items():
             self.layer.buffers[name][...] = buffer
         return self._checked("forward", y, x, self.out_shape), None
 
-    def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
+    def backward(self, context: Any, dy: Array, want_dx: bool) -> Array | None:
         """See Segment."""
         self.layer.needs_dx = want_dx
         dx = self.layer.backward(_read_only(dy))
@@ -123,7 +123,7 @@ class NumpySegment:
             param.grad[...] = 0
         return self._checked("backward", dx, dy, self.in_shape) if want_dx else None
 
-    def release(self, kept: Any) -> None:
+    def release(self, context: Any) -> None:
         """See Segment: there is nothing to release."""
 
     def _real(self, x: Array) -> Array:

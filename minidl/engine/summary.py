@@ -152,8 +152,8 @@ def summarize(network: Network, batch_size: int, num_threads: int | None) -> Sum
 
 def _rows(path: str, layer: Layer, depth: int, item: int, groups: ParamGroups) -> Iterator[Row]:
     """Yields the rows of a layer and of the layers in it."""
-    kept = [leaf for leaf in layer.leaves() if not groups[id(leaf)].frozen]
-    parameters, trainable = _count([layer]), _count(kept)
+    trained = [leaf for leaf in layer.leaves() if not groups[id(leaf)].frozen]
+    parameters, trainable = _count([layer]), _count(trained)
     name, output = f"{path} {title(layer)}", layer.out_shape
     numbers = parameters, trainable, layer.macs, item * math.prod(output), groups[id(layer)].lr_scale
     yield Row(name, depth, output, *numbers)

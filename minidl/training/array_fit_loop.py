@@ -9,7 +9,7 @@ from minidl.callbacks.callback_list import CallbackList
 from minidl.engine.pixel_targets import moves
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.fit_loop import FitLoop
-from minidl.training.fit_state import FitConfig
+from minidl.training.fit_state import ArrayFitConfig
 from minidl.training.mixup import mixed, mixed_weights
 from minidl.training.moved_targets import moved_in_steps
 from minidl.training.progress import Progress
@@ -35,19 +35,21 @@ class ChunkTimer:
 class ArrayFitLoop(FitLoop):
     """Runs the epochs of a fit on arrays, each in an order of its own."""
 
-    config: FitConfig
-    _order: Index  # of the running epoch
+    config: ArrayFitConfig
+    _order: Index  # the rows in the order of the running epoch
 
-    def __init__(self, config: FitConfig, trainer: BaseTrainer, callbacks: CallbackList, progress: Progress) -> None:
+    def __init__(
+        self, config: ArrayFitConfig, trainer: BaseTrainer, callbacks: CallbackList, progress: Progress
+    ) -> None:
         super().__init__(config, trainer, callbacks, progress)
         self._timer = ChunkTimer()
-        self._sampled = False  # whether the trainer has samples of it
+        self._sampled = False  # whether the trainer has samples of this fit
 
     def _open_epoch(self) -> None:
         trainer, config, size = self.trainer, self.config, self.config.step_size
         self._order = config.rows[epoch_order(len(config.rows), trainer.seed, trainer.epoch, config.shuffle)]
         if not self._sampled:
-            trainer.kept.keep_epoch(trainer.sample_key, config.data, self._order, size)
+            trainer.sample_buffer.keep_epoch(trainer.sample_key, config.data, self._order, size)
             self._sampled = True
         self.progress.begin_epoch(self.epochs_done + 1, -(-len(self._order) // size), self.seen.count // size)
 
@@ -74,7 +76,7 @@ class ArrayFitLoop(FitLoop):
         with trainer.stepping():
             try:
                 trainer.run(batch)
-            finally:  # also those before one that failed
+            finally:  # also the steps before one that failed
                 done = (trainer.step - before) * size
                 self.seen.append(batch.losses[:done], None if batch.scores is None else batch.scores[:done])
         self._timer.update(steps, time.perf_counter() - began)

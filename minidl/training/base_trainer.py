@@ -86,8 +86,8 @@ class BaseTrainer:
         self.epoch = 0
         self.should_stop = False
         self.history = History()
-        self.kept = SampleBuffer()
-        self.refused_feed: BatchFeed | None = None  # of a fit that was refused after it had read a batch
+        self.sample_buffer = SampleBuffer()
+        self.refused_feed: BatchFeed | None = None  # the feed of a fit that was refused after it had read a batch
         self._count = np.zeros(1, np.int64)
         self._stepping = False
         self._step_cache = StepCache()
@@ -160,7 +160,7 @@ class BaseTrainer:
             self.check_targets(data)
         check_data(self.comm, data, self.step)
         with self.model.usage.training("train_batch"), self.stepping(), self.comm.abort_on_error():
-            self.kept.keep_batch(self.sample_key, data)
+            self.sample_buffer.keep_batch(self.sample_key, data)
             batch = self.batches(data, data.active_rows, len(data.active_rows), comm=self.comm)
             self.run(batch)
         return data.mean(batch.losses, data.active_rows)
@@ -392,8 +392,8 @@ class BaseTrainer:
             An object whose `run` does steps.
         """
         network = self._network()
-        in_parts, most = in_parts and network.couples_examples, self.per_example_clip_norm
-        key = StepKey(network, self.optimizer, self.loss, network.trained, in_parts, most)
+        in_parts, max_norm = in_parts and network.couples_examples, self.per_example_clip_norm
+        key = StepKey(network, self.optimizer, self.loss, network.trained, in_parts, max_norm)
         return self._step_cache.get(self.model, key, self.seed)
 
     @property
@@ -419,7 +419,7 @@ class BaseTrainer:
         network.refresh()
         return network
 
-    def _rate(self, step: int) -> float:
+    def _rate_at(self, step: int) -> float:
         """Returns the learning rate at a step; raises TypeError or ValueError for one that is invalid."""
         rate, dtype = rate_at(self.optimizer, step), self.model.dtype
         if rate > float(np.finfo(dtype).max):
@@ -452,20 +452,21 @@ class BaseTrainer:
         dtype = self.model.dtype
         assert data.weights is None or data.step_weights is not None
         return StepBatches(
-            data.examples,
-            data.targets,
-            data.step_weights,
-            rows,
-            data.numbers(rows),
-            size,
-            micro if micro is not None and self._network().couples_examples else size,
-            self._rate,
-            self._count,
+            examples=data.examples,
+            targets=data.targets,
+            weights=data.step_weights,
+            rows=rows,
+            example_ids=data.example_ids(rows),
+            source_rows=rows,
+            batch_size=size,
+            micro_batch_size=micro if micro is not None and self._network().couples_examples else size,
+            rate_at=self._rate_at,
+            step_counter=self._count,
             losses=np.zeros(len(rows), dtype),
             scores=np.zeros((len(rows), *self.model.output_shape), dtype) if self.metrics else None,
             labeled=data.labeled,
             comm=comm,
-            clip={name: most for name in ("clip_norm", "clip_value") if (most := getattr(self, name)) is not None},
+            clip={name: limit for name in ("clip_norm", "clip_value") if (limit := getattr(self, name)) is not None},
         )
 
     def run(self, batch: StepBatches) -> StepBatches:
@@ -527,7 +528,7 @@ class BaseTrainer:
         step = data.examples.chunk_size
         scores = np.empty((len(rows), *self.model.output_shape), self.model.dtype)
         local_scores, local_rows = (array[comm.local_slice(len(rows))] for array in (scores, rows))
-        for start in range(0, -(-len(rows) // comm.size), step):  # as often in all processes
+        for start in range(0, -(-len(rows) // comm.size), step):  # the same number of times in all processes
             here = slice(start, start + step)
             with comm.raise_together():
                 local_scores[here] = self.model.predict(data.examples.gather_copy(local_rows[here]), self.num_threads)

@@ -50,10 +50,10 @@ class BatchFeed:
             raise ValueError(f"steps_per_epoch: expected a number for {epochs} epochs, as an iterator is read once")
         self._source = source
         self._iterator: Iterator[Any] | None = None
-        kept = refused._ahead if self.is_iterator and refused is not None and refused._source is source else []
-        self._ahead: list[Any] = kept  # a batch that was read too early
-        self._given = 0  # in this epoch
-        self.position = 0  # in the source: the number of batches given since it began
+        ahead = refused._ahead if self.is_iterator and refused is not None and refused._source is source else []
+        self._ahead: list[Any] = ahead  # a batch that was read too early
+        self._given = 0  # the number of batches given in this epoch
+        self.position = 0  # the number of batches given since the source began
 
     @property
     def kind(self) -> str:
@@ -109,7 +109,7 @@ class BatchFeed:
         if self.is_iterator:
             self._call_on_epoch_end()
         elif self.position and self.position == _length(self._source):
-            self._ahead = self._read()  # nothing, unless the length is wrong
+            self._ahead = self._read()  # empty, unless the length is wrong
             if not self._ahead:
                 self._end()
 
@@ -137,7 +137,7 @@ def _length(source: Any) -> int | None:
     """Returns the length of a source; None if it has none, or does not know it."""
     try:
         return len(source)
-    except TypeError:  # as of PyTorch's DataLoader, whose data set is an IterableDataset
+    except TypeError:  # such as a DataLoader of PyTorch around an IterableDataset
         return None
 
 

@@ -20,7 +20,7 @@ from minidl.training.progress import Progress
 from minidl.utils.arrays import Array
 from minidl.utils.weights import weighted_mean
 
-ROWS_HASHED = 4  # of each batch, to find whether an interrupted epoch is read again as it was
+ROWS_HASHED = 4  # rows of each batch, which show whether an interrupted epoch is read again as it was
 
 
 class BatchFitLoop(FitLoop):
@@ -28,9 +28,9 @@ class BatchFitLoop(FitLoop):
 
     Weights are taken as they are, where arrays divide them by their mean.
 
-    Of the running epoch it keeps losses and weights, and with metrics targets and scores. A state has them, the number
-    of batches, the position in the source, and a hash of some rows of each batch up to there: a fit that completes it
-    reads these batches again, and refuses others.
+    The loop keeps the losses and weights of the running epoch, and with metrics its targets and scores. A state holds
+    these, the number of batches, the position in the source, and a hash of some rows of each batch up to there. A fit
+    that completes it reads these batches again, and refuses others.
     """
 
     config: BatchFitConfig
@@ -39,13 +39,13 @@ class BatchFitLoop(FitLoop):
         self, config: BatchFitConfig, trainer: BaseTrainer, callbacks: CallbackList, progress: Progress
     ) -> None:
         super().__init__(config, trainer, callbacks, progress)
-        self._position, self._digest = 0, ""  # of the batches since the source began
+        self._position, self._digest = 0, ""  # the number and the hash of the batches since the source began
         self._nothing_read()
 
     def _nothing_read(self) -> None:
-        self._count = 0  # of the batches that this epoch has trained on
-        self._first: Array | None = None  # of its targets, with metrics: none of them, for shape and dtype
-        self._targets: list[Array] = []  # of their steps
+        self._count = 0  # the number of batches that this epoch has trained on
+        self._first: Array | None = None  # with metrics, no rows of its first targets: their shape and dtype
+        self._targets: list[Array] = []  # the targets of the steps, with metrics
         self._weights: list[NDArray[np.float64]] = []
 
     # ---- the steps of an epoch
@@ -82,9 +82,9 @@ class BatchFitLoop(FitLoop):
         trainer, rows = self.trainer, data.active_rows
         due = self.callbacks.steps_until_next(trainer.step) == 1
         trainer.check_batch(len(rows))
-        trainer.kept.keep_batch(trainer.sample_key, data)
+        trainer.sample_buffer.keep_batch(trainer.sample_key, data)
         batch = trainer.batches(data, rows, len(rows))
-        batch = dataclasses.replace(batch, example_ids=batch.example_ids + self.seen.count)  # as rows of one X
+        batch = dataclasses.replace(batch, example_ids=batch.example_ids + self.seen.count)  # as for rows of one X
         with trainer.stepping():
             ran = trainer.run(batch)
             self._remember(data, data.reported_targets(rows) if ran.targets is data.targets else ran.targets[ran.rows])
@@ -132,7 +132,7 @@ class BatchFitLoop(FitLoop):
         return dataclasses.replace(state, batches={**read, "digest": self._digest})
 
     def difference(self, state: FitState) -> str | None:
-        """As FitLoop.difference; reads the batches that the interrupted epoch has seen."""
+        """See FitLoop.difference. It reads the batches that the interrupted epoch has seen."""
         if state.arguments.get("batches") == "an iterator" and not state.is_complete:
             expected = "expected a list or another iterable that begins again, as in a fit that can be completed"
             return f"X: {expected}, got an iterator: its batches cannot be read again"
@@ -150,7 +150,7 @@ class BatchFitLoop(FitLoop):
         return f"X: expected the same {position} batches, as in the fit that was interrupted, got others"
 
     def resume(self, state: FitState) -> None:
-        """As FitLoop.resume."""
+        """See FitLoop.resume."""
         super().resume(state)
         if state.batches is not None:
             self._count, self._position = state.batches["count"], state.batches["position"]

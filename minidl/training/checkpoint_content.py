@@ -1,8 +1,8 @@
 """The content of a checkpoint: a trainer and the state of its fit, as values and names.
 
 A loss, metric, optimizer or learning rate is stored as the name of a function, or as the name of a class and its
-constructor's arguments. Users pass their own functions and classes to `resume` by these names. The state of an
-optimizer or a schedule: optimizer_state.py. The file: saving/safetensors_file.py.
+constructor's arguments. Users pass their own functions and classes to `resume` by these names. optimizer_state.py
+collects and restores the state of optimizers and schedules; saving/safetensors_file.py writes the file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from minidl.training.batch_feed import check_batches
 from minidl.training.checked_attributes import history_of
 from minidl.training.fit_state import FitState
 from minidl.training.history import History
-from minidl.training.optimizer_state import TensorCodec, check_shared, get_state, set_state
+from minidl.training.optimizer_state import TensorCodec, get_state, set_state
+from minidl.training.round_trip import RoundTrip
 from minidl.utils.arrays import Array
 from minidl.utils.validation import check_int
 
@@ -52,18 +53,18 @@ def pack(
 ) -> tuple[dict[str, Any], Tensors]:
     """Returns the configuration and the tensors of a checkpoint; raises TypeError for what cannot be saved.
 
-    custom_objects: takes the user's classes and functions, by the names that are in the configuration.
+    custom_objects: a dict that takes the user's classes and functions, by their names in the configuration.
     """
     model, tensors = trainer.model, Tensors()
     living = [] if model.network is None else [model.network.parameters.values, model.network.parameters.grads]
-    codec, objects, made = TensorCodec(tensors, living), ObjectCodec(OURS, custom_objects), trainer.optimizer
+    codec, objects, made = TensorCodec(tensors), ObjectCodec(OURS, custom_objects), trainer.optimizer
     arrays = codec.encode
     config: dict[str, Any] = {
         "model": model.get_config(custom_objects),
         "loss": objects.encode(trainer.loss, "loss"),
         "metrics": objects.encode(list(trainer.metrics.values()), "metrics"),
         "optimizer": objects.encode(made, "optimizer"),
-        "remembered": encode(get_state(made, living, codec.seen), "optimizer", arrays),
+        "remembered": encode(get_state(made), "optimizer", arrays),
         "updates": 0 if (update := trainer.steps().update) is None else update.steps,
         "seed": trainer.seed,
         "skipped_steps": trainer.skipped_steps,
@@ -75,7 +76,8 @@ def pack(
         "callbacks": [],
     }
     series = {name: _series(name, values) for name, values in trainer.history.items()}
-    _check_parts(made, config, tensors, objects.met, series)
+    again = _restored_optimizer(config, tensors, objects.met, series)
+    RoundTrip(living).compare(made, again, type(made).__name__)
     tensors.update({f"model/{name}": value for name, value in model.state_dict().items()})
     tensors.update({f"update/{name}": np.array(value, order="C") for name, value in _update(trainer).items()})
     tensors.update({f"history/{name}": values for name, values in series.items()})
@@ -94,7 +96,7 @@ def pack(
 
 
 def describe_trainer(trainer: BaseTrainer) -> tuple[dict[str, Any], Tensors]:
-    """Returns what `pack` does, without a fit; of a trainer that cannot be saved, only the weights."""
+    """Returns what `pack` returns without a fit, or only the weights of a trainer that cannot be saved."""
     try:
         return pack(trainer, None, {})
     except TypeError:
@@ -110,15 +112,15 @@ def _series(name: str, values: list[float]) -> Array:
     raise TypeError(f"history: expected a list of numbers for {name!r}, got {values!r:.100}")
 
 
-def _check_parts(made: Any, config: dict[str, Any], tensors: Tensors, custom_objects: Custom, series: Tensors) -> None:
-    """Raises TypeError for a loss, metric, optimizer or history that `resume` would refuse or change."""
+def _restored_optimizer(config: dict[str, Any], tensors: Tensors, custom_objects: Custom, series: Tensors) -> Any:
+    """Returns the optimizer that `resume` would make; raises TypeError for parts that it would refuse."""
     try:
         _history(series)
         again = parse_config(config, custom_objects)["optimizer"]
         _remember(again, config, TensorCodec(dict(tensors)).decode)
     except (ValueError, TypeError, LookupError, OverflowError, AttributeError) as error:
         raise TypeError(f"cannot be saved: a resume would refuse it: {error}") from error
-    check_shared(made, again)
+    return again
 
 
 def _remember(optimizer: Any, config: Any, arrays: Callable[[str, Any], Any]) -> None:
@@ -195,7 +197,7 @@ def _object(layer: Any) -> tuple[str, Any]:
 
 
 def _described(layer: Any, other: Any) -> str:
-    """Returns a layer as a call, of two layers of one class with the arguments that differ."""
+    """Returns a layer as a call; if both are of one class, with only the arguments that differ."""
     (name, arguments), (other_name, others) = _object(layer), _object(other)
     differ = {key: value for key, value in arguments.items() if name != other_name or others.get(key) != value}
     return f"{name}({', '.join(f'{key}={value}' for key, value in differ.items())})"
@@ -248,7 +250,7 @@ def _history(series: Tensors) -> History:
 
 
 def _callbacks(saved: Any, arrays: Callable[[str, Any], Any]) -> list[State]:
-    """Returns the states of callbacks; raises for anything else."""
+    """Returns the states of callbacks; raises ValueError for anything else."""
     if not isinstance(saved, list) or not all(
         isinstance(one, list) and [type(part) for part in one[::2]] == [str, bool] and len(one) == 3 for one in saved
     ):
@@ -257,7 +259,7 @@ def _callbacks(saved: Any, arrays: Callable[[str, Any], Any]) -> list[State]:
 
 
 def _fit_state(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> FitState:
-    """Returns the fields as a FitState; raises for what cannot be one of this trainer."""
+    """Returns the fields as a FitState; raises an error for what cannot be the state of a fit of this trainer."""
     if not isinstance(fields, dict):
         raise ValueError(f"fit: expected its state by name, got {type(fields).__name__}")
     if isinstance(batches := fields.get("batches"), dict) and "count" in batches:
@@ -279,8 +281,8 @@ def _fit_state(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> Fit
     if fit.step != trainer.step:
         raise ValueError(f"fit: expected its step to be {trainer.step}, got {fit.step}")
     seen = (len(fit.losses),)
-    kept = [(fit.losses, seen), *([(fit.scores, (*seen, *model.output_shape))] if trainer.metrics else [])]
-    for array, shape in kept:
+    arrays = [(fit.losses, seen), *([(fit.scores, (*seen, *model.output_shape))] if trainer.metrics else [])]
+    for array, shape in arrays:
         if array is None or array.dtype != model.dtype or array.shape != shape:
             raise ValueError(f"fit: expected {model.dtype} {shape}, got something else")
     if ("batches" in fit.arguments and fit.in_epoch) or fit.batches is not None:

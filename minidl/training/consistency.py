@@ -22,7 +22,7 @@ from minidl.utils.arrays import Array
 from minidl_c import isa
 from minidl_c.runtime.partition import local_range
 
-TIMES = "images_per_second"  # in the history: differs between processes
+TIMES = "images_per_second"  # a series of the history that differs between processes
 
 
 def check_epoch(comm: Communicator, rate: float, model: Sequential) -> None:
@@ -40,7 +40,7 @@ def check_call(
 ) -> None:
     """Raises ValueError in all processes, naming what differs, unless they are about to do the same training.
 
-    arguments: those of fit, arrays as hashes; config, tensors: the trainer, as a checkpoint has it.
+    arguments: the arguments of fit, arrays as hashes. config, tensors: the content of a checkpoint of the trainer.
     """
     facts = {"called": "fit", "instruction set": "v2" if isa == "v2" else "v3 or v4"}  # these have the same bits
     facts.update({f"model {name}": _fact(value) for name, value in config["model"].items()})

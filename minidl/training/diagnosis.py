@@ -47,7 +47,7 @@ def explain(
             reruns = (Rerun(network, loss, batch, k, part, seed, num_threads) for part in range(batch.n_micro_batches))
             found = next(filter(None, (rerun.finding() for rerun in reruns)), None)
         found = found or _left(network, batch, k, "; it did not happen again in a second run of this step")
-    except Exception as error:  # from a user's layer or loss, which may not support being copied or run again
+    except Exception as error:  # a user's layer or loss may not support being copied or run again
         found = _left(network, batch, k, f"; a second run, to say more, failed: {type(error).__name__}: {error}")
     return f"step {step}: {found[0]}. The weights are those before this step; {found[1]}"
 
@@ -68,7 +68,7 @@ class Rerun:
         ]
         self.loss, self.batch, self.seed, self.num_threads = loss, batch, seed, num_threads
         self.step, self.part, here = int(batch.step_counter[0]), part, batch.micro_batch(k, part)
-        self.rows, self.numbers, self.origins = batch.rows[here], batch.example_ids[here], batch.names[here]
+        self.rows, self.numbers, self.source_rows = batch.rows[here], batch.example_ids[here], batch.source_rows[here]
         largest = np.abs(self.parameters.values).max(initial=0)
         self.smaller = (
             LOWER_LR_HINT if largest <= DIVERGED_WEIGHT else RESTART_HINT.format(_largest(self.parameters.values))
@@ -92,7 +92,7 @@ class Rerun:
         for i, (x, y) in enumerate(itertools.pairwise(self.inputs)):
             bad = wrong & ~_finite_rows(y)
             if bad.any():
-                what = f"{self.names[i]}: its output is {_kind(y[bad])} for {numbered(self.origins[bad])}"
+                what = f"{self.names[i]}: its output is {_kind(y[bad])} for {numbered(self.source_rows[bad])}"
                 because, hint = self._because(i, what, f"inputs (up to {_largest(x[bad])})")
                 return because, CATEGORIES_HINT if self._lacks_categories(i, x[bad]) else hint
         return None
@@ -133,8 +133,8 @@ class Rerun:
 
     def _through(self, i: int, dy: Array, want_dx: bool) -> Array | None:
         """Returns dx of layer i for dy, after another forward; writes the gradients of its parameters."""
-        _, kept = self._run(i)
-        return self.segments[i].backward(kept, dy, want_dx)
+        _, context = self._run(i)
+        return self.segments[i].backward(context, dy, want_dx)
 
     def _in_gradients(self, i: int, dy: Array, dx: Array | None) -> tuple[str, str] | None:
         bad = [f"{i}.{name}" for name, param in self.layers[i].params.items() if not np.isfinite(param.grad).all()]
@@ -164,7 +164,7 @@ class Rerun:
             return ""
         if not alone:
             return " as a sum over the batch, in which each example's share is finite"
-        return f", by {numbered(self.origins[alone])} alone"
+        return f", by {numbered(self.source_rows[alone])} alone"
 
     def _because(self, i: int, what: str, finite: str) -> tuple[str, str]:
         """Returns `what` with its reason: weights of layer i that are not finite, or large numbers that are."""
@@ -182,7 +182,7 @@ class Rerun:
 
     def _examples(self, values: Array) -> str:
         """Names the examples whose values are not finite."""
-        return numbered(self.origins[~_finite_rows(values)])
+        return numbered(self.source_rows[~_finite_rows(values)])
 
 
 def _bad_gradients(layers: Sequence[Layer]) -> list[str]:
@@ -195,7 +195,7 @@ def _left(network: Network, batch: StepBatches, k: int, note: str) -> tuple[str,
     """Describes the gradients and losses that the first run of the step left."""
     bad = _bad_gradients(network.layers)
     here = slice(k * batch.batch_size, (k + 1) * batch.batch_size)
-    rows = batch.names[here][~np.isfinite(batch.losses[here])]
+    rows = batch.source_rows[here][~np.isfinite(batch.losses[here])]
     wrong = [f"the gradient of {' and '.join(bad)}"] if bad else []
     wrong += [f"the loss of {numbered(rows)}"] if len(rows) else []
     return f"{' and '.join(wrong)} is NaN or infinite{note}", LOWER_LR_HINT

@@ -16,13 +16,13 @@ from minidl.callbacks.callback_list import CallbackList
 from minidl.optimizers.base import rate_at
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.consistency import check_epoch, warnings_for
-from minidl.training.fit_state import Arguments, FitState
+from minidl.training.fit_state import FitConfig, FitState
 from minidl.training.progress import Progress
 from minidl.training.signals import Signals
 from minidl.utils.arrays import Array
 from minidl.utils.hints import warn_caller
 
-ROWS_HASHED = 64  # of the data of a fit that came to its end: all of them would take as long as some of its steps
+ROWS_HASHED = 64  # rows of the data of a complete fit: hashing all of them would take as long as some of its steps
 
 
 class SeenExamples:
@@ -34,7 +34,7 @@ class SeenExamples:
         self.count = len(losses)
 
     def append(self, losses: Array, scores: Array | None) -> None:
-        """Adds those of more examples."""
+        """Adds the losses and scores of more examples."""
         self._losses.append(losses)
         if scores is not None:
             self._scores.append(scores)
@@ -42,31 +42,31 @@ class SeenExamples:
 
     @property
     def losses(self) -> Array:
-        """(count,)."""
+        """The losses, an array of shape (count,)."""
         return np.concatenate(self._losses)
 
     @property
     def scores(self) -> Array | None:
-        """(count, *output_shape); None without metrics."""
+        """The scores, an array of shape (count, *output_shape); None without metrics."""
         return np.concatenate(self._scores) if self._scores else None
 
 
 class FitLoop(ABC):
-    """Runs the epochs of a fit. What was set up once stands in `config`; all else is where the fit stands.
+    """Runs the epochs of a fit. `config` never changes; every other attribute is progress.
 
     A subclass runs the steps of an epoch: on arrays (array_fit_loop.py) or on batches (batch_fit_loop.py).
     """
 
-    def __init__(self, config: Arguments, trainer: BaseTrainer, callbacks: CallbackList, progress: Progress) -> None:
+    def __init__(self, config: FitConfig, trainer: BaseTrainer, callbacks: CallbackList, progress: Progress) -> None:
         self.config, self.trainer, self.callbacks, self.progress = config, trainer, callbacks, progress
         self.epochs_done = 0
         self.in_epoch = False
         self.seen = self._nothing_seen()
-        self._measured: list[str] = []  # names of the losses and metrics of its epochs
+        self._measured: list[str] = []  # the names of the losses and metrics of each epoch
         self.callbacks_ready = False  # whether all callbacks have begun
-        self._should_stop = False  # when it began
-        self._stopping = False  # as all processes know it
-        self._restored = callbacks.carried  # states of callbacks that do not have them yet, or no longer
+        self._should_stop = False  # the value of trainer.should_stop when the fit begins
+        self._stopping = False  # whether to stop, the same in all processes
+        self._restored = callbacks.carried  # the states of callbacks that do not hold them yet, or no longer
         self._arguments: dict[str, Any] | None = None
 
     def _nothing_seen(self) -> SeenExamples:
@@ -105,7 +105,7 @@ class FitLoop(ABC):
 
     @property
     def is_complete(self) -> bool:
-        """As that of the state, which reads data."""
+        """True if the fit is over: the same as `state().is_complete`, but cheaper, as `state()` hashes the data."""
         return not self.in_epoch and (self.trainer.should_stop or self.epochs_done >= self.config.epochs)
 
     def state(self) -> FitState:
@@ -122,13 +122,13 @@ class FitLoop(ABC):
         )
 
     def final_state(self) -> FitState:
-        """Returns where the fit stands after its end, for a file: few rows are hashed, and callbacks have no state."""
+        """Returns the state of a complete fit for a file: few rows are hashed, and callbacks have no state."""
         arguments, seen = self.config.describe(self.trainer.outputs, ROWS_HASHED), self._nothing_seen()
         step, stop = self.trainer.step, self.trainer.should_stop
         return FitState(arguments, step, self.epochs_done, False, stop, seen.losses, seen.scores, [])
 
     def difference(self, state: FitState) -> str | None:
-        """Returns what makes this call another fit than that of the state, in words; None: nothing."""
+        """Returns how this call differs from the fit of the state, in words; None if it completes that fit."""
         hashed = state.arguments.get("rows_hashed")
         arguments = self.arguments if hashed is None else self.config.describe(self.trainer.outputs, hashed)
         for name, value in state.arguments.items():
@@ -222,7 +222,7 @@ class FitLoop(ABC):
         self._agree()
 
     def _agree(self) -> None:
-        """Finds whether to stop: in all processes the same, whichever of them set `trainer.should_stop`, and when."""
+        """Decides whether to stop: the same in all processes, whichever of them set `trainer.should_stop`, and when."""
         (stopping,) = self.trainer.comm.allreduce_max([bool(self.trainer.should_stop)])
         self.trainer.should_stop = self._stopping = bool(stopping)
 
@@ -251,7 +251,7 @@ class FitLoop(ABC):
 
 
 def _described(name: str, value: Any, data: str) -> str:
-    """Returns an argument for an error; of arrays, whose hashes would say nothing, `data`."""
-    if name in ("X", "y", "sample_weight", "validation_data"):  # hashes, of shape, dtype and bytes
+    """Returns an argument for an error message: `data` for an array, since its hash would say nothing."""
+    if name in ("X", "y", "sample_weight", "validation_data"):  # hashes of shape, dtype and bytes
         return "none" if value is None else data
     return repr(value)

@@ -34,13 +34,13 @@ def outcome_of(error: BaseException, loop: FitLoop, first_step: int, was_unbuilt
 
 
 def _detached(loop: FitLoop, error: BaseException) -> bool:
-    """Returns whether the state of an interrupted fit could be taken from data and callbacks; if not, says so.
+    """Returns whether the data and callbacks of an interrupted fit could be read; if not, adds a note to the error.
 
-    Its state would raise the same each time, and with it every checkpoint.
+    Its state would raise the same error each time, and so would every checkpoint.
     """
     try:
         loop.detach()
-    except Exception as another:  # such as that of a lazy array, which may have interrupted the fit
+    except Exception as another:  # such as one from a lazy array, which may have interrupted the fit
         error.add_note(f"This fit cannot be completed, as its data or callbacks cannot be read: {another}")
         return False
     return True
@@ -50,9 +50,9 @@ class FitRecord:
     """What a trainer knows of its fits."""
 
     def __init__(self) -> None:
-        self._loop: FitLoop | None = None  # the last one, unless it came to its end
-        self._resumed: FitState | None = None  # from a file
-        self._final: FitState | None = None  # of the last one, if it came to its end: for a file
+        self._loop: FitLoop | None = None  # the loop of the last fit, unless that came to its end
+        self._resumed: FitState | None = None  # the state of a fit from a file
+        self._final: FitState | None = None  # the state of the last fit, for a file, if it came to its end
 
     def clear(self) -> None:
         """Forgets all of it: the next call of fit begins another."""
@@ -103,7 +103,7 @@ class FitRecord:
             if was_unbuilt and outcome in (Outcome.NOT_STARTED, Outcome.UNTOUCHED):
                 trainer.model.discard()
             raise
-        self._loop = None  # first: the state of the end reads data again, which may fail
+        self._loop = None  # first of all: final_state reads data again, which may fail
         self._final = loop.final_state()
 
     def _enter(self, loop: FitLoop, state: FitState | None) -> None:
@@ -111,7 +111,7 @@ class FitRecord:
             difference = loop.difference(state)
             if difference is None:
                 loop.resume(state)
-            elif self._loop is None and not state.is_complete:  # from a file
+            elif self._loop is None and not state.is_complete:  # the state is from a file
                 with loop.trainer.comm.raise_together():
                     raise ValueError(difference + RESUME_HINT)
             else:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from minidl.callbacks.callback_list import State
 from minidl.training.batch_feed import BatchFeed
@@ -14,54 +15,41 @@ from minidl.utils.data import Index
 Validation = tuple[LabeledData, Index] | None
 
 
-class Arguments(Protocol):
-    """What every FitLoop needs of the arguments of a call of fit."""
+@dataclass(frozen=True, kw_only=True)
+class FitConfig(ABC):
+    """The arguments of a fit, checked."""
 
-    @property
-    def epochs(self) -> int:
-        """The number of epochs of this fit."""
-
-    @property
-    def validation(self) -> Validation:
-        """The data to evaluate on after each epoch, and its rows; None: none."""
-
-    @property
-    def gradient_accumulation_steps(self) -> int:
-        """The number of batches of a step."""
+    epochs: int
+    batch_size: int
+    gradient_accumulation_steps: int
+    validation: Validation  # the data to evaluate on after each epoch, and its rows; None: none
 
     @property
     def step_size(self) -> int:
         """The number of examples of a step, or 1 if it varies."""
+        return self.batch_size * self.gradient_accumulation_steps
 
+    @abstractmethod
     def describe(self, outputs: str, rows_hashed: int | None = None) -> dict[str, Any]:
         """Returns the arguments that decide on the weights: numbers as they are, arrays as hashes.
 
-        outputs: of the trainer's model. rows_hashed: the number of rows of each array that are hashed; None: all.
+        outputs: BaseTrainer.outputs. rows_hashed: the number of rows of each array that are hashed; None: all.
         """
 
 
-@dataclass(frozen=True)
-class FitConfig:
+@dataclass(frozen=True, kw_only=True)
+class ArrayFitConfig(FitConfig):
     """The arguments of a fit on arrays, checked."""
 
     data: LabeledData
-    rows: Index  # to train on
-    validation: Validation
-    epochs: int
-    batch_size: int
-    gradient_accumulation_steps: int
+    rows: Index  # the rows to train on
     shuffle: bool
     validation_split: float
     mixup: float  # alpha; 0: none
     normalize_weights: bool
 
-    @property
-    def step_size(self) -> int:
-        """The number of examples of a step."""
-        return self.batch_size * self.gradient_accumulation_steps
-
     def describe(self, outputs: str, rows_hashed: int | None = None) -> dict[str, Any]:
-        """Returns what Arguments.describe says; validation_data is None if rows of X were held out."""
+        """See FitConfig; validation_data is None if rows of X were held out."""
         given = None if self.validation is None or self.validation[0] is self.data else self.validation
         return {
             "epochs": self.epochs,
@@ -78,18 +66,16 @@ class FitConfig:
         }
 
 
-@dataclass(frozen=True)
-class BatchFitConfig:
+@dataclass(frozen=True, kw_only=True)
+class BatchFitConfig(FitConfig):
     """The arguments of a fit on batches, checked. Each batch is a step."""
 
     feed: BatchFeed
-    validation: Validation
-    epochs: int
+    batch_size: int = 1
     gradient_accumulation_steps: int = 1
-    step_size: int = 1
 
     def describe(self, outputs: str, rows_hashed: int | None = None) -> dict[str, Any]:
-        """Returns what Arguments.describe says, without hashes of batches, which are not known before they are read."""
+        """See FitConfig; without hashes of batches, which are not known before they are read."""
         return {
             "batches": self.feed.kind,
             "epochs": self.epochs,
@@ -102,7 +88,7 @@ class BatchFitConfig:
 
 
 def _hash_of(validation: Validation, rows_hashed: int | None) -> str | None:
-    """Returns a hash of validation_data; None without it."""
+    """Returns a hash of the validation data; None if there are none."""
     if validation is None:
         return None
     return " ".join(value for value in validation[0].fingerprints(rows_hashed).values() if value is not None)
@@ -112,15 +98,15 @@ def _hash_of(validation: Validation, rows_hashed: int | None) -> str | None:
 class FitState:
     """Where a fit stands between two steps: all that is needed to complete it."""
 
-    arguments: dict[str, Any]  # of FitConfig.describe; those of the call that completes it are equal
-    step: int  # of the trainer
+    arguments: dict[str, Any]  # what FitConfig.describe returned; the call that completes the fit has to give the same
+    step: int  # the trainer's step
     epochs_done: int  # epochs of this fit that are in the history
-    in_epoch: bool  # whether it is in the middle of the next one
+    in_epoch: bool  # whether the fit is in the middle of the next epoch
     should_stop: bool
-    losses: Array  # of the examples that this epoch has seen, in their order
+    losses: Array  # the losses of the examples that this epoch has seen, in their order
     scores: Array | None  # their outputs, if there are metrics
-    callbacks: list[State]  # of those that have a state
-    batches: dict[str, Any] | None = None  # of a fit on batches: what BatchFitLoop knows of those of this epoch
+    callbacks: list[State]  # the states of the callbacks that have one
+    batches: dict[str, Any] | None = None  # what a BatchFitLoop knows of the batches it has read; None for arrays
 
     @property
     def is_complete(self) -> bool:

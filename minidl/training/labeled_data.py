@@ -13,7 +13,7 @@ from minidl.engine.pixel_targets import check_sized_targets
 from minidl.losses import Loss, check_rows
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array, check_array
-from minidl.utils.data import ArraySource, Index, as_numbers, fingerprint, some_rows
+from minidl.utils.data import ArraySource, Index, fingerprint, some_rows
 from minidl.utils.validation import Shape
 from minidl.utils.weights import Weights, as_weights, mean_weight, step_factors, times_class_weights, weighted_mean
 
@@ -24,12 +24,12 @@ class LabeledData:
 
     examples: ArraySource
     targets: Array
-    exact_targets: Array  # the same, before they are rounded to float32
-    weights: Weights | None  # as given, times those of classes; None: ones
-    active_rows: Index  # those of weight above 0
-    labels: Index | None  # y, where it holds labels of classes: whole numbers or one-hot rows
-    labeled: NDArray[np.bool_] | None  # the rows with a label that the loss does not ignore; None: all
-    step_weights: Array | None = None  # of `for_steps`: the factors of gradients, in the model's dtype; None: ones
+    exact_targets: Array  # the targets before they are rounded to float32
+    weights: Weights | None  # the weights that were given, times those of classes; None: ones
+    active_rows: Index  # the rows of weight above 0
+    labels: Index | None  # y as labels, if it holds labels of classes: whole numbers or one-hot rows
+    labeled: NDArray[np.bool_] | None  # whether each row has a label that the loss does not ignore; None: all have
+    step_weights: Array | None = None  # the factors of gradients, from `for_steps`, in the model's dtype; None: ones
 
     @classmethod
     def from_arrays(
@@ -43,11 +43,10 @@ class LabeledData:
     ) -> LabeledData:
         """Checks X, y and weights; builds an unbuilt model. Raises TypeError or ValueError, changing nothing."""
         with model.unbuilt_on_error():
-            if model.network is None:
-                shape = as_numbers(X, "X").shape[1:]
-                ArraySource(X, shape, model.dtype)
-                model.build(shape)
-            examples = ArraySource(X, model.input_shape, model.dtype, check=False)
+            built_for = None if model.network is None else model.input_shape
+            examples = ArraySource(X, built_for, model.dtype, check=False)
+            if built_for is None:
+                model.build(examples.shape)
             network, shape, n = model.network, model.output_shape, len(examples)
             assert network is not None
             weights = None if sample_weight is None else as_weights(sample_weight, n)
@@ -114,7 +113,7 @@ class LabeledData:
 
         stratify = None if self.labels is None else self.labels[self.active_rows]
         try:
-            state = int(np.random.default_rng(seed).integers(2**32))  # of any seed; scikit-learn's has 32 bits
+            state = int(np.random.default_rng(seed).integers(2**32))  # scikit-learn takes seeds of 32 bits
             train, held = train_test_split(self.active_rows, test_size=share, random_state=state, stratify=stratify)
         except ValueError as error:
             expected = f"expected a fraction that can be held out, got {share} of {len(self.active_rows)}"
@@ -134,16 +133,16 @@ class LabeledData:
             raise ValueError("validation_data: expected at least one example, got none")
         return other, other.active_rows
 
-    def numbers(self, rows: Index) -> Index:
+    def example_ids(self, rows: Index) -> Index:
         """Returns the indices of these rows among the active ones: what they would be without the others."""
         return rows if len(self.active_rows) == len(self.examples) else np.searchsorted(self.active_rows, rows)
 
-    def fingerprints(self, most: int | None = None) -> dict[str, str | None]:
-        """Returns hashes of X, y and the weights, of all rows or of at most `most`; None: no weights."""
-        rows = some_rows(len(self.examples), most)
+    def fingerprints(self, limit: int | None = None) -> dict[str, str | None]:
+        """Returns hashes of X, y and the weights, of all rows or of at most `limit`; None: no weights."""
+        rows = some_rows(len(self.examples), limit)
         weights = None if self.weights is None else fingerprint(self.weights, rows)
         y = fingerprint(self.targets if self.labels is None else self.labels, rows)
-        return {"X": self.examples.fingerprint(most), "y": y, "sample_weight": weights}
+        return {"X": self.examples.fingerprint(limit), "y": y, "sample_weight": weights}
 
     def reported_targets(self, rows: Index) -> Array:
         """Returns the targets of these rows for metrics and losses that are reported: not rounded to float32."""

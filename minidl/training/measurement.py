@@ -46,10 +46,10 @@ def measure(
     metrics and scikit-learn's get without its scores; other functions get all of y.
     """
     drops = {name for name, metric in metrics.items() if ignore_index is not None and _takes_rows(metric)}
-    kept = _without(ignore_index, y, scores) if drops else (y, scores)
+    counted = _without(ignore_index, y, scores) if drops else (y, scores)
     values = {}
     for name, metric in metrics.items():
-        own_y, own_scores = kept if name in drops else (y, scores)
+        own_y, own_scores = counted if name in drops else (y, scores)
         try:
             if labels is not None and labels.shape != y.shape and _takes_labels(metric):
                 value = metric(labels, scores)  # of probabilities, of which none is ignored

@@ -47,7 +47,7 @@ def _steps(n: int, size: int) -> Iterator[slice]:
 
 
 def mixed(b: StepBatches, loss: Loss, shape: Shape, alpha: float, seed: int) -> StepBatches:
-    """Returns these batches with mixed examples, targets and weights; shape: of the model's outputs.
+    """Returns these batches with mixed examples, targets and weights; shape: the shape of the model's outputs.
 
     A mixture has the weight W = share * weight_a + (1 - share) * weight_b, and the target that is the mean of both by
     these two terms: W times its loss is the sum of theirs with both targets, for a loss that is linear in the target
@@ -66,7 +66,7 @@ def mixed(b: StepBatches, loss: Loss, shape: Shape, alpha: float, seed: int) -> 
             weights[here] = own + others
             y[here] = (_column(own, y) * y[here] + _column(others, y) * y[here][partner]) / _column(weights[here], y)
     examples = ArraySource(x, x.shape[1:], b.examples.dtype)
-    return replace(b, examples=examples, targets=y, weights=weights, rows=np.arange(len(x)), origins=b.rows)
+    return replace(b, examples=examples, targets=y, weights=weights, rows=np.arange(len(x)))
 
 
 def _column(numbers: Array, of: Array) -> Array:

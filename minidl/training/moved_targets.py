@@ -19,7 +19,7 @@ from minidl.utils.data import ArraySource
 def with_moved_targets(
     b: StepBatches, network: Network, loss: Loss, seed: int, num_threads: int | None = None
 ) -> StepBatches:
-    """Returns these batches with copies of their rows, whose targets have moved; themselves if nothing moves them."""
+    """Returns the batches with copies of their rows whose targets have moved, or as they are if nothing moves them."""
     if not moves(network, loss, b.targets):
         return b
     targets = moved_in_steps(b, network, loss, seed, int(b.step_counter[0]), num_threads)
@@ -27,7 +27,7 @@ def with_moved_targets(
     examples, weights = ArraySource(x, (b.examples.size,), b.examples.dtype), b.weights
     weights = None if weights is None else weights[b.rows]
     labeled, rows = labeled_rows(loss, targets), np.arange(len(x))  # a row may lose all of its labels
-    return replace(b, examples=examples, targets=targets, weights=weights, labeled=labeled, rows=rows, origins=b.names)
+    return replace(b, examples=examples, targets=targets, weights=weights, labeled=labeled, rows=rows)
 
 
 def moved_in_steps(
@@ -42,7 +42,7 @@ def moved_in_steps(
 
 
 def _micro_batches(b: StepBatches, first_step: int) -> Iterator[tuple[int, int, slice]]:
-    """Yields the step, the number in it, and the place among the rows of each micro-batch; the last may be short."""
+    """Yields the step of each micro-batch, its index in the step, and its rows; the last one may be short."""
     for k in range(-(-len(b.rows) // b.batch_size)):
         for part in range(b.n_micro_batches):
             here = b.micro_batch(k, part)

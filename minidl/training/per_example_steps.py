@@ -67,12 +67,13 @@ def _backward(
 
 
 def clip_factors(
-    network: Network, loss: Loss, b: StepBatches, most: float, seed: int, num_threads: int | None
+    network: Network, loss: Loss, b: StepBatches, max_norm: float, seed: int, num_threads: int | None
 ) -> Array:
-    """Returns min(1, most / norm_i) for each example of a batch; norm_i: of its gradient, over all trained layers.
+    """Returns min(1, max_norm / norm_i) for each example of a batch; norm_i: the norm of its gradient in all layers.
 
-    The weights of the batch have no part in it. Where a norm is NaN, 1: a step on such an example is not finite. Raises
-    ValueError for a layer in NumPy that has parameters and draws: alone, an example has other numbers than in the step.
+    The weights of the batch have no part in it. Where a norm is NaN, the factor is 1: a step on such an example is not
+    finite. Raises ValueError for a layer in NumPy that has parameters and draws random numbers: an example alone has
+    other numbers than in the step.
     """
     check_no_coupling(network)
     trained = [leaf for leaf in network.leaves if leaf.params and not network.trained[id(leaf)].frozen]
@@ -87,18 +88,18 @@ def clip_factors(
         squares += one  # NumPy's sum over a list has another order for a single example
     norms = np.sqrt(squares)
     with np.errstate(divide="ignore"):
-        return np.nan_to_num(np.minimum(1, most / norms), nan=1)
+        return np.nan_to_num(np.minimum(1, max_norm / norms), nan=1)
 
 
 class ClippedSteps:
-    """Steps in which the gradient of each example is clipped, before they are summed, to a norm of at most `most`.
+    """Steps that clip the gradient of each example to a norm of at most `max_norm`, before the gradients are summed.
 
-    Step by step: a pass finds the norms, then an ordinary step has weights weight_i * min(1, most / norm_i). A
-    weight of 2 is the same example twice.
+    In each step a pass finds the norms; an ordinary step with weights weight_i * min(1, max_norm / norm_i) follows. An
+    example of weight 2 counts as two equal examples.
     """
 
-    def __init__(self, steps: Steps, network: Network, loss: Loss, most: float) -> None:
-        self.steps, self.network, self.loss, self.most = steps, network, loss, most
+    def __init__(self, steps: Steps, network: Network, loss: Loss, max_norm: float) -> None:
+        self.steps, self.network, self.loss, self.max_norm = steps, network, loss, max_norm
 
     @property
     def update(self) -> Update | None:
@@ -112,7 +113,7 @@ class ClippedSteps:
 
     @property
     def seed(self) -> int:
-        """Of random numbers."""
+        """The seed of random numbers."""
         return self.steps.seed
 
     @seed.setter
@@ -129,7 +130,7 @@ class ClippedSteps:
             mine = comm.local_slice(len(one.rows))
             with comm.raise_together():
                 ours = one.select(mine)
-                factors[mine] = clip_factors(self.network, self.loss, ours, self.most, self.seed, num_threads)
+                factors[mine] = clip_factors(self.network, self.loss, ours, self.max_norm, self.seed, num_threads)
             comm.allgather_rows(factors)
             clipped[one.rows] = weights[one.rows] * factors
             if self.steps.run(replace(one, weights=clipped), num_threads) < 1:

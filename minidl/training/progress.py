@@ -22,7 +22,10 @@ class Progress:
         self._bar: Any = None
 
     def begin_epoch(self, number: int, steps: int | None, done: int = 0) -> None:
-        """Begins epoch `number` of this fit, counted from 1; steps: their number, if known; done: those done."""
+        """Begins epoch `number` of this fit, counted from 1.
+
+        steps: the number of steps, if it is known; done: the number of steps done so far.
+        """
         self._number = number
         if self.verbose == 2:
             from tqdm import tqdm  # its import takes a third as long as that of minidl
@@ -30,7 +33,7 @@ class Progress:
             self._bar = tqdm(total=steps, initial=done, desc=f"epoch {number}/{self.epochs}", unit="step", leave=False)
 
     def advance(self, steps: int) -> None:
-        """Adds steps to those done."""
+        """Adds steps to the number of steps done."""
         if self._bar is not None:
             self._bar.update(steps)
 

@@ -14,24 +14,25 @@ from minidl.utils.arrays import Array
 from minidl.utils.data import Index
 
 MAX_EXAMPLES = 256
-MAX_BYTES = 2**24  # of all examples
-MIN_BATCHES = 32  # that they come from, if there are as many
-PER_BATCH = MAX_EXAMPLES // MIN_BATCHES  # examples
+MAX_BYTES = 2**24  # for all examples
+MIN_BATCHES = 32  # batches that the examples come from, if there are as many
+PER_BATCH = MAX_EXAMPLES // MIN_BATCHES  # examples of each batch
 SAMPLED = 2**32 // 32  # after MIN_BATCHES calls of train_batch, one of 32 is sampled, on average
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Some examples with targets and weights, for LabeledData. batches: the index of each example's batch.
+    """Some examples with targets and weights, for LabeledData.
 
-    largest_weight: of all examples of a fit, if it divided them by their mean.
+    batches: the index of each example's batch. largest_weight: the largest weight of all examples of a fit, if the fit
+    divided its weights by their mean.
     """
 
     X: Array
     y: Array
     weights: Array | None
     batches: Index | None  # None: unknown
-    size: int  # of a step, in examples
+    size: int  # the number of examples of a step
     largest_weight: float = 0.0
 
 

@@ -42,8 +42,8 @@ class StepCache:
     def __init__(self) -> None:
         self._steps: Steps | ClippedSteps | None = None
         self._key: StepKey | None = None
-        self._skipped: dict[int, int] = {}  # by the id of a layer
-        self._counted = 0  # the optimizer's steps that are in there
+        self._skipped: dict[int, int] = {}  # the number of skipped steps by the id of a layer
+        self._counted = 0  # the number of optimizer steps that `_skipped` accounts for
 
     def get(self, model: Sequential, key: StepKey, seed: int) -> Steps | ClippedSteps:
         """Returns the steps of this key."""
@@ -68,16 +68,16 @@ class StepCache:
         """Sets what `skipped_steps` returned elsewhere; raises TypeError or ValueError for other lists."""
         assert self._steps is not None and self._key is not None
         name, update = "skipped_steps", self._steps.update
-        most = 0 if update is None else update.steps
+        done = 0 if update is None else update.steps
         is_list = isinstance(skipped, list) and len(skipped) == len(leaves)
-        if not is_list or any(check_count(name, n) > most for n in skipped):
-            expected = f"expected for each of {len(leaves)} layers at most {most} steps"
+        if not is_list or any(check_count(name, n) > done for n in skipped):
+            expected = f"expected for each of {len(leaves)} layers at most {done} steps"
             raise ValueError(f"{name}: {expected}, got {skipped!r:.100}")
-        self._skipped, self._counted = {id(leaf): n for leaf, n in zip(leaves, skipped, strict=True)}, most
+        self._skipped, self._counted = {id(leaf): n for leaf, n in zip(leaves, skipped, strict=True)}, done
         self._make(model, self._key, seed, update)
 
     def _make(self, model: Sequential, key: StepKey, seed: int, update: Update | None) -> None:
-        """Makes the steps; update: the optimizer's state, whichever layers are frozen now."""
+        """Makes the steps. update: the optimizer's state, which covers frozen layers as well."""
         groups = {i: replace(group, skipped_steps=self._skipped.get(i, 0)) for i, group in key.groups.items()}
         steps: Any = make_steps(model, key.loss, key.optimizer, seed, update, key.in_parts, groups)
         if key.per_example_clip_norm is not None:

@@ -30,29 +30,26 @@ Clip = dict[str, float]  # clip_norm, clip_value: see minidl_c/optimizers/clip.p
 class StepBatches:
     """The examples of some steps: `rows` of `examples` in order, batch_size of them a step, in micro-batches.
 
-    example_ids: of the same rows, for random masks: their indices without the rows of weight 0.
+    example_ids: the numbers that the random masks of these rows depend on: their indices, without counting rows of
+    weight 0. source_rows: the indices of these rows in the X of the call, for messages; `examples` may be a copy of
+    some of its rows.
     """
 
     examples: ArraySource
-    targets: Array  # by example
-    weights: Array | None  # by example, in the model's dtype
+    targets: Array  # one for each example
+    weights: Array | None  # one for each example, in the model's dtype
     rows: Index
     example_ids: Index
+    source_rows: Index
     batch_size: int
     micro_batch_size: int  # batch_size, unless a layer has to see the examples of a step in parts
-    lr_at: Callable[[int], float]  # the learning rate at a step of the trainer
+    rate_at: Callable[[int], float]  # the learning rate at a step of the trainer
     step_counter: NDArray[np.int64]  # (1,): each step adds 1, in the same call that changes the weights
     losses: Array  # OUT (len(rows),)
     scores: Array | None  # OUT (len(rows), classes)
     clip: Clip = field(default_factory=dict)
-    labeled: NDArray[np.bool_] | None = None  # by example, whether it has a label that counts; None: all have
+    labeled: NDArray[np.bool_] | None = None  # whether each example has a label that counts; None: all have
     comm: Communicator = SINGLE_PROCESS  # the processes that do each step together
-    origins: Index | None = None  # the indices of the rows in X; None: rows
-
-    @property
-    def names(self) -> Index:
-        """The indices of the rows in X, for messages."""
-        return self.rows if self.origins is None else self.origins
 
     @property
     def steps(self) -> int:
@@ -76,9 +73,9 @@ class StepBatches:
     def select(self, here: slice) -> StepBatches:
         """Returns the batches of a range of the rows."""
         scores = None if self.scores is None else self.scores[here]
-        origins = None if self.origins is None else self.origins[here]
-        rows, ids, losses = self.rows[here], self.example_ids[here], self.losses[here]
-        return replace(self, rows=rows, example_ids=ids, losses=losses, scores=scores, origins=origins)
+        rows, ids, source_rows = self.rows[here], self.example_ids[here], self.source_rows[here]
+        losses = self.losses[here]
+        return replace(self, rows=rows, example_ids=ids, source_rows=source_rows, losses=losses, scores=scores)
 
     def weight_gradients(self, dscores: Array, rows: Index) -> Array:
         """Returns the gradients of the losses of these rows, each times its weight."""
@@ -107,7 +104,7 @@ class FusedSteps:
         """Does the steps; returns their number: fewer than asked for if one was not finite, which changed nothing."""
         comm = b.comm if self.is_distributable else SINGLE_PROCESS
         with comm.raise_together():
-            rates, divisors = np.array([b.lr_at(int(b.step_counter[0]) + k) for k in range(b.steps)]), b.divisors()
+            rates, divisors = np.array([b.rate_at(int(b.step_counter[0]) + k) for k in range(b.steps)]), b.divisors()
             x, rows, targets, weights = self._read(b, comm)
         done = self.plan.train(
             x, rows, b.batch_size, targets, weights, b.losses, b.scores, divisors, rates,
@@ -140,7 +137,7 @@ class FusedSteps:
 class SegmentedSteps:
     """Steps with a layer, a loss or an optimizer in Python. The slots are the same, so native parts have the same bits.
 
-    Of several processes each does the whole step.
+    If there are several processes, each does the whole step.
     """
 
     is_distributable = False
@@ -156,7 +153,7 @@ class SegmentedSteps:
         self.ranges = network.ranges(trained)
 
     def run(self, b: StepBatches, num_threads: int | None) -> int:
-        """As FusedSteps.run."""
+        """See FusedSteps.run."""
         with one_blas_thread, np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found below
             return self._run(b, num_threads)
 
@@ -177,7 +174,7 @@ class SegmentedSteps:
 
     def _step(self, b: StepBatches, k: int, divisor: float, num_threads: int | None) -> bool:
         """Does the k-th step; returns False, and changes nothing, if a loss or gradient is not finite."""
-        rate, parameters = b.lr_at(int(b.step_counter[0])), self.network.parameters
+        rate, parameters = b.rate_at(int(b.step_counter[0])), self.network.parameters
         grads = parameters.grads
         for part in range(b.n_micro_batches):
             before = grads.copy() if part else None

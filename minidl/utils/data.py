@@ -37,14 +37,16 @@ class ArraySource:
 
     X: real numbers of any dtype, layout and byte order, as an array, a list, a tensor, a data frame, a memory map or a
     lazy array (see LazyRows). The shape is (n, *shape), or 2-D of the same width; 2-D may also be a sparse matrix.
-    uint8, float32 and float64 in C order are read without a copy; anything else is converted as it is read.
+    uint8, float32 and float64 in C order are read without a copy; anything else is converted as it is read. shape: of
+    an example; None: that of X, whatever it is.
 
     Raises TypeError unless X holds real numbers, ValueError for another shape, NaN or infinity (in a memory map or a
     lazy array: when the rows are read). check: whether now; otherwise `check_rows` looks at some rows only.
     """
 
-    def __init__(self, X: Any, shape: Shape, dtype: str, name: str = "X", check: bool = True) -> None:
+    def __init__(self, X: Any, shape: Shape | None, dtype: str, name: str = "X", check: bool = True) -> None:
         array = as_numbers(X, name)
+        self.shape = shape = array.shape[1:] if shape is None else shape
         size = math.prod(shape)
         if array.shape[1:] != shape and (array.ndim != 2 or array.shape[1] != size):
             flat = "" if len(shape) == 1 else f" or (n, {size})"

@@ -65,6 +65,18 @@ class SharedList(Plain):
         self.seen = self.log.seen
 
 
+class TwoNames(Plain):
+    """Holds an object with a list under two names, as made by its constructor."""
+
+    def __init__(self, lr=0.1):
+        super().__init__(lr)
+        self.log = self.same = Log()
+
+    def step(self, params, lr):
+        self.log.seen.append(lr)
+        super().step(params, lr * len(self.same.seen))
+
+
 class Function:
     def __init__(self, function, best=float("nan"), arrays=()):
         self.function, self._best, self._arrays = function, best, arrays
@@ -78,6 +90,28 @@ class ArgumentHolder(Plain):
     def __init__(self, lr=0.1):
         super().__init__(lr)
         self.inner = Function(np.sign, arrays=[np.ones(2), {"a": np.zeros(3)}])
+
+
+class OwnFunction(Plain):
+    """Holds an object with a function that each call of the constructor makes."""
+
+    def __init__(self, lr=0.1):
+        super().__init__(lr)
+        self.inner = Function(lambda x: x)
+
+
+class OwnState(Plain):
+    """Has a list of optimizers under two names, which its load_state_dict makes one again."""
+
+    def __init__(self, optimizers, lr=0.1):
+        super().__init__(lr)
+        self.optimizers = self._optimizers = optimizers
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        self._optimizers = self.optimizers
 
 
 class Warm(Plain):
@@ -111,6 +145,9 @@ def momentum_of_its_own(made):
     made.base = SGD(0.1, 0.5)
 
 
+CLASSES = (Plain, Wrapper, Warm, ArgumentHolder, Function, TwoNames, OwnFunction, OwnState)
+
+
 @pytest.mark.parametrize(
     ("optimizer", "change"),
     [
@@ -123,6 +160,9 @@ def momentum_of_its_own(made):
         (ArgumentHolder(), lambda made: None),
         (Wrapper(constant_rate), lambda made: setattr(made.base, "lr", 0.02)),
         (Plain(), put(empty=np.zeros((0, 3)), other=np.zeros(0))),
+        (TwoNames(), lambda made: None),
+        (OwnFunction(), lambda made: None),
+        (OwnState([SGD(0.1)]), lambda made: None),
     ],
 )
 def test_resuming_gives_the_same_bits(optimizer, change, tmp_path):
@@ -130,8 +170,7 @@ def test_resuming_gives_the_same_bits(optimizer, change, tmp_path):
     trainer.save_checkpoint(tmp_path / "a")
     resumed = Trainer.resume(
         tmp_path / "a",
-        custom_objects={kind.__name__: kind for kind in (Plain, Wrapper, Warm, ArgumentHolder, Function)}
-        | {"constant_rate": constant_rate},
+        custom_objects={kind.__name__: kind for kind in CLASSES} | {"constant_rate": constant_rate},
     )
     assert vars(resumed.optimizer).keys() == vars(trainer.optimizer).keys()
     for _ in range(4):
@@ -157,6 +196,8 @@ def flat_and_views(made):
         (Wrapper(), put(base=type("SGD", (Plain,), {})()), "SGD"),
         (Wrapper(), lambda made: setattr(made.base, "lr", lambda step: 0.1), "Wrapper.base: .*its lr is <function.*"),
         (ArgumentHolder(), put(inner=Function(np.tanh)), r"\.inner: .*: its function is .*tanh.* make it"),
+        (ArgumentHolder(), put(inner=Function(np.sign, arrays=[np.ones(2), {"a": np.ones(3)}])), ": its arrays is"),
+        (TwoNames(), put(log=type("Log", (Log,), {})()), r"\.log: .*a resume would make a Log instead"),
         (Wrapper(), momentum_of_its_own, "Wrapper.base: .*: its momentum is 0.5, .* make it with 0.9"),
     ],
 )  # fmt: skip

@@ -26,7 +26,7 @@ def make_trainer(shape=SHAPE):
 
 
 def kept(trainer):
-    return trainer.kept.sample(trainer.sample_key)
+    return trainer.sample_buffer.sample(trainer.sample_key)
 
 
 def numbers(trainer):

@@ -22,8 +22,8 @@ W = RNG.choice([0.0, 0.5, 1.0, 3.0], N)
 USED = W > 0
 
 
-def make_trainer(loss="softmax_cross_entropy", outputs=3, dtype="float64", optimizer=None, layers=()):
-    model = Sequential([*layers, Dense(outputs)], input_shape=(5,), dtype=dtype, seed=3)
+def make_trainer(loss="softmax_cross_entropy", outputs=3, dtype="float64", optimizer=None, layers=(), shape=(5,)):
+    model = Sequential([*layers, Dense(outputs)], shape, dtype=dtype, seed=3)
     return Trainer(model, loss, SGD(0.1, momentum=0.9) if optimizer is None else optimizer, seed=1)
 
 
@@ -236,6 +236,12 @@ def test_rows_of_weight_0_hold_anything(kind, options):
     with_zeros = fitted(readable(x, kind), y, sample_weight=W, trainer=one, **options)
     without = fitted(X[USED], Y[USED], sample_weight=W[USED], trainer=other, **options)
     assert state(with_zeros) == state(without) and with_zeros.history["loss"] == without.history["loss"]
+
+
+def test_the_first_fit_of_an_unbuilt_model_takes_rows_of_weight_0():
+    x, y = spoiled()
+    with_zeros = fitted(x, y, sample_weight=W, trainer=make_trainer(shape=None))
+    assert state(with_zeros) == state(fitted(X[USED], Y[USED], sample_weight=W[USED]))
 
 
 def test_every_call_takes_rows_of_weight_0():

@@ -46,10 +46,9 @@ def _probe(trainer: BaseTrainer, X: Any, y: Any) -> Probe:
             raise ValueError("X: expected at least one example, got none")
         chosen = np.sort(np.random.default_rng(trainer.seed).permutation(len(data.active_rows))[:MAX_EXAMPLES])
         sample = Sample(data.examples.gather_copy(chosen), data.targets[chosen], None, None, MAX_EXAMPLES)
+    elif (latest := trainer.sample_buffer.sample(trainer.sample_key)) is not None:
+        sample = latest
     else:
-        kept = trainer.kept.sample(trainer.sample_key)
-        if kept is None:
-            raise ValueError("report: expected a fit or a train_batch before it, or examples: report(X, y)")
-        sample = kept
+        raise ValueError("report: expected a fit or a train_batch before it, or examples: report(X, y)")
     data = LabeledData.from_arrays(trainer.model, trainer.loss, sample.X, sample.y, sample.weights).for_steps()
     return Probe(trainer, data, sample)

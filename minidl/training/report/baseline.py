@@ -25,11 +25,11 @@ class Baseline:
 
     @property
     def span(self) -> float:
-        """The difference of the two: what there is to learn."""
+        """The difference of the two losses: what there is to learn."""
         return self.guess - self.right
 
     def learned(self, loss: float) -> float:
-        """Returns the share of it that a loss has reached: 0 for guessing, 1 for right answers."""
+        """Returns the share of the span that a loss has reached: 0 for guessing, 1 for right answers."""
         return (self.guess - loss) / self.span
 
 

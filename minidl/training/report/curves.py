@@ -84,12 +84,12 @@ def overfitting(probe: Probe) -> Iterator[Finding]:
     right, val_right = _series(probe, "accuracy", "val_accuracy")
     if probe.baseline is None or len(losses) < thresholds.MIN_EPOCHS or not _is_apart(probe, validation):
         return
-    most = thresholds.GAP * probe.baseline.span
+    loss_gap = thresholds.GAP * probe.baseline.span
     augment = "augment it (RandomShift, RandomFlip), " if len(probe.trainer.model.input_shape) == 3 else ""
     advice = f"get more data, {augment}add Dropout or weight_decay, or take a smaller model"
     for what, train, held, gaps, limit in (
         ("accuracy", right, val_right, right - val_right, thresholds.ACCURACY_GAP),
-        ("loss", losses, validation, validation - losses, most),
+        ("loss", losses, validation, validation - losses, loss_gap),
     ):
         if len(gaps) >= thresholds.MIN_EPOCHS and (gaps[-thresholds.LAST :] > limit).all():
             message = f"the {what} is {train[-1]:.3g} in training and {held[-1]:.3g} in validation"

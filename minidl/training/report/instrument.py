@@ -69,7 +69,7 @@ class LayerStats:
 
     @property
     def weights(self) -> list[Array]:
-        """Its parameters with at least two axes: neither biases nor the scales of norms."""
+        """The layer's parameters with at least two axes: neither biases nor the scales of norms."""
         return [param.value for param in self.layer.params.values() if param.value.ndim > 1]
 
     def add_input(self, x: Array) -> None:
@@ -87,7 +87,7 @@ class LayerStats:
 
 @dataclass
 class BatchArgs:
-    """What every layer is given with a batch."""
+    """The arguments that every layer is given with a batch."""
 
     num_threads: int | None
     seed: int
@@ -106,11 +106,11 @@ class InstrumentedLayer:
         self.stats.add_input(x)
         return self.segment.forward(x, args.num_threads, args.seed, args.step, args.example_ids, 0)
 
-    def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
+    def backward(self, context: Any, dy: Array, want_dx: bool) -> Array | None:
         """Returns the gradient of the input, or None without want_dx."""
         rows = dy.reshape(len(dy), -1).astype(np.float64)
         self.stats.gradient = math.sqrt((rows**2).sum() / len(rows))
-        return self.segment.backward(kept, dy, want_dx)
+        return self.segment.backward(context, dy, want_dx)
 
 
 class InstrumentedSeries:
@@ -124,8 +124,8 @@ class InstrumentedSeries:
         """See InstrumentedLayer."""
         tape = []
         for part in self.parts:
-            x, kept = part.forward(x, args)
-            tape.append(kept)
+            x, context = part.forward(x, args)
+            tape.append(context)
         return x, tape
 
     def backward(self, tape: Any, dy: Array, want_dx: bool) -> Array | None:
@@ -173,12 +173,12 @@ def _instrumented(
     parts: list[InstrumentedLayer | InstrumentedBranches] = []
     for layer, name in zip(layers, names, strict=True):
         if isinstance(layer, Container):
-            ways = [
-                _instrumented(network, way, [f"{name}: {place}" for place in layer.child_names(branch)], data, found)
-                for branch, way in layer.named_branches().items()
+            branches = [
+                _instrumented(network, branch, [f"{name}: {child}" for child in layer.child_names(key)], data, found)
+                for key, branch in layer.named_branches().items()
             ]
-            parts.append(InstrumentedBranches(layer, [way for way, _ in ways]))
-            data = all(still for _, still in ways)
+            parts.append(InstrumentedBranches(layer, [branch for branch, _ in branches]))
+            data = all(still for _, still in branches)
             continue
         seen = LayerStats(name, layer, trains([layer], network.trained))
         seen.reads_data = data and bool(seen.weights)

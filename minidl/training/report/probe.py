@@ -29,9 +29,9 @@ from minidl.utils.arrays import Array
 from minidl.utils.data import Index
 from minidl_c.optimizers.clip import clip
 
-MIN_BATCH = 32  # examples: of fewer, the gradient of one step says little of others
+MIN_BATCH = 32  # examples: with fewer, the gradient of one step says little of other steps
 MAX_BATCH = 64
-MAX_BYTES = 2**28  # of the outputs of all layers for one batch
+MAX_BYTES = 2**28  # for the outputs of all layers for one batch
 
 
 class Probe:
@@ -65,7 +65,7 @@ class Probe:
         self.rate, self.largest_rate = self._rates()
         self.losses: NDArray[np.float64] = np.empty(len(data.active_rows))
         self.scores = np.empty((len(data.active_rows), *trainer.model.output_shape), network.dtype)
-        self.finite = True  # the gradients of the step
+        self.finite = True  # whether the gradients of the step are finite
         with np.errstate(all="ignore"):  # values that are not finite are reported
             self.inferred = self._inferred()
             self._run(sample.size)
@@ -85,7 +85,7 @@ class Probe:
 
     @property
     def learned(self) -> float:
-        """Where their loss lies from guessing, 0, to right answers, 1; NaN if it is unknown."""
+        """Where the loss of the examples lies between guessing, 0, and right answers, 1; NaN if it is unknown."""
         return math.nan if self.baseline is None else self.baseline.learned(self.mean_loss)
 
     @property
@@ -170,8 +170,8 @@ class Probe:
         trainer, weights = self.trainer, self.weights[places]
         if trainer.per_example_clip_norm is None:
             return weights
-        most, seed, batch = trainer.per_example_clip_norm, trainer.seed, self._step_batch(places)
-        return weights * clip_factors(self.network, self.loss, batch, most, seed, trainer.num_threads)
+        max_norm, seed, batch = trainer.per_example_clip_norm, trainer.seed, self._step_batch(places)
+        return weights * clip_factors(self.network, self.loss, batch, max_norm, seed, trainer.num_threads)
 
     def _step_batch(self, places: Index) -> StepBatches:
         trainer = self.trainer

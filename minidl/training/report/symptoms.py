@@ -91,11 +91,11 @@ def gradient_sizes(probe: Probe) -> Iterator[Finding]:
         advice = "put BatchNorm or Residual between the layers, take ReLU in place of Sigmoid and Tanh, or begin with "
         message = f"the gradient of its output is {minimum:.1e} {expected}: {advice}larger weights (he_uniform)"
         yield Finding("vanishing gradients", min(ratios, key=lambda name: ratios[name]), minimum, message)
-    if ratios and (most := max(ratios.values())) > high:
+    if ratios and (largest := max(ratios.values())) > high:
         advice = "begin with smaller weights (damped_he_uniform), "
         advice += "put BatchNorm between the layers, or take clip_norm=1.0"
-        message = f"the gradient of its output is {most:.1e} {expected}: {advice}"
-        yield Finding("exploding gradients", max(ratios, key=lambda name: ratios[name]), most, message)
+        message = f"the gradient of its output is {largest:.1e} {expected}: {advice}"
+        yield Finding("exploding gradients", max(ratios, key=lambda name: ratios[name]), largest, message)
 
 
 def inputs(probe: Probe) -> Iterator[Finding]:
@@ -165,13 +165,13 @@ def one_class(probe: Probe) -> Iterator[Finding]:
         return
     shares = np.bincount(labels, probe.weights)
     shares = shares / shares.sum()
-    most, share = int(shares.argmax()), float(shares.max())
+    label, share = int(shares.argmax()), float(shares.max())
     if share == 1:
-        message = f"all {probe.count} labels looked at are {most}, expected at least two classes: look at y"
+        message = f"all {probe.count} labels looked at are {label}, expected at least two classes: look at y"
         yield Finding("one class", "", share, message)
     elif share > thresholds.ONE_CLASS:
         message = (
-            f"{share:.0%} of the labels are {most}, expected at most {thresholds.ONE_CLASS:.0%}: a model that always"
+            f"{share:.0%} of the labels are {label}, expected at most {thresholds.ONE_CLASS:.0%}: a model that always"
         )
         advice = 'says so is right as often; give fit class_weight="balanced", and look at more than accuracy'
         yield Finding("imbalanced labels", "", share, f"{message} {advice}")

@@ -147,7 +147,7 @@ def test_a_unit_is_off_if_it_is_off_for_every_example_of_every_batch():
     trainer = make_trainer([Rescale(TO_ONE), Flatten(), Dense(200), ReLU(), Dense(10)], SGD(0.1))
     trainer.model.params["2.bias"].value[:] = -1.5
     trainer.fit(X, Y, verbose=0)
-    off = trainer.model[:4].predict(trainer.kept.sample(trainer.sample_key).X) == 0
+    off = trainer.model[:4].predict(trainer.sample_buffer.sample(trainer.sample_key).X) == 0
     seen = _probe(trainer, None, None).seen[3]
     assert np.array_equal(seen.off, off.all(axis=0))
     assert 0 < off.all(axis=0).mean() < np.mean([part.all(axis=0).mean() for part in np.array_split(off, 3)])
@@ -157,7 +157,7 @@ def test_a_unit_is_off_if_it_is_off_for_every_example_of_every_batch():
 def test_all_examples_are_measured_before_the_step():
     trainer = make_trainer([Rescale(TO_ONE), Flatten(), Dense(16), ReLU(), Dense(10)], SGD(5.0))
     trainer.train_batch(X, Y, sample_weight=1.0 + Y)
-    sample = trainer.kept.sample(trainer.sample_key)
+    sample = trainer.sample_buffer.sample(trainer.sample_key)
     probe = _probe(trainer, None, None)
     expected = trainer.evaluate(sample.X, sample.y, sample.weights)["loss"]
     assert probe.mean_loss == pytest.approx(expected) == probe.inferred

@@ -154,7 +154,7 @@ def test_no_findings_for_given_examples_before_training(build):
 def test_dead_units(seed, dtype):
     trainer = fitted(make_mlp(64), SGD(5.0), seed=seed, dtype=dtype)
     finding = findings_of(trainer)["dead units"]
-    sample = trainer.kept.sample(trainer.sample_key).X.reshape(-1, 1, 8, 8)
+    sample = trainer.sample_buffer.sample(trainer.sample_key).X.reshape(-1, 1, 8, 8)
     share = float((trainer.model[:4].predict(sample) == 0).all(axis=0).mean())
     assert finding.layer == "layer 3, ReLU"
     assert finding.measured == share > thresholds.DEAD_UNITS
@@ -182,7 +182,7 @@ def test_saturated_units(seed, activation):
     wide = lambda rng, shape: 100 * he_uniform(rng, shape)  # noqa: E731
     trainer = fitted(make_mlp(64, activation=activation, kernel_initializer=wide), SGD(0.01), seed=seed)
     finding = findings_of(trainer)["saturated units"]
-    sample = trainer.kept.sample(trainer.sample_key).X.reshape(-1, 1, 8, 8)
+    sample = trainer.sample_buffer.sample(trainer.sample_key).X.reshape(-1, 1, 8, 8)
     outputs = trainer.model[:4].predict(sample).astype(float)
     slopes = outputs * (1 - outputs) * 4 if activation is Sigmoid else 1 - outputs**2
     assert finding.layer == f"layer 3, {activation.__name__}"

@@ -20,7 +20,7 @@ cdef extern from "minidl_c/kernels/product_tiles.h" nogil:
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
 cdef product_dims dims_of(Py_ssize_t channels, Py_ssize_t a_size, Py_ssize_t b_size, Py_ssize_t y_size) noexcept nogil:
-    """Returns the sizes of a product of arrays of these sizes."""
+    """Returns how the arrays of a product, of these sizes, divide into channels and pixels."""
     cdef product_dims d
     d.channels = 1 if a_size == b_size == y_size else channels
     d.a_pixels, d.b_pixels, d.y_pixels = a_size // d.channels, b_size // d.channels, y_size // d.channels

@@ -8,7 +8,7 @@ from minidl.engine.layer_list import from_spec, to_spec
 from minidl.engine.state import copies, tensors
 from minidl.layers.base import Layer
 from minidl.layers.container import Container
-from minidl.onnx import model_file
+from minidl.onnx.file import model_file
 from minidl.onnx.graph import Graph, Node, Value
 from minidl.onnx.node_writer import NodeWriter
 from minidl.sequential import Sequential

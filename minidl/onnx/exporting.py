@@ -18,9 +18,9 @@ from minidl.layers.container import Container, child_path
 from minidl.layers.join import CONCAT, MULTIPLY
 from minidl.onnx.custom_layers import write_custom
 from minidl.onnx.graph import Graph, Node, Value
-from minidl.onnx.input_cast import make_cast
 from minidl.onnx.node_writer import NodeWriter
 from minidl.onnx.operators import WRITE_FUNCTIONS
+from minidl.onnx.passes.input_cast import make_cast
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
 from minidl.utils.validation import check_choice

@@ -13,23 +13,23 @@ from minidl.engine.layer_list import MAX_PIXELS, build, from_config, named_layer
 from minidl.engine.state import check_dtype
 from minidl.layers import Reshape
 from minidl.layers.base import Layer
-from minidl.onnx import model_file
-from minidl.onnx.activation_patterns import ActivationNode, fuse_activations
-from minidl.onnx.branches import parse_graph
-from minidl.onnx.carried_values import CarriedValues
 from minidl.onnx.constant_folding import Constants, has_batch
 from minidl.onnx.exporting import COUNTERS_KEY, METADATA_KEY, write_layers
+from minidl.onnx.file import model_file
 from minidl.onnx.graph import ANY_BATCH, Graph, Node, UnsupportedNodeError, Value, refuse
-from minidl.onnx.input_cast import INTEGERS, remove_input_cast
-from minidl.onnx.joins import PRODUCT, broadcast_product, check_join, get_branches, make_container
 from minidl.onnx.layer_fusion import fuse_layers, match_channel_shuffle
-from minidl.onnx.layouts import move_transposes
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader
-from minidl.onnx.norm_patterns import merge_layer_norms
 from minidl.onnx.operators import find_read_function
-from minidl.onnx.regions import Computed, Join, Region, Series
-from minidl.onnx.rewriting import expand_splits, expect_float_indices, merge_strided_views
+from minidl.onnx.passes.activation_patterns import ActivationNode, fuse_activations
+from minidl.onnx.passes.gathers import expand_splits, expect_float_indices, merge_strided_views
+from minidl.onnx.passes.input_cast import INTEGERS, remove_input_cast
+from minidl.onnx.passes.norm_patterns import merge_layer_norms
+from minidl.onnx.passes.transposes import move_transposes
 from minidl.onnx.shared_weights import warn_about_shared_weights
+from minidl.onnx.structure.branches import parse_graph
+from minidl.onnx.structure.carried_values import CarriedValues
+from minidl.onnx.structure.joins import PRODUCT, broadcast_product, check_join, get_branches, make_container
+from minidl.onnx.structure.regions import Computed, Join, Region, Series
 from minidl.onnx.unsupported import NO_SUCH_LAYER, GraphSurvey
 from minidl.saving.safetensors_file import MAX_HEADER
 from minidl.sequential import Sequential

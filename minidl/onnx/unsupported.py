@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from minidl.onnx.activation_patterns import ActivationNode
-from minidl.onnx.branches import NOT_COMPUTABLE
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import Graph, Node, UnsupportedNodeError
-from minidl.onnx.joins import check_join
 from minidl.onnx.operators import find_read_function
+from minidl.onnx.passes.activation_patterns import ActivationNode
+from minidl.onnx.structure.branches import NOT_COMPUTABLE
+from minidl.onnx.structure.joins import check_join
 from minidl.utils.validation import Shape
 
 NO_SUCH_LAYER = "no layer of minidl does that"

@@ -9,10 +9,10 @@ from onnx_models.graphs import Graph, check, run_both
 
 from minidl import layers as ours
 from minidl.onnx import import_model
-from minidl.onnx.activation_patterns import MAX_DEPTH, fuse_activations
 from minidl.onnx.constant_folding import Constants
+from minidl.onnx.file.model_file import from_bytes
 from minidl.onnx.importing import build_model
-from minidl.onnx.model_file import from_bytes
+from minidl.onnx.passes.activation_patterns import MAX_DEPTH, fuse_activations
 
 pytestmark = pytest.mark.oracle("onnx", "onnxruntime")
 

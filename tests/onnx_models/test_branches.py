@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from minidl.onnx.branches import parse_graph
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import ANY_BATCH, Graph, Node, Value
 from minidl.onnx.importing import build_model
-from minidl.onnx.regions import Join, Region
+from minidl.onnx.structure.branches import parse_graph
+from minidl.onnx.structure.regions import Join, Region
 
 
 def graph(*nodes, tensors=None, opset=21):

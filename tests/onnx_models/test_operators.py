@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from onnx_models.operator_cases import CASES, STATISTICS, UNSUPPORTED, VECTOR, Case
 
+from minidl.onnx.file.model_file import to_bytes
 from minidl.onnx.graph import Graph, Node, Value
 from minidl.onnx.importing import build_model
-from minidl.onnx.model_file import to_bytes
 from minidl.onnx.operators import FAMILIES, READ_FUNCTIONS
 
 # Operators without attributes, constants or an order of inputs, and identities.

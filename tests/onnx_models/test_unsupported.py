@@ -6,8 +6,8 @@ import pytest
 from onnx_models.graphs import Graph
 
 from minidl.onnx import import_model
+from minidl.onnx.file.model_file import from_bytes
 from minidl.onnx.importing import build_model
-from minidl.onnx.model_file import from_bytes
 
 SHAPES_UNKNOWN = "where shapes are unknown, only the operator types were checked"
 

@@ -27,7 +27,7 @@ from minidl.onnx.operators.windows import (
     resolve_layer_padding,
     resolve_pads,
 )
-from minidl.onnx.tensordots import TENSORDOT
+from minidl.onnx.passes.tensordots import TENSORDOT
 from minidl.utils.validation import Shape
 
 

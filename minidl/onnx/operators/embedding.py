@@ -7,7 +7,7 @@ from minidl.layers.base import Layer
 from minidl.onnx.graph import DATA_TYPES
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
-from minidl.onnx.rewriting import Lookup
+from minidl.onnx.passes.gathers import Lookup
 
 
 def write_embedding(writer: NodeWriter, x: str) -> str:

@@ -14,7 +14,7 @@ from minidl.onnx.node_reader import (
     per_channel_constant,
 )
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
-from minidl.onnx.norm_patterns import CHANNEL_NORM
+from minidl.onnx.passes.norm_patterns import CHANNEL_NORM
 from minidl.utils.validation import Shape
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import DATA_TYPES, INDEX_TYPES, REWRITTEN, Graph, Node
-from minidl.onnx.input_cast import INTEGERS
+from minidl.onnx.passes.input_cast import INTEGERS
 
 # Operators of the domain REWRITTEN
 STRIDED_VIEW = "Gather"  # the elements of an array, flattened with the batch, at the indices of input 1

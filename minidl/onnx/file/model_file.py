@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from minidl.onnx.file.large_tensors import split
+from minidl.onnx.file.tensor_values import check_utf8, load_tensors
 from minidl.onnx.graph import IR_VERSION, MAX_OPSET, MIN_OPSET, Graph, Node, Value
-from minidl.onnx.large_tensors import split
-from minidl.onnx.tensor_values import check_utf8, load_tensors
 from minidl.saving.safetensors_file import FileError, open_regular
 from minidl.utils.arrays import Array
 from minidl_c import __version__

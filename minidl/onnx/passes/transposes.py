@@ -1,4 +1,4 @@
-"""Layouts: moves Transpose nodes down a graph until they cancel, so that layers see channels first.
+"""Transposes: moves Transpose nodes down a graph until they cancel, so that layers see channels first.
 
 Exporters of channels-last models surround each operator by Transposes, and PyTorch writes a norm or a Dense over the
 last axis between two of them. A Transpose commutes with what acts on each element alone; the axes, constants and
@@ -14,9 +14,9 @@ import numpy as np
 
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import REWRITTEN, Graph, Node, refuse
-from minidl.onnx.norm_patterns import CHANNEL_NORM
-from minidl.onnx.rewriting import SPLIT_PART
-from minidl.onnx.tensordots import TENSORDOT, TensordotNode, is_over_last_axis, merge_tensordots
+from minidl.onnx.passes.gathers import SPLIT_PART
+from minidl.onnx.passes.norm_patterns import CHANNEL_NORM
+from minidl.onnx.passes.tensordots import TENSORDOT, TensordotNode, is_over_last_axis, merge_tensordots
 from minidl.utils.arrays import Array
 
 Axes = tuple[int, ...]  # of a Transpose: for each axis of its output, the axis of its input; batch included

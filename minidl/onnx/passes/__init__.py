@@ -1,0 +1,1 @@
+"""Passes, from a graph to an equal one of nodes that are closer to layers."""

@@ -34,7 +34,7 @@ class Node:
 
 
 @dataclass
-class Value:
+class ValueInfo:
     """An input or output of the graph. shape: sizes of its axes, batch first; a name or None if dynamic."""
 
     name: str
@@ -48,8 +48,8 @@ class Graph:
 
     nodes: list[Node]
     tensors: dict[str, Array]
-    inputs: list[Value]
-    outputs: list[Value]
+    inputs: list[ValueInfo]
+    outputs: list[ValueInfo]
     opset: int = OPSET
     metadata: dict[str, str] = field(default_factory=dict)
     # declared shapes of intermediate values

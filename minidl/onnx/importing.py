@@ -16,7 +16,7 @@ from minidl.layers.base import Layer
 from minidl.onnx.constant_folding import Constants, has_batch
 from minidl.onnx.exporting import COUNTERS_KEY, METADATA_KEY, write_layers
 from minidl.onnx.file import model_file
-from minidl.onnx.graph import ANY_BATCH, Graph, Node, UnsupportedNodeError, Value, refuse
+from minidl.onnx.graph import ANY_BATCH, Graph, Node, UnsupportedNodeError, ValueInfo, refuse
 from minidl.onnx.layer_fusion import fuse_layers, match_channel_shuffle
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader
 from minidl.onnx.operators import find_read_function
@@ -52,18 +52,18 @@ def build_model(graph: Graph, input_shape: Shape | None) -> Sequential:
 
     Unless the caller keeps the graph, each tensor is released when its layer has copied it.
     """
-    plan = restore_exported(graph) if input_shape is None else None
+    imported = restore_exported(graph) if input_shape is None else None
     try:
-        plan = plan or Importer(graph, input_shape).run()
+        imported = imported or Importer(graph, input_shape).run()
     except UnsupportedNodeError as first:
         importer = Importer(graph, input_shape)
         survey = GraphSurvey(importer.graph, importer.constants, importer.batch, importer.infer_node_shape)
         raise ValueError(survey.report(first, importer.shape)) from first
     del graph
-    return plan.build()
+    return imported.build()
 
 
-def restore_exported(graph: Graph) -> Plan | None:
+def restore_exported(graph: Graph) -> ImportedLayers | None:
     """Returns the model in the metadata if it computes the same as the graph, else None.
 
     The metadata is not trusted: exporting the model again must give the same graph. That is tried with zeros as its
@@ -89,7 +89,7 @@ def restore_exported(graph: Graph) -> Plan | None:
     except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError):
         return None
     unbuild(model.layers)
-    return Plan(list(model.layers), in_shape, model.dtype, state, model.seed, model.lr_mult) if same else None
+    return ImportedLayers(list(model.layers), in_shape, model.dtype, state, model.seed, model.lr_mult) if same else None
 
 
 def _serialize_nodes(graph: Graph) -> bytes:
@@ -98,7 +98,7 @@ def _serialize_nodes(graph: Graph) -> bytes:
 
 
 @dataclass
-class Plan:
+class ImportedLayers:
     """The layers of a model that is not built yet, and its state by name."""
 
     layers: list[Layer]
@@ -146,7 +146,7 @@ class Importer:
         first = self.input.shape[0] if self.input.shape else None
         self.batch = first if isinstance(first, int) else ANY_BATCH
 
-    def run(self) -> Plan:
+    def run(self) -> ImportedLayers:
         """Returns the layers and their state. Raises UnsupportedNodeError for the first unsupported node."""
         self.note_shape(self.input.name, self.shape)
         layers, shape = self.import_series(parse_graph(self.graph, self.constants), self.shape)
@@ -161,9 +161,9 @@ class Importer:
             [source for weighted in layers if weighted.weights for source in weighted.sources], self.constants
         )
         state = {f"{i}.{name}": array for i, weighted in enumerate(layers) for name, array in weighted.weights.items()}
-        plan = Plan([weighted.layer for weighted in layers], self.shape, self.dtype, state)
-        build_warnings.warn(named_layers(plan.layers), self.shape)
-        return plan
+        imported = ImportedLayers([weighted.layer for weighted in layers], self.shape, self.dtype, state)
+        build_warnings.warn(named_layers(imported.layers), self.shape)
+        return imported
 
     def note_shape(self, name: str, shape: Shape) -> None:
         """Notes the shape of a value; raises UnsupportedNodeError if a Transpose that is gone had other axes."""
@@ -216,7 +216,7 @@ class Importer:
     def import_region(self, region: Region, shape: Shape) -> list[LayerWithWeights]:
         """Returns the layers of a region, one container for each step."""
         layers, carried = list[LayerWithWeights](), CarriedValues({region.start: shape})
-        for step, later in zip(region.steps, region.kept(), strict=True):
+        for step, later in zip(region.steps, region.read_later(), strict=True):
             kept = [i for i in carried.shapes if i in later]
             computed = {i: self.import_computed(value, carried) for i, value in step.items()}
             shapes = {i: carried.shapes[i] for i in kept} | {i: out for i, (_, out) in computed.items()}
@@ -288,7 +288,7 @@ class Importer:
             weighted.layer.unbuild()
 
 
-def resolve_input_shape(value: Value, given: Shape | None) -> Shape:
+def resolve_input_shape(value: ValueInfo, given: Shape | None) -> Shape:
     """Returns the shape of an example: declared in the file, or `given` if the file has dynamic sizes."""
     declared = value.shape[1:] if value.shape else None
     if given is not None:

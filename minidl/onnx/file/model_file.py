@@ -13,7 +13,7 @@ import numpy as np
 
 from minidl.onnx.file.large_tensors import split
 from minidl.onnx.file.tensor_values import check_utf8, load_tensors
-from minidl.onnx.graph import IR_VERSION, MAX_OPSET, MIN_OPSET, Graph, Node, Value
+from minidl.onnx.graph import IR_VERSION, MAX_OPSET, MIN_OPSET, Graph, Node, ValueInfo
 from minidl.saving.safetensors_file import FileError, open_regular
 from minidl.utils.arrays import Array
 from minidl_c import __version__
@@ -72,7 +72,7 @@ def _to_node(onnx: Any, node: Node) -> Any:
     )
 
 
-def _to_value(onnx: Any, value: Value) -> Any:
+def _to_value(onnx: Any, value: ValueInfo) -> Any:
     elem_type = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype))
     return onnx.helper.make_tensor_value_info(value.name, elem_type, value.shape)
 
@@ -247,13 +247,13 @@ def _shortest_float(value: float) -> float:
     return float(str(np.float32(value)))
 
 
-def _from_value(onnx: Any, value: Any) -> Value:
+def _from_value(onnx: Any, value: Any) -> ValueInfo:
     if value.type.WhichOneof("value") != "tensor_type":
         raise ValueError(f"{value.name!r}: expected a tensor, got {value.type.WhichOneof('value')}")
     tensor = value.type.tensor_type
     dtype = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
     dtype = {"float": "float32", "double": "float64"}.get(dtype, dtype)
-    return Value(check_utf8(value.name), dtype, _axis_sizes(tensor))
+    return ValueInfo(check_utf8(value.name), dtype, _axis_sizes(tensor))
 
 
 def _axis_sizes(tensor: Any) -> list[int | str | None] | None:

@@ -13,38 +13,27 @@ from minidl.engine.layer_list import MAX_PIXELS, build, from_config, named_layer
 from minidl.engine.state import check_dtype
 from minidl.layers import Reshape
 from minidl.layers.base import Layer
-from minidl.onnx.constant_folding import Constants, has_batch
+from minidl.onnx.constant_folding import Constants
 from minidl.onnx.exporting import COUNTERS_KEY, METADATA_KEY, write_layers
 from minidl.onnx.file import model_file
-from minidl.onnx.graph import ANY_BATCH, Graph, Node, UnsupportedNodeError, ValueInfo, refuse
+from minidl.onnx.graph import ANY_BATCH, NO_SUCH_LAYER, Graph, Node, UnsupportedNodeError, ValueInfo, refuse
 from minidl.onnx.layer_fusion import fuse_layers, match_channel_shuffle
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader
 from minidl.onnx.operators import find_read_function
-from minidl.onnx.passes.activation_patterns import ActivationNode, fuse_activations
-from minidl.onnx.passes.gathers import expand_splits, expect_float_indices, merge_strided_views
-from minidl.onnx.passes.input_cast import INTEGERS, remove_input_cast
-from minidl.onnx.passes.norm_patterns import merge_layer_norms
-from minidl.onnx.passes.transposes import move_transposes
+from minidl.onnx.passes import rewrite
+from minidl.onnx.passes.input_cast import INTEGERS
 from minidl.onnx.shared_weights import warn_about_shared_weights
 from minidl.onnx.structure.branches import parse_graph
 from minidl.onnx.structure.carried_values import CarriedValues
 from minidl.onnx.structure.joins import PRODUCT, broadcast_product, check_join, get_branches, make_container
 from minidl.onnx.structure.regions import Computed, Join, Region, Series
-from minidl.onnx.unsupported import NO_SUCH_LAYER, GraphSurvey
+from minidl.onnx.unsupported import GraphSurvey
 from minidl.saving.safetensors_file import MAX_HEADER
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array, zeros_view
 from minidl.utils.validation import Shape, check_shape
 
 DTYPES = ("float32", "float64")
-REWRITES = (
-    expand_splits,
-    expect_float_indices,
-    merge_layer_norms,
-    merge_strided_views,
-    move_transposes,
-    fuse_activations,
-)
 
 
 def build_model(graph: Graph, input_shape: Shape | None) -> Sequential:
@@ -53,12 +42,14 @@ def build_model(graph: Graph, input_shape: Shape | None) -> Sequential:
     Unless the caller keeps the graph, each tensor is released when its layer has copied it.
     """
     imported = restore_exported(graph) if input_shape is None else None
-    try:
-        imported = imported or Importer(graph, input_shape).run()
-    except UnsupportedNodeError as first:
-        importer = Importer(graph, input_shape)
-        survey = GraphSurvey(importer.graph, importer.constants, importer.batch, importer.infer_node_shape)
-        raise ValueError(survey.report(first, importer.shape)) from first
+    if imported is None:
+        graph = rewrite(graph)
+        try:
+            imported = Importer(graph, input_shape).run()
+        except UnsupportedNodeError as first:
+            importer = Importer(graph, input_shape)  # no shape is known yet
+            survey = GraphSurvey(graph, importer.constants, importer.batch, importer.infer_node_shape)
+            raise ValueError(survey.report(first, importer.shape)) from first
     del graph
     return imported.build()
 
@@ -125,14 +116,9 @@ class PlacedLayer:
 
 
 class Importer:
-    """Turns nodes into layers in order, and tracks the shape of each value."""
+    """Turns the nodes of a rewritten graph into layers in order, and tracks the shape of each value."""
 
     def __init__(self, graph: Graph, input_shape: Shape | None) -> None:
-        if any(map(has_batch, graph.tensors.values())):
-            raise ValueError(f"expected constants of other integers than {ANY_BATCH}")
-        graph = remove_input_cast(graph)
-        for rewrite in REWRITES:
-            graph = rewrite(graph, Constants(graph))
         self.graph, self.constants, self.n_pixels = graph, Constants(graph), 0
         if len(graph.inputs) != 1 or len(graph.outputs) != 1:
             declared = [[value.name for value in values] for values in (graph.inputs, graph.outputs)]
@@ -184,10 +170,6 @@ class Importer:
 
     def import_node(self, node: Node, shape: Shape) -> list[LayerWithWeights]:
         """Returns the layers of a node with one data input; the others are constants."""
-        if isinstance(node, ActivationNode):
-            if node.rank > len(shape) + 1:
-                refuse(node, f"expected constants of at most {len(shape) + 1} axes, got {node.rank}")
-            return [LayerWithWeights(node.layer)]
         if (read := find_read_function(node)) is None:
             refuse(node, NO_SUCH_LAYER)
         (x,) = (i for i, name in enumerate(node.inputs) if name and name not in self.constants)

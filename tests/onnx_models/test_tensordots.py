@@ -98,6 +98,14 @@ def test_a_product_of_whole_examples_after_a_transpose(tmp_path):
         check(g, tmp_path, "Permute", "Flatten", "Dense", "Reshape")
 
 
+def test_two_products_with_one_reshape_between_them(tmp_path):
+    """The Reshape is the last node of the one and the first of the other."""
+    g = Graph((3, 4, 5))
+    y = tensordot(g, g.add("Transpose", "x", perm=TO_LAST), (-1, 60), g.normal(60, 12), (-1, 12))
+    g.add("Reshape", g.add("MatMul", y, g.normal(12, 6)), g.integers(-1, 3, 2))
+    check(g, tmp_path, "Permute", "Flatten", "Dense", "Dense", "Reshape")
+
+
 @pytest.mark.parametrize("index", [1, 2])
 def test_a_matrix_that_is_used_elsewhere_is_refused(index, tmp_path):
     """There is no layer for the rows: the batch is no longer an axis."""

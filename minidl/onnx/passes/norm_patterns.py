@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from minidl.onnx.constant_folding import Constants
-from minidl.onnx.graph import REWRITTEN, Graph, Node
+from minidl.onnx.graph import Graph, Node
 
-CHANNEL_NORM = "LayerNormalization"  # of the domain REWRITTEN: over one axis, with any constants as scale and bias
+CHANNEL_NORM = "ChannelNorm"  # of the domain REWRITTEN: over one axis, with any constants as scale and bias
 
 
-def merge_layer_norms(graph: Graph, constants: Constants) -> Graph:
+def merge_layer_norms(graph: Graph) -> Graph:
     """Returns the graph with one node for each layer norm that is written as several.
 
     d = x - mean(x), v = mean(d ** 2) + eps. PyTorch writes d / sqrt(v) * scale + bias before opset 17; TensorFlow
@@ -19,7 +19,7 @@ def merge_layer_norms(graph: Graph, constants: Constants) -> Graph:
     """
     if not any(node.op == "Sqrt" for node in graph.nodes):
         return graph
-    merger = _NormMerger(graph, constants)
+    merger = _NormMerger(graph, Constants(graph))
     merged = {id(norm.last): norm for norm in merger.find()}
     inner = {id(node) for norm in merged.values() for node in norm.nodes}
     nodes = [merged[id(node)].node() if id(node) in merged else node for node in graph.nodes]
@@ -54,7 +54,8 @@ class _Norm:
         of = self.variance
         attributes = {"axis": of.axis, "epsilon": of.epsilon, "rank": of.rank, **({"view": of.view} if of.view else {})}
         inputs = [of.x, *self.affine]
-        return Node(CHANNEL_NORM, self.last.name, inputs, self.last.outputs, attributes, domain=REWRITTEN)
+        alias = "LayerNormalization"
+        return self.last.rewritten(CHANNEL_NORM, alias=alias, inputs=inputs, attributes=attributes)
 
 
 class _NormMerger:

@@ -3,55 +3,54 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import REWRITTEN, Graph, Node
 
-TENSORDOT = "MatMul"  # of the domain REWRITTEN: inputs x, weight, and the shapes of the two Reshapes
+# Of the domain REWRITTEN: inputs x, weight, and the shapes of the two Reshapes. last: the second Reshape, which it
+# stands for; or axes: of the Transpose that has been moved after it.
+TENSORDOT = "Tensordot"
 
 
-@dataclass
-class TensordotNode(Node):
-    """A product over the last axis, in place of the last of its nodes; and these, in order."""
+def merge_tensordots(graph: Graph) -> Graph:
+    """Returns the graph with one node in place of the last of each Reshape, MatMul and Reshape in series.
 
-    parts: list[Node] = field(kw_only=True)
-
-
-def merge_tensordots(graph: Graph, constants: Constants) -> list[Node]:
-    """Returns the nodes, with one for each Reshape, MatMul with a constant matrix, and Reshape in series.
-
-    Whether their shapes make them a product over the last axis depends on the shape of x.
+    Whether their shapes make them a product over the last axis depends on the rank of x: see `is_over_last_axis`.
     """
-    readers: dict[str, int] = dict.fromkeys((value.name for value in graph.outputs), 1)
+    constants, reads = Constants(graph), graph.count_reads()
+    producers = {node.outputs[0]: node for node in graph.nodes if node.outputs and reads[node.outputs[0]] == 1}
+
+    def find(op: str, node: Node | None) -> Node | None:
+        """Returns the node if it has this operator, and two inputs, of which the second is a constant; else None."""
+        if node is None or (node.op, node.domain, len(node.inputs)) != (op, "", 2):
+            return None
+        return node if node.inputs[1] in constants else None
+
+    def merge(node: Node) -> Node:
+        last = find("Reshape", node)
+        product = find("MatMul", producers.get(last.inputs[0])) if last else None
+        first = find("Reshape", producers.get(product.inputs[0])) if product else None
+        if last is None or product is None or first is None:
+            return node
+        inputs = [first.inputs[0], *(part.inputs[1] for part in (product, first, last))]
+        return product.rewritten(TENSORDOT, inputs=inputs, outputs=last.outputs, attributes={"last": last})
+
+    return replace(graph, nodes=[merge(node) for node in graph.nodes])
+
+
+def unmerge_tensordots(graph: Graph) -> Graph:
+    """Returns the graph with the nodes of the products that no Transpose has been moved after."""
+    nodes = list[Node]()
     for node in graph.nodes:
-        for name in node.inputs:
-            readers[name] = readers.get(name, 0) + 1
-    single = {node.outputs[0]: node for node in graph.nodes if node.outputs and readers.get(node.outputs[0]) == 1}
-
-    def find(name: str, op: str) -> Node | None:
-        node = single.get(name)
-        return node if node is not None and node.op == op and not node.domain and len(node.inputs) == 2 else None
-
-    nodes: dict[int, Node | None] = {id(node): node for node in graph.nodes}
-    for last in graph.nodes:
-        if last.op != "Reshape" or last.domain or len(last.inputs) != 2:
-            continue
-        product = find(last.inputs[0], "MatMul")
-        first = find(product.inputs[0], "Reshape") if product else None
-        if product is None or first is None:
-            continue
-        if not all(node.inputs[1] in constants for node in (first, product, last)):
-            continue
-        nodes[id(product)] = nodes[id(first)] = None
-        nodes[id(last)] = TensordotNode(
-            TENSORDOT, product.name, [first.inputs[0], product.inputs[1], first.inputs[1], last.inputs[1]],
-            last.outputs, domain=REWRITTEN, parts=[first, product, last],
-        )  # fmt: skip
-    return [node for node in nodes.values() if node is not None]
+        if node.domain == REWRITTEN and "last" in node.attributes:
+            last = node.attributes["last"]
+            node = replace(last, inputs=[last.inputs[0], node.inputs[3]])
+        nodes.append(node)
+    return replace(graph, nodes=nodes)
 
 
-def is_over_last_axis(node: TensordotNode, graph: Graph, rank: int) -> bool:
+def is_over_last_axis(node: Node, graph: Graph, rank: int) -> bool:
     """True if the product of x of this rank can be one over its last axis, not of whole examples.
 
     It has the rank of x, ends with the columns of the matrix, and has several pixels. Other sizes are not known yet.

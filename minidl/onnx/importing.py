@@ -17,7 +17,7 @@ from minidl.onnx.constant_folding import Constants
 from minidl.onnx.exporting import COUNTERS_KEY, METADATA_KEY, write_layers
 from minidl.onnx.file import model_file
 from minidl.onnx.graph import ANY_BATCH, NO_SUCH_LAYER, Graph, Node, UnsupportedNodeError, ValueInfo, refuse
-from minidl.onnx.layer_fusion import fuse_layers, match_channel_shuffle
+from minidl.onnx.layer_fusion import fuse_layers
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader
 from minidl.onnx.operators import find_read_function
 from minidl.onnx.passes import rewrite
@@ -107,14 +107,6 @@ class ImportedLayers:
         return model
 
 
-@dataclass
-class PlacedLayer:
-    """A layer with its weights and the shape of its input, without the batch."""
-
-    weighted: LayerWithWeights
-    in_shape: Shape
-
-
 class Importer:
     """Turns the nodes of a rewritten graph into layers in order, and tracks the shape of each value."""
 
@@ -160,13 +152,13 @@ class Importer:
 
     def import_series(self, items: Series, shape: Shape) -> tuple[list[LayerWithWeights], Shape]:
         """Returns the layers of a series of nodes, and the shape of their output, without the batch."""
-        placed: list[PlacedLayer] = []
+        placed = list[LayerWithWeights]()
         for item in items:
             node = item if isinstance(item, Node) else item.node
             for weighted in self.import_item(item, shape):
                 shape = self.append_or_fuse(placed, weighted, shape, node)
             self.note_shape(node.outputs[0], shape)
-        return [entry.weighted for entry in placed], shape
+        return placed, shape
 
     def import_node(self, node: Node, shape: Shape) -> list[LayerWithWeights]:
         """Returns the layers of a node with one data input; the others are constants."""
@@ -239,21 +231,22 @@ class Importer:
         except (TypeError, ValueError) as error:
             refuse(node, error)
 
-    def append_or_fuse(self, placed: list[PlacedLayer], weighted: LayerWithWeights, shape: Shape, node: Node) -> Shape:
-        """Appends a layer, or fuses it with the last one; returns the output shape."""
-        if len(placed) > 1:
-            before, last = placed[-2:]
-            shuffle = match_channel_shuffle(before.weighted, last.weighted, weighted, before.in_shape)
-            if shuffle is not None:
-                del placed[-2:]
-                return self.append_or_fuse(placed, shuffle, before.in_shape, node)
-        if placed and (fused := fuse_layers(placed[-1].weighted, weighted, placed[-1].in_shape, shape[0])) is not None:
-            shape, sources = placed[-1].in_shape, placed.pop().weighted.sources + weighted.sources
-            for layer in fused:
-                layer.sources = sources
-                shape = self.append_or_fuse(placed, layer, shape, node)
-            return shape
-        placed.append(PlacedLayer(weighted, shape))
+    def append_or_fuse(
+        self, placed: list[LayerWithWeights], weighted: LayerWithWeights, shape: Shape, node: Node
+    ) -> Shape:
+        """Appends a layer, or fuses it with those before; returns the output shape."""
+        for count in (2, 1):
+            fused = fuse_layers([*placed[-count:], weighted], shape[0]) if len(placed) >= count else None
+            if fused is not None:
+                sources = [source for layer in (*placed[-count:], weighted) for source in layer.sources]
+                shape = placed[-count].in_shape
+                del placed[-count:]
+                for layer in fused:
+                    layer.sources = sources
+                    shape = self.append_or_fuse(placed, layer, shape, node)
+                return shape
+        weighted.in_shape = shape
+        placed.append(weighted)
         return self.infer_layer_shape(weighted, shape, node)
 
     def infer_layer_shape(self, weighted: LayerWithWeights, shape: Shape, node: Node) -> Shape:

@@ -24,7 +24,7 @@ from minidl.layers import (
 )
 from minidl.layers.base import Layer
 from minidl.onnx.constant_folding import Constants
-from minidl.onnx.graph import Graph, Node, UnsupportedNodeError
+from minidl.onnx.graph import Graph, Node
 from minidl.onnx.passes.expressions import Candidate, Expression, find_expressions
 
 ACTIVATION = "Activation"  # of the domain REWRITTEN. layer: of this input; rank: the most axes of its constants
@@ -41,12 +41,10 @@ def fuse_activations(graph: Graph) -> Graph:
 
     def read_number(node: Node, name: str) -> Candidate | None:
         """Returns a constant that is one real number."""
-        try:
-            array = constants[name]
-        except UnsupportedNodeError:  # not foldable, or not yet
+        array = constants.find(name)
+        if array is None or array.size != 1 or array.dtype.kind != "f":
             return None
-        is_real = array.size == 1 and array.dtype.kind == "f"
-        return Candidate(float(str(array.reshape(()))), rank=array.ndim) if is_real else None
+        return Candidate(float(str(array.reshape(()))), rank=array.ndim)
 
     found = find_expressions(graph, PARTS, constants, read_number)
     return replace(graph, nodes=[_fuse(node, values) if node.op in ROOT_OPS else node for node, values in found])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -72,11 +71,6 @@ class Graph:
     shapes: dict[str, list[int | str | None] | None] = field(default_factory=dict)
     # the number of axes that a Transpose of the file, which is gone, has for a value
     ranks: dict[str, tuple[Node, int]] = field(default_factory=dict)
-
-    def count_reads(self) -> Counter[str]:
-        """Returns how often each value is read, by nodes and as an output of the graph."""
-        names = [name for node in self.nodes for name in node.inputs]
-        return Counter(names + [value.name for value in self.outputs])
 
 
 class UnsupportedNodeError(ValueError):

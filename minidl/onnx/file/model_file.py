@@ -212,20 +212,9 @@ def _check_supported(onnx: Any, graph: Any) -> None:
 
 def _from_node(onnx: Any, node: Any) -> Node:
     attributes = {check_utf8(attribute.name): _from_attribute(onnx, attribute) for attribute in node.attribute}
-    inputs, outputs, domain = (
-        list(map(check_utf8, node.input)),
-        list(map(check_utf8, node.output)),
-        check_utf8(node.domain),
-    )
-    return Node(
-        check_utf8(node.op_type),
-        check_utf8(node.name),
-        inputs,
-        outputs,
-        attributes,
-        check_utf8(node.doc_string),
-        domain,
-    )
+    inputs, outputs = list(map(check_utf8, node.input)), list(map(check_utf8, node.output))
+    op, name, doc, domain = map(check_utf8, (node.op_type, node.name, node.doc_string, node.domain))
+    return Node(op, name, inputs, outputs, attributes, doc, domain)
 
 
 def _from_attribute(onnx: Any, attribute: Any) -> Any:

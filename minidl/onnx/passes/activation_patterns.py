@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
 
 from minidl.layers import (
     CELU,
@@ -25,7 +23,7 @@ from minidl.layers import (
 from minidl.layers.base import Layer
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import Graph, Node
-from minidl.onnx.passes.expressions import Candidate, Expression, find_expressions
+from minidl.onnx.passes.expressions import Candidate, Expression, Expressions
 
 ACTIVATION = "Activation"  # of the domain REWRITTEN. layer: of this input; rank: the most axes of its constants
 ROOT_OPS = {"Add", "Div", "Log", "Mul", "Neg", "Sub", "Where"}  # last nodes of activations
@@ -46,16 +44,12 @@ def fuse_activations(graph: Graph) -> Graph:
             return None
         return Candidate(float(str(array.reshape(()))), rank=array.ndim)
 
-    found = find_expressions(graph, PARTS, constants, read_number)
-    return replace(graph, nodes=[_fuse(node, values) if node.op in ROOT_OPS else node for node, values in found])
+    def fuse(root: Node, start: str, candidate: Candidate) -> Node | None:
+        layer = match_activation(candidate.expression) if root.op in ROOT_OPS else None
+        attributes = {"layer": layer, "rank": candidate.rank}
+        return None if layer is None else root.rewritten(ACTIVATION, inputs=[start], attributes=attributes)
 
-
-def _fuse(root: Node, values: Mapping[str, Candidate]) -> Node:
-    """Returns the activation that ends in a node, or the node itself."""
-    for start, candidate in values.items():
-        if (layer := match_activation(candidate.expression)) is not None:
-            return root.rewritten(ACTIVATION, inputs=[start], attributes={"layer": layer, "rank": candidate.rank})
-    return root
+    return Expressions(graph, PARTS, constants, read_number).rewrite(fuse)
 
 
 def match_activation(expression: Expression) -> Layer | None:

@@ -6,10 +6,12 @@ number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Container
+from dataclasses import dataclass, replace
 from typing import Any
 
+from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import DATA_TYPES, Graph, Node
 
 MAX_DEPTH = 12  # nodes from x to the value
@@ -29,45 +31,70 @@ class Candidate:
 
 
 ReadConstant = Callable[[Node, str], Candidate | None]  # None: such a node is no expression
+Merge = Callable[[Node, str, Candidate], Node | None]
 
 
-def find_expressions(
-    graph: Graph, ops: Container[str], constants: Container[str], read_constant: ReadConstant
-) -> Iterator[tuple[Node, dict[str, Candidate]]]:
-    """Yields each node, and its output by the values that it is an expression of, by these operators, nearest first.
+class Expressions:
+    """Values of a graph as expressions of earlier ones by some operators.
 
     A value is an expression of few others, each of which is one of the next, so that the time is linear.
     """
-    known: dict[str, dict[str, Candidate]] = {}
-    for node in graph.nodes:
-        found: dict[str, Candidate] = {}
-        if node.outputs and not node.domain and node.op in ops and node.outputs[0] not in constants:
-            found = known[node.outputs[0]] = _expand(node, known, constants, read_constant)
-        yield node, found
+
+    def __init__(self, graph: Graph, ops: Container[str], constants: Constants, read_constant: ReadConstant) -> None:
+        self.graph, self.ops, self.constants, self.read_constant = graph, ops, constants, read_constant
+        self.producers = {name: node for node in graph.nodes for name in node.outputs if name not in constants}
+        self.reads = Counter(name for node in graph.nodes for name in node.inputs)
+        self.known: dict[str, dict[str, Candidate]] = {}
+
+    def rewrite(self, merge: Merge) -> Graph:
+        """Returns the graph with another node in place of the last one of some expressions.
+
+        merge: returns the node, or None, for the last one, and a value that its output is an expression of.
+        """
+        nodes = list[Node]()
+        for node in self.graph.nodes:
+            found: dict[str, Candidate] = {}
+            if node.outputs and not node.domain and node.op in self.ops and node.outputs[0] not in self.constants:
+                found = self.known[node.outputs[0]] = self._expand(node)
+            merged = (merge(node, start, candidate) for start, candidate in found.items())
+            nodes.append(next(filter(None, merged), node))
+        return replace(self.graph, nodes=nodes)
+
+    def _expand(self, node: Node) -> dict[str, Candidate]:
+        """Returns the output of a node by the values that it is an expression of, the nearest first."""
+        operands = list[Candidate | dict[str, Candidate]]()
+        for name in filter(None, node.inputs):
+            if name not in self.constants:
+                operands.append({name: Candidate("x"), **self.known.get(name, {})})
+            elif (constant := self.read_constant(node, name)) is not None:
+                operands.append(constant)
+            else:
+                return {}
+        values = [operand for operand in operands if isinstance(operand, dict)]
+        found = dict[str, Candidate]()
+        for start in values[0] if values else ():
+            if all(start in value for value in values):
+                parts = [operand[start] if isinstance(operand, dict) else operand for operand in operands]
+                depth, rank = 1 + max(part.depth for part in parts), max(part.rank for part in parts)
+                expression = _simplify(node, [part.expression for part in parts]) if depth <= MAX_DEPTH else None
+                if expression is not None:
+                    found[start] = Candidate(expression, depth, rank)
+        return found
+
+    def is_closed(self, start: str, last: Node) -> bool:
+        """True if no other nodes read what the nodes from a value to the last one of an expression compute."""
+        inner, pending = dict[int, Node](), [*last.inputs]
+        while pending:
+            if (name := pending.pop()) != start and name in self.producers:
+                inner[id(self.producers[name])] = self.producers[name]
+                pending += self.producers[name].inputs
+        own = Counter(name for node in (last, *inner.values()) for name in node.inputs)
+        return all(self.reads[name] == own[name] for node in inner.values() for name in node.outputs)
 
 
-def _expand(
-    node: Node, known: Mapping[str, dict[str, Candidate]], constants: Container[str], read_constant: ReadConstant
-) -> dict[str, Candidate]:
-    """Returns the output of a node by the values that it is an expression of, the nearest first."""
-    operands = list[Candidate | dict[str, Candidate]]()
-    for name in filter(None, node.inputs):
-        if name not in constants:
-            operands.append({name: Candidate("x"), **known.get(name, {})})
-        elif (constant := read_constant(node, name)) is not None:
-            operands.append(constant)
-        else:
-            return {}
-    values = [operand for operand in operands if isinstance(operand, dict)]
-    found = dict[str, Candidate]()
-    for start in values[0] if values else ():
-        if all(start in value for value in values):
-            parts = [operand[start] if isinstance(operand, dict) else operand for operand in operands]
-            depth, rank = 1 + max(part.depth for part in parts), max(part.rank for part in parts)
-            expression = _simplify(node, [part.expression for part in parts]) if depth <= MAX_DEPTH else None
-            if expression is not None:
-                found[start] = Candidate(expression, depth, rank)
-    return found
+def name_constant(node: Node, name: str) -> Candidate:
+    """Returns a constant by its name."""
+    return Candidate(("Constant", name))
 
 
 def _simplify(node: Node, operands: list[Expression]) -> Expression:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import Graph, Node
-from minidl.onnx.passes.expressions import Candidate, Expression, find_expressions
+from minidl.onnx.passes.expressions import Candidate, Expression, Expressions, name_constant
 
 # Of the domain REWRITTEN: a norm over one axis, with any constants as scale and bias. view: the shape in which the
 # means are subtracted, if the file has a Reshape to it; rank: the most axes of the other constants.
@@ -33,33 +31,20 @@ def merge_layer_norms(graph: Graph) -> Graph:
         array = constants.find(name) if node.op in ("Pow", "ReduceMean", "Reshape") else None
         if array is not None and node.op != "Pow":
             return Candidate(("Integers", *array.reshape(-1).tolist()))
-        if array is not None and array.size == 1:
+        if array is not None and array.size == 1 and array.dtype.kind in "if":
             return Candidate(float(array.reshape(())), rank=array.ndim)
-        return Candidate(("Constant", name))
+        return name_constant(node, name)
 
-    producers = {name: node for node in graph.nodes for name in node.outputs if name not in constants}
-    reads, nodes = graph.count_reads(), list[Node]()
-    for node, values in find_expressions(graph, PARTS, constants, read_constant):
-        for start, candidate in values.items():
-            if (norm := match_norm(candidate, constants)) is not None:
-                (affine, attributes), inner = norm, _find_inner(start, node, producers)
-                own = Counter(name for part in (node, *inner) for name in part.inputs)
-                if all(reads[name] == own[name] for part in inner for name in part.outputs):
-                    inputs, alias = [start, *affine], "LayerNormalization"
-                    node = node.rewritten(CHANNEL_NORM, inputs=inputs, attributes=attributes, alias=alias)
-                break
-        nodes.append(node)
-    return replace(graph, nodes=nodes)
+    def merge(last: Node, start: str, candidate: Candidate) -> Node | None:
+        norm = match_norm(candidate, constants)
+        if norm is None or not expressions.is_closed(start, last):
+            return None
+        affine, attributes = norm
+        inputs, alias = [start, *affine], "LayerNormalization"
+        return last.rewritten(CHANNEL_NORM, inputs=inputs, attributes=attributes, alias=alias)
 
-
-def _find_inner(start: str, last: Node, producers: Mapping[str, Node]) -> list[Node]:
-    """Returns the nodes between a value and a node that is an expression of it."""
-    inner, pending = dict[int, Node](), [*last.inputs]
-    while pending:
-        if (name := pending.pop()) != start and name in producers:
-            inner[id(producers[name])] = producers[name]
-            pending += producers[name].inputs
-    return [*inner.values()]
+    expressions = Expressions(graph, PARTS, constants, read_constant)
+    return expressions.rewrite(merge)
 
 
 def match_norm(candidate: Candidate, constants: Constants) -> tuple[list[str], dict[str, Any]] | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import REWRITTEN, Graph, Node
+from minidl.onnx.passes.expressions import Candidate, Expressions, name_constant
 
 # Of the domain REWRITTEN: inputs x, weight, and the shapes of the two Reshapes. last: the second Reshape, which it
 # stands for; or axes: of the Transpose that has been moved after it.
@@ -18,25 +19,17 @@ def merge_tensordots(graph: Graph) -> Graph:
 
     Whether their shapes make them a product over the last axis depends on the rank of x: see `is_over_last_axis`.
     """
-    constants, reads = Constants(graph), graph.count_reads()
-    producers = {node.outputs[0]: node for node in graph.nodes if node.outputs and reads[node.outputs[0]] == 1}
 
-    def find(op: str, node: Node | None) -> Node | None:
-        """Returns the node if it has this operator, and two inputs, of which the second is a constant; else None."""
-        if node is None or (node.op, node.domain, len(node.inputs)) != (op, "", 2):
-            return None
-        return node if node.inputs[1] in constants else None
+    def merge(last: Node, start: str, candidate: Candidate) -> Node | None:
+        match candidate.expression:
+            case "Reshape", ("MatMul", ("Reshape", "x", ("Constant", rows)), ("Constant", weight)), ("Constant", shape):
+                product, inputs = expressions.producers[last.inputs[0]], [start, weight, rows, shape]
+                merged = product.rewritten(TENSORDOT, inputs=inputs, outputs=last.outputs, attributes={"last": last})
+                return merged if expressions.is_closed(start, last) else None
+        return None
 
-    def merge(node: Node) -> Node:
-        last = find("Reshape", node)
-        product = find("MatMul", producers.get(last.inputs[0])) if last else None
-        first = find("Reshape", producers.get(product.inputs[0])) if product else None
-        if last is None or product is None or first is None:
-            return node
-        inputs = [first.inputs[0], *(part.inputs[1] for part in (product, first, last))]
-        return product.rewritten(TENSORDOT, inputs=inputs, outputs=last.outputs, attributes={"last": last})
-
-    return replace(graph, nodes=[merge(node) for node in graph.nodes])
+    expressions = Expressions(graph, ("MatMul", "Reshape"), Constants(graph), name_constant)
+    return expressions.rewrite(merge)
 
 
 def unmerge_tensordots(graph: Graph) -> Graph:

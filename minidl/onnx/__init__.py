@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from minidl.onnx import model_file
 from minidl.onnx.deployment import class_names_of, model_of, with_probabilities
 from minidl.onnx.exporting import build_graph, convert_dtype
+from minidl.onnx.file import model_file
 from minidl.onnx.importing import build_model
 from minidl.onnx.node_writer import NodeWriter
 from minidl.saving import atomic

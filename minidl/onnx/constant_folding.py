@@ -21,7 +21,7 @@ from minidl.utils.arrays import Array
 MAX_ELEMENTS = 4096  # elements of a folded constant, unless it is computed from one in the file that is as large
 MAX_WORK = 64  # elements read and written to compute large constants, compared with those of the file's tensors
 DTYPES = {number: dtype for dtype, number in DATA_TYPES.items()}
-LAYOUT_OPS = ("Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")  # same elements, another layout
+VIEW_OPS = ("Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")  # same elements in another shape or order
 
 FoldFunction = Callable[[list[Any], dict[str, Any]], Array]
 
@@ -266,7 +266,7 @@ class Constants(Mapping[str, Array]):
 
     def origin(self, name: str) -> str:
         """Returns the constant that holds the elements: a weight and its transpose have the same origin."""
-        while name in self._producers and (node := self.nodes[self._producers[name]]).op in LAYOUT_OPS:
+        while name in self._producers and (node := self.nodes[self._producers[name]]).op in VIEW_OPS:
             name = node.inputs[0]
         return name
 
@@ -285,7 +285,7 @@ class Constants(Mapping[str, Array]):
         for i in order:
             node = self.nodes[i]
             array = self._fold(node, ChainMap(large, self._values))
-            is_view = node.op in LAYOUT_OPS and node.inputs[0] in self._values
+            is_view = node.op in VIEW_OPS and node.inputs[0] in self._values
             (self._values if array.size <= MAX_ELEMENTS or is_view else large)[node.outputs[0]] = array
             for read in node.inputs:
                 if last_reader[read] == i:
@@ -301,7 +301,7 @@ class Constants(Mapping[str, Array]):
             if has_batch(array) and not any(map(has_batch, inputs)):
                 raise ValueError(f"expected other integers than {ANY_BATCH}")
             sizes = [value.size for value in (*inputs, array) if value is not None]
-            if max(sizes) > MAX_ELEMENTS and node.op not in LAYOUT_OPS:
+            if max(sizes) > MAX_ELEMENTS and node.op not in VIEW_OPS:
                 self._work -= sum(sizes)
             if self._work < 0:
                 raise ValueError("expected less work to compute large constants")

@@ -8,8 +8,8 @@ from minidl.engine.layer_list import from_spec, to_spec
 from minidl.engine.state import copies, tensors
 from minidl.layers.base import Layer
 from minidl.layers.container import Container
-from minidl.onnx import model_file
-from minidl.onnx.graph import Graph, Node, Value
+from minidl.onnx.file import model_file
+from minidl.onnx.graph import Graph, Node, ValueInfo
 from minidl.onnx.node_writer import NodeWriter
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
@@ -55,12 +55,12 @@ def write_custom(nodes: list[Node], layer: Layer, path: str, label: str, x: str)
 
 def _graph_of(nodes: list[Node], layer: Layer, path: str, x: str, end: str) -> Graph:
     """Returns the layer as a graph of its own, with x, its parameters and its buffers as inputs, in this order."""
-    inputs = [Value(f"{path}{key[1:]}", layer.dtype, list(array.shape)) for key, array in tensors([layer]).items()]
+    inputs = [ValueInfo(f"{path}{key[1:]}", layer.dtype, list(array.shape)) for key, array in tensors([layer]).items()]
     return Graph(
         [*nodes, Node("Identity", f"{path}.output", [end], [f"{path}.output"])],
         {},
-        [Value(x, layer.dtype, ["N", *layer.in_shape]), *inputs],
-        [Value(f"{path}.output", layer.dtype, ["N", *layer.out_shape])],
+        [ValueInfo(x, layer.dtype, ["N", *layer.in_shape]), *inputs],
+        [ValueInfo(f"{path}.output", layer.dtype, ["N", *layer.out_shape])],
     )
 
 

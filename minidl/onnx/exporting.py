@@ -17,10 +17,10 @@ from minidl.layers.base import Layer
 from minidl.layers.container import Container, child_path
 from minidl.layers.join import CONCAT, MULTIPLY
 from minidl.onnx.custom_layers import write_custom
-from minidl.onnx.graph import Graph, Node, Value
-from minidl.onnx.input_cast import make_cast
+from minidl.onnx.graph import Graph, Node, ValueInfo
 from minidl.onnx.node_writer import NodeWriter
 from minidl.onnx.operators import WRITE_FUNCTIONS
+from minidl.onnx.passes.input_cast import make_cast
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
 from minidl.utils.validation import check_choice
@@ -70,8 +70,8 @@ def write_layers(layers: Sequence[Layer], input_dtype: str | None) -> Graph:
     return Graph(
         nodes,
         {key: array for key, array in tensors(layers).items() if key in used},
-        [Value(INPUT, input_dtype or first.dtype, [BATCH_AXIS, *first.in_shape])],
-        [Value(OUTPUT, last.dtype, [BATCH_AXIS, *last.out_shape])],
+        [ValueInfo(INPUT, input_dtype or first.dtype, [BATCH_AXIS, *first.in_shape])],
+        [ValueInfo(OUTPUT, last.dtype, [BATCH_AXIS, *last.out_shape])],
     )
 
 

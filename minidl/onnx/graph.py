@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from minidl.utils.arrays import Array
@@ -12,29 +12,44 @@ IR_VERSION = 10
 ANY_BATCH = -(2**40)  # stands for the batch size in shapes: any number of examples
 DATA_TYPES = {"float32": 1, "int32": 6, "int64": 7, "bool": 9, "float64": 11}  # numbers of TensorProto.DataType
 INDEX_TYPES = (DATA_TYPES["int32"], DATA_TYPES["int64"])
-REWRITTEN = "minidl"  # domain of nodes that stand for nodes of the file, between reading it and its layers
+NO_SUCH_LAYER = "no layer of minidl does that"
+REWRITTEN = "minidl"  # domain of nodes that passes put in place of nodes of the file
 
 
 @dataclass
 class Node:
-    """One operation on named values; "" stands for an omitted optional input."""
+    """One operation on named values; "" stands for an omitted optional input.
+
+    alias: the operator that errors name in place of `op`, for nodes of the domain REWRITTEN, which alone have one.
+    """
 
     op: str
     name: str
     inputs: list[str]
     outputs: list[str]
-    attributes: dict[str, Any] = field(default_factory=dict)  # int, float, str, lists of these, or an array
+    # int, float, str, lists of these, or an array; in the domain REWRITTEN also a layer, or nodes
+    attributes: dict[str, Any] = field(default_factory=dict)
     doc: str = ""
     domain: str = ""
+    alias: str = ""
 
     def __str__(self) -> str:
         """Returns its name in errors."""
         label = f"node {self.name!r}" if self.name else f"the node of {self.outputs[0] if self.outputs else ''!r}"
-        return f"{label} ({self.op})" if self.domain in ("", REWRITTEN) else f"{label} ({self.domain}.{self.op})"
+        return f"{label} ({self.operator})"
+
+    @property
+    def operator(self) -> str:
+        """Its operator in errors, with the domain unless that is ONNX's."""
+        return self.alias or (f"{self.domain}.{self.op}" if self.domain else self.op)
+
+    def rewritten(self, op: str, **changes: Any) -> Node:
+        """Returns a node of the domain REWRITTEN in place of this one; errors name the operator of this one."""
+        return replace(self, op=op, domain=REWRITTEN, **{"alias": self.alias or self.op, **changes})
 
 
 @dataclass
-class Value:
+class ValueInfo:
     """An input or output of the graph. shape: sizes of its axes, batch first; a name or None if dynamic."""
 
     name: str
@@ -48,8 +63,8 @@ class Graph:
 
     nodes: list[Node]
     tensors: dict[str, Array]
-    inputs: list[Value]
-    outputs: list[Value]
+    inputs: list[ValueInfo]
+    outputs: list[ValueInfo]
     opset: int = OPSET
     metadata: dict[str, str] = field(default_factory=dict)
     # declared shapes of intermediate values

@@ -13,38 +13,27 @@ from minidl.engine.layer_list import MAX_PIXELS, build, from_config, named_layer
 from minidl.engine.state import check_dtype
 from minidl.layers import Reshape
 from minidl.layers.base import Layer
-from minidl.onnx import model_file
-from minidl.onnx.activation_patterns import ActivationNode, fuse_activations
-from minidl.onnx.branches import parse_graph
-from minidl.onnx.carried_values import CarriedValues
-from minidl.onnx.constant_folding import Constants, has_batch
+from minidl.onnx.constant_folding import Constants
 from minidl.onnx.exporting import COUNTERS_KEY, METADATA_KEY, write_layers
-from minidl.onnx.graph import ANY_BATCH, Graph, Node, UnsupportedNodeError, Value, refuse
-from minidl.onnx.input_cast import INTEGERS, remove_input_cast
-from minidl.onnx.joins import PRODUCT, broadcast_product, check_join, get_branches, make_container
-from minidl.onnx.layer_fusion import fuse_layers, match_channel_shuffle
-from minidl.onnx.layouts import move_transposes
+from minidl.onnx.file import model_file
+from minidl.onnx.graph import ANY_BATCH, NO_SUCH_LAYER, Graph, Node, UnsupportedNodeError, ValueInfo, refuse
+from minidl.onnx.layer_fusion import fuse_layers
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader
-from minidl.onnx.norm_patterns import merge_layer_norms
 from minidl.onnx.operators import find_read_function
-from minidl.onnx.regions import Computed, Join, Region, Series
-from minidl.onnx.rewriting import expand_splits, expect_float_indices, merge_strided_views
+from minidl.onnx.passes import rewrite
+from minidl.onnx.passes.input_cast import INTEGERS
 from minidl.onnx.shared_weights import warn_about_shared_weights
-from minidl.onnx.unsupported import NO_SUCH_LAYER, GraphSurvey
+from minidl.onnx.structure.branches import parse_graph
+from minidl.onnx.structure.carried_values import CarriedValues
+from minidl.onnx.structure.joins import PRODUCT, broadcast_product, check_join, get_branches, make_container
+from minidl.onnx.structure.regions import Computed, Join, Region, Series
+from minidl.onnx.unsupported import GraphSurvey
 from minidl.saving.safetensors_file import MAX_HEADER
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array, zeros_view
 from minidl.utils.validation import Shape, check_shape
 
 DTYPES = ("float32", "float64")
-REWRITES = (
-    expand_splits,
-    expect_float_indices,
-    merge_layer_norms,
-    merge_strided_views,
-    move_transposes,
-    fuse_activations,
-)
 
 
 def build_model(graph: Graph, input_shape: Shape | None) -> Sequential:
@@ -52,18 +41,20 @@ def build_model(graph: Graph, input_shape: Shape | None) -> Sequential:
 
     Unless the caller keeps the graph, each tensor is released when its layer has copied it.
     """
-    plan = restore_exported(graph) if input_shape is None else None
-    try:
-        plan = plan or Importer(graph, input_shape).run()
-    except UnsupportedNodeError as first:
-        importer = Importer(graph, input_shape)
-        survey = GraphSurvey(importer.graph, importer.constants, importer.batch, importer.infer_node_shape)
-        raise ValueError(survey.report(first, importer.shape)) from first
+    imported = restore_exported(graph) if input_shape is None else None
+    if imported is None:
+        graph = rewrite(graph)
+        try:
+            imported = Importer(graph, input_shape).run()
+        except UnsupportedNodeError as first:
+            importer = Importer(graph, input_shape)  # no shape is known yet
+            survey = GraphSurvey(graph, importer.constants, importer.batch, importer.infer_node_shape)
+            raise ValueError(survey.report(first, importer.shape)) from first
     del graph
-    return plan.build()
+    return imported.build()
 
 
-def restore_exported(graph: Graph) -> Plan | None:
+def restore_exported(graph: Graph) -> ImportedLayers | None:
     """Returns the model in the metadata if it computes the same as the graph, else None.
 
     The metadata is not trusted: exporting the model again must give the same graph. That is tried with zeros as its
@@ -89,7 +80,7 @@ def restore_exported(graph: Graph) -> Plan | None:
     except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError):
         return None
     unbuild(model.layers)
-    return Plan(list(model.layers), in_shape, model.dtype, state, model.seed, model.lr_mult) if same else None
+    return ImportedLayers(list(model.layers), in_shape, model.dtype, state, model.seed, model.lr_mult) if same else None
 
 
 def _serialize_nodes(graph: Graph) -> bytes:
@@ -98,7 +89,7 @@ def _serialize_nodes(graph: Graph) -> bytes:
 
 
 @dataclass
-class Plan:
+class ImportedLayers:
     """The layers of a model that is not built yet, and its state by name."""
 
     layers: list[Layer]
@@ -116,23 +107,10 @@ class Plan:
         return model
 
 
-@dataclass
-class PlacedLayer:
-    """A layer with its weights and the shape of its input, without the batch."""
-
-    weighted: LayerWithWeights
-    in_shape: Shape
-
-
 class Importer:
-    """Turns nodes into layers in order, and tracks the shape of each value."""
+    """Turns the nodes of a rewritten graph into layers in order, and tracks the shape of each value."""
 
     def __init__(self, graph: Graph, input_shape: Shape | None) -> None:
-        if any(map(has_batch, graph.tensors.values())):
-            raise ValueError(f"expected constants of other integers than {ANY_BATCH}")
-        graph = remove_input_cast(graph)
-        for rewrite in REWRITES:
-            graph = rewrite(graph, Constants(graph))
         self.graph, self.constants, self.n_pixels = graph, Constants(graph), 0
         if len(graph.inputs) != 1 or len(graph.outputs) != 1:
             declared = [[value.name for value in values] for values in (graph.inputs, graph.outputs)]
@@ -146,7 +124,7 @@ class Importer:
         first = self.input.shape[0] if self.input.shape else None
         self.batch = first if isinstance(first, int) else ANY_BATCH
 
-    def run(self) -> Plan:
+    def run(self) -> ImportedLayers:
         """Returns the layers and their state. Raises UnsupportedNodeError for the first unsupported node."""
         self.note_shape(self.input.name, self.shape)
         layers, shape = self.import_series(parse_graph(self.graph, self.constants), self.shape)
@@ -161,9 +139,9 @@ class Importer:
             [source for weighted in layers if weighted.weights for source in weighted.sources], self.constants
         )
         state = {f"{i}.{name}": array for i, weighted in enumerate(layers) for name, array in weighted.weights.items()}
-        plan = Plan([weighted.layer for weighted in layers], self.shape, self.dtype, state)
-        build_warnings.warn(named_layers(plan.layers), self.shape)
-        return plan
+        imported = ImportedLayers([weighted.layer for weighted in layers], self.shape, self.dtype, state)
+        build_warnings.warn(named_layers(imported.layers), self.shape)
+        return imported
 
     def note_shape(self, name: str, shape: Shape) -> None:
         """Notes the shape of a value; raises UnsupportedNodeError if a Transpose that is gone had other axes."""
@@ -174,20 +152,16 @@ class Importer:
 
     def import_series(self, items: Series, shape: Shape) -> tuple[list[LayerWithWeights], Shape]:
         """Returns the layers of a series of nodes, and the shape of their output, without the batch."""
-        placed: list[PlacedLayer] = []
+        placed = list[LayerWithWeights]()
         for item in items:
             node = item if isinstance(item, Node) else item.node
             for weighted in self.import_item(item, shape):
                 shape = self.append_or_fuse(placed, weighted, shape, node)
             self.note_shape(node.outputs[0], shape)
-        return [entry.weighted for entry in placed], shape
+        return placed, shape
 
     def import_node(self, node: Node, shape: Shape) -> list[LayerWithWeights]:
         """Returns the layers of a node with one data input; the others are constants."""
-        if isinstance(node, ActivationNode):
-            if node.rank > len(shape) + 1:
-                refuse(node, f"expected constants of at most {len(shape) + 1} axes, got {node.rank}")
-            return [LayerWithWeights(node.layer)]
         if (read := find_read_function(node)) is None:
             refuse(node, NO_SUCH_LAYER)
         (x,) = (i for i, name in enumerate(node.inputs) if name and name not in self.constants)
@@ -216,7 +190,7 @@ class Importer:
     def import_region(self, region: Region, shape: Shape) -> list[LayerWithWeights]:
         """Returns the layers of a region, one container for each step."""
         layers, carried = list[LayerWithWeights](), CarriedValues({region.start: shape})
-        for step, later in zip(region.steps, region.kept(), strict=True):
+        for step, later in zip(region.steps, region.read_later(), strict=True):
             kept = [i for i in carried.shapes if i in later]
             computed = {i: self.import_computed(value, carried) for i, value in step.items()}
             shapes = {i: carried.shapes[i] for i in kept} | {i: out for i, (_, out) in computed.items()}
@@ -257,21 +231,22 @@ class Importer:
         except (TypeError, ValueError) as error:
             refuse(node, error)
 
-    def append_or_fuse(self, placed: list[PlacedLayer], weighted: LayerWithWeights, shape: Shape, node: Node) -> Shape:
-        """Appends a layer, or fuses it with the last one; returns the output shape."""
-        if len(placed) > 1:
-            before, last = placed[-2:]
-            shuffle = match_channel_shuffle(before.weighted, last.weighted, weighted, before.in_shape)
-            if shuffle is not None:
-                del placed[-2:]
-                return self.append_or_fuse(placed, shuffle, before.in_shape, node)
-        if placed and (fused := fuse_layers(placed[-1].weighted, weighted, placed[-1].in_shape, shape[0])) is not None:
-            shape, sources = placed[-1].in_shape, placed.pop().weighted.sources + weighted.sources
-            for layer in fused:
-                layer.sources = sources
-                shape = self.append_or_fuse(placed, layer, shape, node)
-            return shape
-        placed.append(PlacedLayer(weighted, shape))
+    def append_or_fuse(
+        self, placed: list[LayerWithWeights], weighted: LayerWithWeights, shape: Shape, node: Node
+    ) -> Shape:
+        """Appends a layer, or fuses it with those before; returns the output shape."""
+        for count in (2, 1):
+            fused = fuse_layers([*placed[-count:], weighted], shape[0]) if len(placed) >= count else None
+            if fused is not None:
+                sources = [source for layer in (*placed[-count:], weighted) for source in layer.sources]
+                shape = placed[-count].in_shape
+                del placed[-count:]
+                for layer in fused:
+                    layer.sources = sources
+                    shape = self.append_or_fuse(placed, layer, shape, node)
+                return shape
+        weighted.in_shape = shape
+        placed.append(weighted)
         return self.infer_layer_shape(weighted, shape, node)
 
     def infer_layer_shape(self, weighted: LayerWithWeights, shape: Shape, node: Node) -> Shape:
@@ -288,7 +263,7 @@ class Importer:
             weighted.layer.unbuild()
 
 
-def resolve_input_shape(value: Value, given: Shape | None) -> Shape:
+def resolve_input_shape(value: ValueInfo, given: Shape | None) -> Shape:
     """Returns the shape of an example: declared in the file, or `given` if the file has dynamic sizes."""
     declared = value.shape[1:] if value.shape else None
     if given is not None:

@@ -18,11 +18,15 @@ from minidl.utils.validation import Shape
 
 @dataclass
 class LayerWithWeights:
-    """A new layer, and the values of its parameters and buffers by name."""
+    """A new layer, and the values of its parameters and buffers by name.
+
+    sources: nodes and their trainable constants. in_shape: without the batch, as soon as the layer has its place.
+    """
 
     layer: Layer
     weights: dict[str, Array] = field(default_factory=dict)
-    sources: list[tuple[Node, str]] = field(default_factory=list)  # nodes and their trainable constants
+    sources: list[tuple[Node, str]] = field(default_factory=list)
+    in_shape: Shape = ()
 
 
 class NodeReader:

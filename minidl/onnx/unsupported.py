@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from minidl.onnx.activation_patterns import ActivationNode
-from minidl.onnx.branches import NOT_COMPUTABLE
 from minidl.onnx.constant_folding import Constants
-from minidl.onnx.graph import Graph, Node, UnsupportedNodeError
-from minidl.onnx.joins import check_join
+from minidl.onnx.graph import NO_SUCH_LAYER, Graph, Node, UnsupportedNodeError
 from minidl.onnx.operators import find_read_function
+from minidl.onnx.structure.branches import NOT_COMPUTABLE
+from minidl.onnx.structure.joins import check_join
 from minidl.utils.validation import Shape
 
-NO_SUCH_LAYER = "no layer of minidl does that"
 MAX_KINDS = 12  # lines of a report
 ELEMENTWISE_OPS = {"Abs", "Erf", "Log", "Sqrt"}
 
@@ -42,9 +40,9 @@ class GraphSurvey:
         errors = list(self.errors.values())
         if not any(str(error.node) == str(first.node) for error in errors):
             errors.insert(0, first)
-        kinds: dict[tuple[str, str, str], list[UnsupportedNodeError]] = {}
+        kinds: dict[tuple[str, str], list[UnsupportedNodeError]] = {}
         for error in errors:
-            kinds.setdefault((error.node.domain, error.node.op, _without_names(error.reason)), []).append(error)
+            kinds.setdefault((error.node.operator, _without_names(error.reason)), []).append(error)
         lines = [f"{error}{f' ({len(more) + 1} such nodes)' if more else ''}" for error, *more in kinds.values()]
         more = [f"and {len(lines) - MAX_KINDS} more kinds"] if len(lines) > MAX_KINDS else []
         note = ["where shapes are unknown, only the operator types were checked"] if self.shapes_missing else []
@@ -87,7 +85,7 @@ class GraphSurvey:
         """Returns the output shape of a node, None if unknown; raises UnsupportedNodeError."""
         if len(names) > 1:
             return self._infer_join(node, names)
-        if not isinstance(node, ActivationNode) and find_read_function(node) is None:
+        if find_read_function(node) is None:
             same = node.op in ELEMENTWISE_OPS and not node.domain
             self.errors[id(node)] = UnsupportedNodeError(node, NO_SUCH_LAYER)
             return self.shapes[names[0]] if same else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from minidl.onnx.graph import Graph, Node, Value
+from minidl.onnx.graph import Graph, Node, ValueInfo
 
 IMAGE, VECTOR = (4, 6, 7), (6,)
 LARGEST = float(np.finfo("float64").max)
@@ -33,7 +33,9 @@ class Case:
         inputs = [f"c{i}" if array is not None else "" for i, array in enumerate(self.constants)]
         inputs.insert(self.x_index, "x")
         node = Node(self.op, "node", inputs, ["y"], dict(self.attributes))
-        return Graph([node], arrays, [Value("x", dtype, ["N", *self.shape])], [Value("y", dtype, None)], self.opset)
+        return Graph(
+            [node], arrays, [ValueInfo("x", dtype, ["N", *self.shape])], [ValueInfo("y", dtype, None)], self.opset
+        )
 
     def x(self):
         return self.scale * np.random.default_rng(7).standard_normal((5, *self.shape))

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from minidl.onnx.branches import parse_graph
 from minidl.onnx.constant_folding import Constants
-from minidl.onnx.graph import ANY_BATCH, Graph, Node, Value
+from minidl.onnx.graph import ANY_BATCH, Graph, Node, ValueInfo
 from minidl.onnx.importing import build_model
-from minidl.onnx.regions import Join, Region
+from minidl.onnx.structure.branches import parse_graph
+from minidl.onnx.structure.regions import Join, Region
 
 
 def graph(*nodes, tensors=None, opset=21):
@@ -18,8 +18,8 @@ def graph(*nodes, tensors=None, opset=21):
         op, inputs = call.rstrip(")").split("(")
         attributes = {"axis": 1} if op == "Concat" else {}
         graph_nodes.append(Node(op, f"n{i}", [name for name in inputs.split(", ") if name], [output], attributes))
-    value = Value("x", "float32", ["N", 2, 4, 4])
-    return Graph(graph_nodes, tensors or {}, [value], [Value(graph_nodes[-1].outputs[0], "float32", None)], opset)
+    value = ValueInfo("x", "float32", ["N", 2, 4, 4])
+    return Graph(graph_nodes, tensors or {}, [value], [ValueInfo(graph_nodes[-1].outputs[0], "float32", None)], opset)
 
 
 def to_text(chain):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minidl import Sequential
-from minidl.onnx.carried_values import CarriedValues
+from minidl.onnx.structure.carried_values import CarriedValues
 
 CHANNELS = {3: (2, 4, 5), 1: (3, 4, 5), 7: (1, 4, 5)}
 SIZES = {3: (2, 4, 5), 1: (3, 2, 2), 7: (6,)}

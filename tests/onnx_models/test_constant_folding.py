@@ -6,7 +6,7 @@ from onnx_models.graphs import Graph as File
 from onnx_models.graphs import check
 
 from minidl.onnx.constant_folding import FOLD_FUNCTIONS, Constants
-from minidl.onnx.graph import ANY_BATCH, Graph, Node, Value
+from minidl.onnx.graph import ANY_BATCH, Graph, Node, ValueInfo
 
 MATRIX, ROW = np.arange(12.0, dtype="f4").reshape(3, 4), np.array([2, -7, 5])
 
@@ -91,7 +91,7 @@ CASES = {
 def fold(op, arrays, attributes):
     tensors = {f"c{i}": array for i, array in enumerate(arrays) if array is not None}
     inputs = [f"c{i}" if array is not None else "" for i, array in enumerate(arrays)]
-    value = Value("x", "float32", ["N", 3])
+    value = ValueInfo("x", "float32", ["N", 3])
     return Constants(Graph([Node(op, "n", inputs, ["y"], attributes)], tensors, [value], [value]))
 
 
@@ -160,7 +160,7 @@ def test_unfoldable_constants_are_refused(op, arrays, attributes, message):
 
 
 def graph_of(nodes, **tensors):
-    value = Value("x", "float32", ["N", 3])
+    value = ValueInfo("x", "float32", ["N", 3])
     return Graph(nodes, tensors, [value], [value])
 
 

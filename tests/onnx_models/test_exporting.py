@@ -31,7 +31,7 @@ from minidl.layers import (
     ReLU,
     Residual,
 )
-from minidl.onnx import model_file
+from minidl.onnx.file import model_file
 from minidl.onnx.operators import WRITE_FUNCTIONS
 
 oracle = pytest.mark.oracle("onnx", "onnxruntime")

@@ -8,9 +8,10 @@ from onnx_models.graphs import Graph
 
 from minidl import FileError, Sequential
 from minidl.layers import Dense, ReLU
-from minidl.onnx import export, import_model, large_tensors
-from minidl.onnx.large_tensors import make_field, make_varint, split
-from minidl.onnx.model_file import from_bytes, to_bytes
+from minidl.onnx import export, import_model
+from minidl.onnx.file import large_tensors
+from minidl.onnx.file.large_tensors import make_field, make_varint, split
+from minidl.onnx.file.model_file import from_bytes, to_bytes
 
 pytestmark = pytest.mark.oracle("onnx")
 

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from minidl.onnx.graph import Graph, Node, Value
+from minidl.onnx.graph import Graph, Node, ValueInfo
 from minidl.onnx.importing import build_model
 
 CHANNELS = np.array([0.5, 2.0, 3.0]).reshape(3, 1, 1)
@@ -23,7 +23,7 @@ def import_chain(first_node, steps, shape):
         nodes.append(Node(op, f"n{i}", [last, *names], [f"v{i}"]))
         last = f"v{i}"
     return build_model(
-        Graph(nodes, tensors, [Value("x", "float64", ["N", *shape])], [Value(last, "float64", None)]), None
+        Graph(nodes, tensors, [ValueInfo("x", "float64", ["N", *shape])], [ValueInfo(last, "float64", None)]), None
     )
 
 
@@ -100,6 +100,6 @@ def test_reshapes_that_only_look_like_a_channel_shuffle(rng):
         Node("Reshape", "c", ["v", "back"], ["y"]),
     ]
     tensors = {"grouped": np.array((0, 2, 12, 5)), "back": np.array((0, 4, 6, 5))}
-    graph = Graph(nodes, tensors, [Value("x", "float64", ["N", 4, 6, 5])], [Value("y", "float64", None)])
+    graph = Graph(nodes, tensors, [ValueInfo("x", "float64", ["N", 4, 6, 5])], [ValueInfo("y", "float64", None)])
     expected = x.reshape(3, 2, 12, 5).transpose(0, 2, 1, 3).reshape(x.shape)
     np.testing.assert_array_equal(build_model(graph, None).predict(x), expected)

@@ -19,7 +19,7 @@ def means(g, x, axis=1, **attributes):
 def root_of_variance(g, x, mean, axis=1, square=None, eps=1e-3):
     """Adds sqrt(mean((x - mean) ** 2) + eps); returns it and the difference."""
     centred = g.add("Sub", x, mean)
-    squared = square(centred) if square else g.add("Mul", centred, centred)
+    squared = square(g, centred) if square else g.add("Mul", centred, centred)
     return g.add("Sqrt", g.add("Add", means(g, squared, axis), g.constant(eps))), centred
 
 
@@ -72,6 +72,10 @@ OTHERS = {
     "columns": {"axis": -1, "scale": (5,), "bias": (5,)},
     "eps of five axes": {"eps": [[[[[1e-3]]]]]},
     "eps per channel": {"eps": np.full(COLUMN, 1e-3)},
+    "an exponent of five axes": {"square": lambda g, centred: g.add("Pow", centred, g.constant([[[[[2]]]]]))},
+    "a product with another difference": {
+        "square": lambda g, centred: g.add("Mul", centred, g.add("Sub", "x", means(g, "x", 2)))
+    },
 }
 
 
@@ -112,6 +116,43 @@ def test_a_division_over_the_channels(tmp_path):
         import_model(g.save(tmp_path))
 
 
+def test_a_division_of_values_that_are_computed_twice(tmp_path):
+    """As PyTorch's exporters write x.var: with a mean and a difference of its own."""
+    g = Graph(SHAPE)
+    g.add("Div", g.add("Sub", "x", means(g, "x")), root_of_variance(g, "x", means(g, "x"))[0])
+    check(g, tmp_path, "LayerNorm")
+
+
+def test_what_follows_a_norm_stays_separate(tmp_path):
+    """One number in place of a vector, a second bias, the sum with x, and two scales."""
+    g = Graph(SHAPE)
+    g.add("Mul", divided(g, "x"), g.constant(2))
+    check(g, tmp_path, "LayerNorm", "Rescale")
+    g = Graph(SHAPE)
+    g.add("Add", g.add("Add", scaled_sum(g, "x"), g.normal(*COLUMN)), "x")
+    check(g, tmp_path, "Residual")
+    g = Graph(SHAPE)
+    norm = divided(g, "x")
+    g.add("Add", g.add("Mul", norm, g.normal(*COLUMN)), g.add("Relu", g.add("Mul", norm, g.normal(*COLUMN))))
+    check(g, tmp_path, "LayerNorm", "Residual")
+
+
+@pytest.mark.parametrize("what", ["two scales", "x as a scale", "x as a bias"])
+def test_other_factors_and_biases_are_refused(what, tmp_path):
+    g = Graph(SHAPE)
+    mean = means(g, "x")
+    factor = g.add("Reciprocal", root_of_variance(g, "x", mean)[0])
+    if what == "two scales":
+        factor = g.add("Mul", g.add("Mul", factor, g.normal(*COLUMN)), g.normal(*COLUMN))
+    elif what == "x as a scale":
+        factor = g.add("Mul", factor, g.add("Div", "x", g.constant(2)))
+    total = g.add("Mul", "x", factor)
+    total = g.add("Add", total, "x") if what == "x as a bias" else total
+    g.add("Add", total, g.add("Mul", g.add("Neg", mean), factor))
+    with pytest.raises(ValueError, match=r"\(ReduceMean\): expected axes"):
+        import_model(g.save(tmp_path))
+
+
 def test_channels_last(tmp_path):
     g = Graph(SHAPE)
     y = g.add("Transpose", "x", perm=[0, 2, 3, 1])
@@ -130,7 +171,7 @@ def test_channels_last(tmp_path):
 
 def test_a_square_is_a_product_or_a_power(tmp_path):
     g = Graph(SHAPE)
-    scaled_sum(g, "x", square=lambda centred: g.add("Pow", centred, g.constant(2)))
+    scaled_sum(g, "x", square=lambda g, centred: g.add("Pow", centred, g.constant(2)))
     check(g, tmp_path, "LayerNorm")
 
 
@@ -138,16 +179,17 @@ def test_a_square_is_a_product_or_a_power(tmp_path):
 def test_another_power_is_refused(tmp_path, other):
     g = Graph(SHAPE)
     inputs = {"power": ("Pow", g.constant(3)), "product": ("Mul", "x")}
-    scaled_sum(g, "x", square=lambda centred: g.add(inputs[other][0], centred, inputs[other][1]))
+    scaled_sum(g, "x", square=lambda g, centred: g.add(inputs[other][0], centred, inputs[other][1]))
     with pytest.raises(ValueError, match=r"\(ReduceMean\): expected axes"):
         import_model(g.save(tmp_path))
 
 
-def test_another_mean_or_input_is_refused(tmp_path):
+@pytest.mark.parametrize("op", ["Relu", "Neg"])
+def test_another_mean_or_input_is_refused(op, tmp_path):
     """Of the mean that is subtracted twice, or of x."""
     for change in ("mean", "mean of others", "factor", "x", "divided x"):
         g = Graph(SHAPE)
-        other = g.add("Relu", "x")
+        other = g.add(op, "x")
         if change == "mean":
             scaled_sum(g, "x", other_mean=means(g, other))
         elif change == "divided x":

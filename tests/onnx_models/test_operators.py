@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from onnx_models.operator_cases import CASES, STATISTICS, UNSUPPORTED, VECTOR, Case
 
-from minidl.onnx.graph import Graph, Node, Value
+from minidl.onnx.file.model_file import to_bytes
+from minidl.onnx.graph import Graph, Node, ValueInfo
 from minidl.onnx.importing import build_model
-from minidl.onnx.model_file import to_bytes
 from minidl.onnx.operators import FAMILIES, READ_FUNCTIONS
 
 # Operators without attributes, constants or an order of inputs, and identities.
@@ -93,7 +93,7 @@ def test_training_attributes_are_imported(case, argument, value):
 def gated_graph(**attributes):
     """Returns the graph of x * HardSigmoid(x)."""
     gate, node = Node("HardSigmoid", "gate", ["x"], ["g"], attributes), Node("Mul", "product", ["x", "g"], ["y"])
-    return Graph([gate, node], {}, [Value("x", "float64", ["N", 3])], [Value("y", "float64", None)])
+    return Graph([gate, node], {}, [ValueInfo("x", "float64", ["N", 3])], [ValueInfo("y", "float64", None)])
 
 
 def test_hardswish_as_a_product():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minidl.onnx.graph import Graph, Node, Value
+from minidl.onnx.graph import Graph, Node, ValueInfo
 from minidl.onnx.importing import build_model
 from minidl.testing import check_layer
 
@@ -62,8 +62,8 @@ class RandomGraph:
             self.add(op, [first, second], BINARY[op](a, self.values[second]))
 
     def graph(self):
-        inputs = [Value("x", "float64", ["N", *self.x.shape[1:]])]
-        return Graph(self.nodes, self.tensors, inputs, [Value(self.nodes[-1].outputs[0], "float64", None)])
+        inputs = [ValueInfo("x", "float64", ["N", *self.x.shape[1:]])]
+        return Graph(self.nodes, self.tensors, inputs, [ValueInfo(self.nodes[-1].outputs[0], "float64", None)])
 
 
 @pytest.mark.parametrize("pools", [False, True])
@@ -95,7 +95,7 @@ def build(shape, *nodes, axis=1):
     listed = [
         Node(op, f"n{i}", inputs.split(), [name], attributes.get(op, {})) for i, (name, op, inputs) in enumerate(nodes)
     ]
-    values = [Value("x", "float64", ["N", *shape])], [Value(nodes[-1][0], "float64", None)]
+    values = [ValueInfo("x", "float64", ["N", *shape])], [ValueInfo(nodes[-1][0], "float64", None)]
     return build_model(Graph(listed, {"k": np.ones((2, 1, 1))}, *values), None)
 
 

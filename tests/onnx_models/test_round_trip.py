@@ -7,8 +7,8 @@ from onnx_models.nets import DRAWS, DTYPES, NETS, draw_model, make_net
 from minidl import Sequential
 from minidl.layers import BatchNorm2D, Conv2D, Dense, Dropout, Flatten, GlobalAvgPool2D, RandomFlip, ReLU, Rescale
 from minidl.onnx import export, import_model
+from minidl.onnx.file.model_file import from_bytes, to_bytes
 from minidl.onnx.importing import build_model, restore_exported
-from minidl.onnx.model_file import from_bytes, to_bytes
 
 pytestmark = pytest.mark.oracle("onnx")
 

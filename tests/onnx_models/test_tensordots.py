@@ -96,6 +96,18 @@ def test_a_product_of_whole_examples_after_a_transpose(tmp_path):
         y = g.add("Transpose", "x", perm=TO_LAST)
         tensordot(g, y, (-1, 60), g.normal(60, columns), (-1, columns, 1, 1))
         check(g, tmp_path, "Permute", "Flatten", "Dense", "Reshape")
+    g = Graph((3, 4, 5))
+    y = g.add("Transpose", "x", perm=TO_LAST)
+    tensordot(g, y, (-1, 60), g.normal(60, 60), g.add("Shape", y))  # the shape of a value that is moved
+    check(g, tmp_path, "Permute", "Flatten", "Dense", "Reshape")
+
+
+def test_two_products_with_one_reshape_between_them(tmp_path):
+    """The Reshape is the last node of the one and the first of the other."""
+    g = Graph((3, 4, 5))
+    y = tensordot(g, g.add("Transpose", "x", perm=TO_LAST), (-1, 60), g.normal(60, 12), (-1, 12))
+    g.add("Reshape", g.add("MatMul", y, g.normal(12, 6)), g.integers(-1, 3, 2))
+    check(g, tmp_path, "Permute", "Flatten", "Dense", "Dense", "Reshape")
 
 
 @pytest.mark.parametrize("index", [1, 2])

@@ -6,8 +6,11 @@ import pytest
 from onnx_models.graphs import Graph
 
 from minidl.onnx import import_model
+from minidl.onnx.file.model_file import from_bytes
+from minidl.onnx.graph import REWRITTEN, Node, ValueInfo
+from minidl.onnx.graph import Graph as PlainGraph
 from minidl.onnx.importing import build_model
-from minidl.onnx.model_file import from_bytes
+from minidl.onnx.operators import REWRITTEN_READ_FUNCTIONS
 
 SHAPES_UNKNOWN = "where shapes are unknown, only the operator types were checked"
 
@@ -133,6 +136,15 @@ def test_the_shape_of_the_input_is_known(batch):
 def test_operators_of_other_domains():
     g = Graph().append("Erf").append("Relu", domain="com.example")
     assert report_lines(g)[1] == "node 'Relu_1' (com.example.Relu): no layer of minidl does that"
+
+
+@pytest.mark.parametrize("op", REWRITTEN_READ_FUNCTIONS)
+def test_operators_of_the_passes_are_refused_in_a_file(op):
+    """Their attributes are not those of a file: a layer, or a node."""
+    node = Node(op, "hostile", ["x"], ["y"], {"layer": "ReLU", "last": 1}, domain=REWRITTEN)
+    plain = PlainGraph([node], {}, [ValueInfo("x", "float32", ["N", 3])], [ValueInfo("y", "float32", None)])
+    with pytest.raises(ValueError, match=rf"^node 'hostile' \(minidl.{op}\): no layer of minidl does that$"):
+        build_model(plain, None)
 
 
 def test_supported_nodes_are_not_reported():

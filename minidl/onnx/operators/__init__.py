@@ -1,8 +1,8 @@
 """Mappings between layers and ONNX operators: one module for each family, with both directions.
 
 `WRITE_FUNCTIONS` maps each exportable layer to the function that writes its nodes, `READ_FUNCTIONS` each importable
-operator to the function that turns a node into layers. Containers and joins are in `minidl.onnx.exporting` and
-`minidl.onnx.importing`.
+operator to the function that turns a node into layers, and `REWRITTEN_READ_FUNCTIONS` each operator of the passes.
+Containers and joins are in `minidl.onnx.exporting` and `minidl.onnx.importing`.
 """
 
 from minidl.layers.base import Layer
@@ -20,6 +20,11 @@ from minidl.onnx.operators import (
     pools,
     shapes,
 )
+from minidl.onnx.passes.activation_patterns import ACTIVATION
+from minidl.onnx.passes.gathers import LOOKUP, STRIDED_VIEW
+from minidl.onnx.passes.norm_patterns import CHANNEL_NORM
+from minidl.onnx.passes.splits import SPLIT_PART
+from minidl.onnx.passes.tensordots import TENSORDOT
 
 FAMILIES = (activations, convolutions, dense, norms, arithmetic, pools, shapes, channels, embedding)
 
@@ -30,9 +35,12 @@ READ_FUNCTIONS: dict[str, ReadFunction] = {
     op: read for family in FAMILIES for op, read in family.READ_FUNCTIONS.items()
 }
 REWRITTEN_READ_FUNCTIONS: dict[str, ReadFunction] = {
-    **channels.REWRITTEN_READ_FUNCTIONS,
-    **convolutions.REWRITTEN_READ_FUNCTIONS,
-    **norms.REWRITTEN_READ_FUNCTIONS,
+    ACTIVATION: activations.read_activation,
+    CHANNEL_NORM: norms.read_channel_norm,
+    LOOKUP: embedding.read_lookup,
+    SPLIT_PART: channels.read_split_part,
+    STRIDED_VIEW: channels.read_strided_view,
+    TENSORDOT: convolutions.read_tensordot,
 }
 
 

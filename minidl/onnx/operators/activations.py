@@ -44,6 +44,14 @@ from minidl.onnx.node_writer import NodeWriter, WriteFunction
 SELU_ALPHA, SELU_GAMMA = 1.6732632, 1.0507010  # ONNX's attributes are float32
 
 
+def read_activation(reader: NodeReader) -> list[LayerWithWeights]:
+    """Reads an activation that was several nodes; constants of more axes than x would give it further ones."""
+    axes, rank = len(reader.shape) + 1, reader.attribute("rank", 0)
+    if rank > axes:
+        reader.refuse(f"expected constants of at most {axes} axes, got {rank}")
+    return [LayerWithWeights(reader.attribute("layer", None))]
+
+
 def write_as(op: str) -> WriteFunction:
     """Returns a function that writes a layer as one operator without attributes."""
     return lambda writer, x: writer.add_node(op, x)

@@ -12,7 +12,6 @@ from minidl.layers.join import ADD
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
 from minidl.onnx.operators.shapes import reshape_to
-from minidl.onnx.rewriting import SPLIT_PART, STRIDED_VIEW
 
 MAX_SIZE = 2**31 - 1  # the end of a Slice that means all, where exporters write 32 bits
 MAX_PARTS = 16  # of a sum, each of which becomes a branch
@@ -127,4 +126,3 @@ READ_FUNCTIONS: dict[str, ReadFunction] = {
     "Slice": read_slice,
     "Transpose": read_transpose,
 }
-REWRITTEN_READ_FUNCTIONS: dict[str, ReadFunction] = {SPLIT_PART: read_split_part, STRIDED_VIEW: read_strided_view}

@@ -27,7 +27,6 @@ from minidl.onnx.operators.windows import (
     resolve_layer_padding,
     resolve_pads,
 )
-from minidl.onnx.tensordots import TENSORDOT
 from minidl.utils.validation import Shape
 
 
@@ -139,4 +138,3 @@ WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     DepthwiseConv2D: write_conv,
 }
 READ_FUNCTIONS: dict[str, ReadFunction] = {"Conv": read_conv, "ConvTranspose": read_conv_transpose}
-REWRITTEN_READ_FUNCTIONS: dict[str, ReadFunction] = {TENSORDOT: read_tensordot}

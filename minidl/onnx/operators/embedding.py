@@ -7,7 +7,6 @@ from minidl.layers.base import Layer
 from minidl.onnx.graph import DATA_TYPES
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
-from minidl.onnx.rewriting import Lookup
 
 
 def write_embedding(writer: NodeWriter, x: str) -> str:
@@ -19,10 +18,13 @@ def write_embedding(writer: NodeWriter, x: str) -> str:
 
 
 def read_gather(reader: NodeReader) -> list[LayerWithWeights]:
-    """Reads rows of a matrix at indices of the example; `expect_float_indices` has removed their Cast to integers."""
+    """Refuses what `expect_float_indices` has not made a lookup."""
     reader.expect_attribute("axis", 0)
-    if not isinstance(reader.node, Lookup):
-        reader.refuse("expected rows at elements of the graph's input, as indices, got others")
+    reader.refuse("expected rows at elements of the graph's input, as indices, got others")
+
+
+def read_lookup(reader: NodeReader) -> list[LayerWithWeights]:
+    """Reads rows of a matrix at indices of the example, which are floats."""
     weight = reader.weight(0, None, None)
     return [LayerWithWeights(Embedding(*weight.shape), {"weight": weight}), LayerWithWeights(Permute((1, 0)))]
 

@@ -14,7 +14,6 @@ from minidl.onnx.node_reader import (
     per_channel_constant,
 )
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
-from minidl.onnx.norm_patterns import CHANNEL_NORM
 from minidl.utils.validation import Shape
 
 
@@ -96,7 +95,7 @@ def read_layer_norm(reader: NodeReader) -> list[LayerWithWeights]:
     return [LayerWithWeights(LayerNorm(eps=reader.attribute("epsilon", 1e-5)), weights)]
 
 
-def read_channel_layer_norm(reader: NodeReader) -> list[LayerWithWeights]:
+def read_channel_norm(reader: NodeReader) -> list[LayerWithWeights]:
     """Reads a norm over the channels: of channels-last images whose Transposes are gone, or written as several nodes.
 
     `rank` is that of constants inside, and `view` the shape in which the means are subtracted.
@@ -157,4 +156,3 @@ READ_FUNCTIONS: dict[str, ReadFunction] = {
     "LayerNormalization": read_layer_norm,
     "RMSNormalization": read_rms_norm,
 }
-REWRITTEN_READ_FUNCTIONS: dict[str, ReadFunction] = {CHANNEL_NORM: read_channel_layer_norm}

@@ -42,7 +42,7 @@ from minidl.utils.validation import Pair, Shape
 
 
 @dataclass(frozen=True)
-class Window:
+class PoolWindow:
     """Kernel, stride and dilation of a pooling along its axes, and its padding on each side."""
 
     kernel: Shape
@@ -70,14 +70,14 @@ class Window:
         }
 
 
-def get_window(writer: NodeWriter) -> Window:
+def get_window(writer: NodeWriter) -> PoolWindow:
     """Returns the window of a layer."""
     kernel = layer_axes(writer, "pool_size")
     stride = kernel if writer["stride"] is None else layer_axes(writer, "stride")
-    return Window(kernel, stride, layer_axes(writer, "dilation"), layer_sides(writer))
+    return PoolWindow(kernel, stride, layer_axes(writer, "dilation"), layer_sides(writer))
 
 
-def compute_pads(writer: NodeWriter, window: Window) -> tuple[Shape, Shape]:
+def compute_pads(writer: NodeWriter, window: PoolWindow) -> tuple[Shape, Shape]:
     """Returns pads at the starts, and at the ends, that give as many windows as the layer has."""
     after = []
     for size, out, (span, step, (p, q)) in zip(writer.in_shape[1:], writer.out_shape[1:], window.axes(), strict=True):
@@ -129,7 +129,7 @@ def read_avg_pool(reader: NodeReader) -> list[LayerWithWeights]:
     return [*before, LayerWithWeights(pool(**window.arguments(), ceil_mode=ceil_mode, count_include_pad=counts))]
 
 
-def read_window(reader: NodeReader) -> tuple[Window, bool]:
+def read_window(reader: NodeReader) -> tuple[PoolWindow, bool]:
     """Returns the window and ceil_mode of a node."""
     kernel, stride, dilation = (
         int_axes(reader, "kernel_shape", 0),
@@ -137,7 +137,7 @@ def read_window(reader: NodeReader) -> tuple[Window, bool]:
         int_axes(reader, "dilations", 1),
     )
     ceil_mode = bool(reader.expect_attribute("ceil_mode", 0, 1))
-    window = Window(kernel, stride, dilation, resolve_pads(reader, kernel, stride, dilation))
+    window = PoolWindow(kernel, stride, dilation, resolve_pads(reader, kernel, stride, dilation))
     if str(reader.node.attributes.get("auto_pad")).startswith("SAME"):
         for size, (span, step, _) in zip(reader.shape[1:], window.axes(), strict=True):
             if -(-size // step) * step - step + span < size:  # negative pads: some runtimes crop the start
@@ -147,7 +147,7 @@ def read_window(reader: NodeReader) -> tuple[Window, bool]:
     return window, ceil_mode
 
 
-def fit_window(reader: NodeReader, window: Window, ceil_mode: bool) -> tuple[Window, bool]:
+def fit_window(reader: NodeReader, window: PoolWindow, ceil_mode: bool) -> tuple[PoolWindow, bool]:
     """Returns the layer's window and ceil_mode that give as many windows as the node has.
 
     Pads at the start determine the positions of windows; pads at the end only their number. They are equal to those at

@@ -1,4 +1,4 @@
-"""Layouts: moves Transpose nodes down a graph until they cancel, so that layers see channels first.
+"""Transposes: moves Transpose nodes down a graph until they cancel, so that layers see channels first.
 
 Exporters of channels-last models surround each operator by Transposes, and PyTorch writes a norm or a Dense over the
 last axis between two of them. A Transpose commutes with what acts on each element alone; the axes, constants and
@@ -14,9 +14,9 @@ import numpy as np
 
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import REWRITTEN, Graph, Node, refuse
-from minidl.onnx.norm_patterns import CHANNEL_NORM
-from minidl.onnx.rewriting import SPLIT_PART
-from minidl.onnx.tensordots import TENSORDOT, TensordotNode, is_over_last_axis, merge_tensordots
+from minidl.onnx.passes.norm_patterns import CHANNEL_NORM
+from minidl.onnx.passes.splits import SPLIT_PART
+from minidl.onnx.passes.tensordots import TENSORDOT, is_over_last_axis
 from minidl.utils.arrays import Array
 
 Axes = tuple[int, ...]  # of a Transpose: for each axis of its output, the axis of its input; batch included
@@ -31,9 +31,10 @@ FIRST = {*ELEMENTWISE, *ARITHMETIC, "Pad"}  # what may come before the first Tra
 REDUCTIONS = {"ReduceMax", "ReduceMean", "ReduceSum"}
 
 
-def move_transposes(graph: Graph, constants: Constants) -> Graph:
+def move_transposes(graph: Graph) -> Graph:
     """Returns an equal graph with as few Transposes as possible."""
-    return _Mover(graph, constants).run()
+    has_any = any(node.op == "Transpose" and not node.domain for node in graph.nodes)
+    return _Mover(graph).run() if has_any else graph
 
 
 def compose(first: Axes, second: Axes) -> Axes:
@@ -58,8 +59,8 @@ class _Moved:
 class _Mover:
     """Copies the nodes in order. moved: the values whose Transpose is still to come."""
 
-    def __init__(self, graph: Graph, constants: Constants) -> None:
-        self.graph, self.constants = graph, constants
+    def __init__(self, graph: Graph) -> None:
+        self.graph, self.constants = graph, Constants(graph)
         self.nodes: list[Node] = []
         self.tensors = dict(graph.tensors)
         self.moved: dict[str, _Moved] = {}
@@ -69,10 +70,8 @@ class _Mover:
         self.taken = {name for node in graph.nodes for name in (*node.inputs, *node.outputs)} | set(graph.tensors)
 
     def run(self) -> Graph:
-        if not any(node.op == "Transpose" and not node.domain for node in self.graph.nodes):
-            return self.graph
         self._transpose_input()
-        for node in merge_tensordots(self.graph, self.constants):
+        for node in self.graph.nodes:
             self._copy(self._resolve(node))
         for value in self.graph.outputs:
             if (source := self.aliases.get(value.name)) is not None:
@@ -114,10 +113,6 @@ class _Mover:
             if (result := rewrite(inner, moved)) is not None:
                 self._append(*result, node.outputs)
                 return
-        if isinstance(node, TensordotNode):
-            for part in node.parts:
-                self._copy(self._resolve(part))
-            return
         for name in data:
             self._write(name)
         self.nodes.append(node)
@@ -186,8 +181,8 @@ class _Mover:
         if node.op in ("Concat", "Softmax", "LogSoftmax", SPLIT_PART):
             return self._along_axis
         return {
-            "LayerNormalization": self._layer_norm, "MatMul": self._matmul, "Shape": self._shape, "Slice": self._slice,
-            "Pad": self._pad,
+            "LayerNormalization": self._layer_norm, CHANNEL_NORM: self._layer_norm, "MatMul": self._matmul,
+            TENSORDOT: self._tensordot, "Shape": self._shape, "Slice": self._slice, "Pad": self._pad,
         }.get(node.op)  # fmt: skip
 
     def _arithmetic(self, node: Node, axes: Axes) -> tuple[Node, Axes] | None:
@@ -239,26 +234,28 @@ class _Mover:
     def _layer_norm(self, node: Node, axes: Axes) -> tuple[Node, Axes] | None:
         """A norm over one axis, the channels: all from `axis` on in ONNX, one in a norm that was several nodes."""
         axis = node.attributes.get("axis", -1)
-        allowed = range(-len(axes), len(axes)) if node.domain == REWRITTEN else (-1, len(axes) - 1)
-        if axis not in allowed or "view" in node.attributes:
+        allowed = range(-len(axes), len(axes)) if node.op == CHANNEL_NORM else (-1, len(axes) - 1)
+        if axis not in allowed or node.attributes.get("view"):
             return None
         permuted = self._arithmetic(node, axes) if axes[axis] == 1 else None
         if permuted is None:
             return None
-        attributes = {**node.attributes, "axis": 1}
-        return replace(permuted[0], op=CHANNEL_NORM, domain=REWRITTEN, attributes=attributes), axes
+        return permuted[0].rewritten(CHANNEL_NORM, attributes={**node.attributes, "axis": 1}), axes
 
     def _matmul(self, node: Node, axes: Axes) -> tuple[Node, Axes] | None:
         """A product with the last axis, the channels: a convolution of kernel 1."""
         weight = self.constants.find(node.inputs[1])
         if axes[-1] != 1 or weight is None or weight.ndim != 2:
             return None
-        if isinstance(node, TensordotNode):
-            moved = Node(TENSORDOT, node.name, node.inputs, [], {"axes": list(axes)}, domain=REWRITTEN)
-            return (moved, axes) if is_over_last_axis(node, self.graph, len(axes)) else None
         shape = self._constant(np.array((*weight.shape[::-1], *(1,) * (len(axes) - 2)), "int64"))
         kernel = self._computed("Reshape", [self._computed("Transpose", [node.inputs[1]], perm=[1, 0]), shape])
         return replace(node, op="Conv", inputs=[node.inputs[0], kernel]), axes
+
+    def _tensordot(self, node: Node, axes: Axes) -> tuple[Node, Axes] | None:
+        """The same product written as three nodes."""
+        if axes[-1] != 1 or not is_over_last_axis(node, self.graph, len(axes)):
+            return None
+        return replace(node, attributes={"axes": list(axes)}), axes
 
     def _shape(self, node: Node, axes: Axes) -> tuple[Node, Axes] | None:
         if "start" in node.attributes or "end" in node.attributes:

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from minidl.engine.layer_list import MAX_NESTING
 from minidl.onnx.graph import Graph, Node, UnsupportedNodeError, refuse
-from minidl.onnx.regions import Join, Region, Series, plan_region
+from minidl.onnx.structure.regions import Join, Region, Series, plan_region
 
 NOT_COMPUTABLE = "expected a value computed from the graph's input, or a foldable constant, got neither"
 INPUT_INDEX = -1  # stands for the graph's input among the indices of nodes

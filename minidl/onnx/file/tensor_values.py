@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from minidl.onnx.external_data import read_external
+from minidl.onnx.file.external_data import read_external
 from minidl.saving.safetensors_file import FileError
 from minidl.utils.arrays import Array
 

@@ -1,69 +1,35 @@
-"""Rewriting: nodes of several outputs, and groups of nodes that are one operator, as nodes that layers can express."""
+"""Gathers: rows of a constant matrix at elements of the graph's input, and views of a batch as PyTorch writes them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import DATA_TYPES, INDEX_TYPES, REWRITTEN, Graph, Node
-from minidl.onnx.input_cast import INTEGERS
+from minidl.onnx.passes.input_cast import INTEGERS
+from minidl.onnx.passes.splits import SPLIT_PART
 
-# Operators of the domain REWRITTEN
-STRIDED_VIEW = "Gather"  # the elements of an array, flattened with the batch, at the indices of input 1
-SPLIT_PART = "Split"  # one output of a Split: part `index` of `count` equal ones, or `start` to `stop` of `size`
+# Of the domain REWRITTEN
+LOOKUP = "Lookup"  # constant rows at floats, which are whole numbers
+STRIDED_VIEW = "StridedView"  # the elements of an array, flattened with the batch, at the indices of input 1
 
 NUMBERS = (DATA_TYPES["float32"], DATA_TYPES["float64"], *INDEX_TYPES)  # they have all indices of rows
 MOVES = {  # operators whose outputs are elements of their first input; of all inputs for Concat
     *("Concat", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"),
+    SPLIT_PART,
 }
 
 
-class Lookup(Node):
-    """A Gather of constant rows at floats, which are whole numbers."""
-
-
-def expand_splits(graph: Graph, constants: Constants) -> Graph:
-    """Returns the graph with a node for each output of a Split."""
-    nodes: list[Node] = []
-    for node in graph.nodes:
-        if node.op == "Split" and not node.domain and len(node.outputs) > 1:
-            nodes += _split_parts(node, constants) or [node]
-        else:
-            nodes.append(node)
-    return replace(graph, nodes=nodes)
-
-
-def _split_parts(node: Node, constants: Constants) -> list[Node] | None:
-    """Returns the nodes of a Split; None if its sizes are not constant or not those of its outputs."""
-    sizes, count = node.attributes.get("split"), len(node.outputs)
-    if len(node.inputs) > 1 and node.inputs[1]:
-        if (found := constants.find(node.inputs[1])) is None:
-            return None
-        sizes = found.reshape(-1).tolist()
-    if {len(sizes or node.outputs), node.attributes.get("num_outputs", count)} != {count} or min(sizes or [0]) < 0:
-        return None
-    ends = None if sizes is None else np.cumsum([0, *sizes]).tolist()
-    parts = []
-    for i, output in enumerate(node.outputs):
-        extent = {"index": i, "count": count}
-        if ends is not None:
-            extent = {"start": ends[i], "stop": ends[i + 1], "size": ends[-1]}
-        attributes = {"axis": node.attributes.get("axis", 0), **extent}
-        parts.append(Node(SPLIT_PART, node.name, node.inputs[:1], [output], attributes, node.doc, REWRITTEN))
-    return parts
-
-
-def merge_strided_views(graph: Graph, constants: Constants) -> Graph:
+def merge_strided_views(graph: Graph) -> Graph:
     """Returns the graph with one node for a Gather from the flattened batch: PyTorch's exporter writes a view so."""
+    constants = Constants(graph)
     flat = {
         node.outputs[0]: node.inputs[0]
         for node in graph.nodes
         if node.op == "Reshape" and not node.domain and _is_flattening(node, constants)
     }
     nodes = [
-        replace(node, op=STRIDED_VIEW, domain=REWRITTEN, inputs=[flat[node.inputs[0]], node.inputs[1]], attributes={})
+        node.rewritten(STRIDED_VIEW, inputs=[flat[node.inputs[0]], node.inputs[1]], attributes={})
         if is_gather_of_rows(node) and node.inputs[0] in flat
         else node
         for node in graph.nodes
@@ -76,12 +42,13 @@ def _is_flattening(node: Node, constants: Constants) -> bool:
     return shape is not None and shape.tolist() == [-1]
 
 
-def expect_float_indices(graph: Graph, constants: Constants) -> Graph:
+def expect_float_indices(graph: Graph) -> Graph:
     """Returns the graph with Gathers of constant rows at whole numbers that are floats, without their Cast to integers.
 
     The indices are elements of the graph's input: a Cast of other values could change them. A graph input of integers
     gets the dtype of the rows.
     """
+    constants = Constants(graph)
     casts = {
         node.outputs[0]: node.inputs[0]
         for node in graph.nodes
@@ -95,7 +62,7 @@ def expect_float_indices(graph: Graph, constants: Constants) -> Graph:
             indices, dtype = node.inputs[1], str(rows.dtype)
             while indices in casts:
                 indices = casts[indices]
-            node = Lookup(node.op, node.name, [node.inputs[0], indices], node.outputs, node.attributes, node.doc)
+            node = node.rewritten(LOOKUP, inputs=[node.inputs[0], indices], attributes={})
         nodes.append(node)
     inputs = [replace(value, dtype=dtype) if value.dtype in INTEGERS and dtype else value for value in graph.inputs]
     return replace(graph, nodes=nodes, inputs=inputs)

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from minidl.onnx.graph import IR_VERSION, MAX_OPSET, MIN_OPSET, Graph, Node, Value
-from minidl.onnx.large_tensors import split
-from minidl.onnx.tensor_values import check_utf8, load_tensors
+from minidl.onnx.file.large_tensors import split
+from minidl.onnx.file.tensor_values import check_utf8, load_tensors
+from minidl.onnx.graph import IR_VERSION, MAX_OPSET, MIN_OPSET, Graph, Node, ValueInfo
 from minidl.saving.safetensors_file import FileError, open_regular
 from minidl.utils.arrays import Array
 from minidl_c import __version__
@@ -72,7 +72,7 @@ def _to_node(onnx: Any, node: Node) -> Any:
     )
 
 
-def _to_value(onnx: Any, value: Value) -> Any:
+def _to_value(onnx: Any, value: ValueInfo) -> Any:
     elem_type = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype))
     return onnx.helper.make_tensor_value_info(value.name, elem_type, value.shape)
 
@@ -212,20 +212,9 @@ def _check_supported(onnx: Any, graph: Any) -> None:
 
 def _from_node(onnx: Any, node: Any) -> Node:
     attributes = {check_utf8(attribute.name): _from_attribute(onnx, attribute) for attribute in node.attribute}
-    inputs, outputs, domain = (
-        list(map(check_utf8, node.input)),
-        list(map(check_utf8, node.output)),
-        check_utf8(node.domain),
-    )
-    return Node(
-        check_utf8(node.op_type),
-        check_utf8(node.name),
-        inputs,
-        outputs,
-        attributes,
-        check_utf8(node.doc_string),
-        domain,
-    )
+    inputs, outputs = list(map(check_utf8, node.input)), list(map(check_utf8, node.output))
+    op, name, doc, domain = map(check_utf8, (node.op_type, node.name, node.doc_string, node.domain))
+    return Node(op, name, inputs, outputs, attributes, doc, domain)
 
 
 def _from_attribute(onnx: Any, attribute: Any) -> Any:
@@ -247,13 +236,13 @@ def _shortest_float(value: float) -> float:
     return float(str(np.float32(value)))
 
 
-def _from_value(onnx: Any, value: Any) -> Value:
+def _from_value(onnx: Any, value: Any) -> ValueInfo:
     if value.type.WhichOneof("value") != "tensor_type":
         raise ValueError(f"{value.name!r}: expected a tensor, got {value.type.WhichOneof('value')}")
     tensor = value.type.tensor_type
     dtype = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
     dtype = {"float": "float32", "double": "float64"}.get(dtype, dtype)
-    return Value(check_utf8(value.name), dtype, _axis_sizes(tensor))
+    return ValueInfo(check_utf8(value.name), dtype, _axis_sizes(tensor))
 
 
 def _axis_sizes(tensor: Any) -> list[int | str | None] | None:

@@ -51,13 +51,13 @@ class Region:
     start: Source
     steps: list[dict[Source, Computed]]
 
-    def kept(self) -> list[set[Source]]:
+    def read_later(self) -> list[set[Source]]:
         """Returns for each step the values that later steps read."""
-        kept, later = list[set[Source]](), set[Source]()
+        by_step, later = list[set[Source]](), set[Source]()
         for step in reversed(self.steps):
-            kept.append(set(later))
+            by_step.append(set(later))
             later |= {source for value in step.values() for source, _ in value.branches}
-        return kept[::-1]
+        return by_step[::-1]
 
 
 Series = list[Node | Join | Region]

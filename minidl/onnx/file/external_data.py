@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterable
 
-from minidl.onnx.large_tensors import read_bytes
+from minidl.onnx.file.large_tensors import read_bytes
 from minidl.saving.safetensors_file import FileError, open_regular
 from minidl.utils.arrays import Array
 

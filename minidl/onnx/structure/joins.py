@@ -11,7 +11,7 @@ from minidl.layers.container import child_path
 from minidl.layers.join import ADD, CONCAT, MULTIPLY, is_gate
 from minidl.onnx.graph import Node, refuse
 from minidl.onnx.node_reader import LayerWithWeights
-from minidl.onnx.regions import Join, Series
+from minidl.onnx.structure.regions import Join, Series
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
 

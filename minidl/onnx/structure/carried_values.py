@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from minidl.layers import Columns, Flatten, Reshape
 from minidl.onnx.node_reader import LayerWithWeights
-from minidl.onnx.regions import Source
+from minidl.onnx.structure.regions import Source
 from minidl.utils.validation import Shape
 
 

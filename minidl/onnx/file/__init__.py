@@ -1,0 +1,1 @@
+"""ONNX files: their bytes, and a Graph as plain data."""

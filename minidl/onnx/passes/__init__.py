@@ -1,0 +1,41 @@
+"""Passes over a graph: each returns an equal one, of nodes that are closer to layers.
+
+A node that stands for others, or means something else than in ONNX, is one of the domain REWRITTEN. Its operator is
+defined in the module of the pass that makes it.
+"""
+
+from collections.abc import Callable
+
+from minidl.onnx.constant_folding import has_batch
+from minidl.onnx.graph import ANY_BATCH, NO_SUCH_LAYER, REWRITTEN, Graph, refuse
+from minidl.onnx.passes.activation_patterns import fuse_activations
+from minidl.onnx.passes.gathers import expect_float_indices, merge_strided_views
+from minidl.onnx.passes.input_cast import remove_input_cast
+from minidl.onnx.passes.norm_patterns import merge_layer_norms
+from minidl.onnx.passes.splits import expand_splits
+from minidl.onnx.passes.tensordots import merge_tensordots, unmerge_tensordots
+from minidl.onnx.passes.transposes import move_transposes
+
+PASSES: tuple[Callable[[Graph], Graph], ...] = (
+    remove_input_cast,
+    expand_splits,
+    expect_float_indices,
+    merge_layer_norms,
+    merge_strided_views,
+    merge_tensordots,
+    move_transposes,
+    unmerge_tensordots,
+    fuse_activations,
+)
+
+
+def rewrite(graph: Graph) -> Graph:
+    """Returns the graph after all passes. Raises ValueError for numbers and nodes of a file that only minidl makes."""
+    if any(map(has_batch, graph.tensors.values())):
+        raise ValueError(f"expected constants of other integers than {ANY_BATCH}")
+    for node in graph.nodes:
+        if node.domain == REWRITTEN:
+            refuse(node, NO_SUCH_LAYER)
+    for apply_pass in PASSES:
+        graph = apply_pass(graph)
+    return graph

@@ -1,0 +1,1 @@
+"""The structure of a graph: nodes in series, and branches, which become containers."""

@@ -277,6 +277,29 @@ cdef inline void split_range(Py_ssize_t n, Py_ssize_t part, Py_ssize_t parts, Py
     end[0] = n * (part + 1) // parts
 
 
+cdef inline void forward_rows(const op *o, const tile *t) noexcept nogil:
+    """The forward_tile of an element-wise op: this part of its rows."""
+    cdef Py_ssize_t i0 = 0, i1 = 0
+    split_range(o.in_size, t.part, t.parts, &i0, &i1)
+    o.blocked.elements(o, t, i0, i1)
+
+
+cdef inline void backward_rows(const op *o, const tile *t) noexcept nogil:
+    """The backward_tile of an element-wise op."""
+    cdef Py_ssize_t i0 = 0, i1 = 0
+    split_range(o.in_size if t.dx != NULL else 0, t.part, t.parts, &i0, &i1)
+    o.blocked.backward_elements(o, t, i0, i1)
+
+
+cdef inline void set_elementwise(op *o, elements_function forward, elements_function backward) noexcept:
+    """Sets the functions of an element-wise op, for both layouts; NULL: none."""
+    o.splits = 1
+    if forward != NULL:
+        o.forward_tile, o.blocked.elements = forward_rows, forward
+    if backward != NULL:
+        o.backward_tile, o.blocked.backward_elements = backward_rows, backward
+
+
 cdef inline Py_ssize_t blocks_of(Py_ssize_t channels) noexcept nogil:
     """The number of blocks of 16 channels."""
     return (channels + LANES - 1) // LANES

@@ -29,7 +29,8 @@ derivative has its limit; PyTorch has NaN for gelu, silu, hardswish, mish and so
 0, in leaky_relu and hard_sigmoid, is NaN.) At a kink, the derivative is PyTorch's.
 """
 from minidl_c.op cimport (
-    LANES, READS_X, Op, by_dtype, elements_by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile,
+    LANES, READS_X, Op, by_dtype, elements_by_dtype, init_op, op, real, set_elementwise, split_range, tile_f32, tile_f64,
+    typed_tile,
 )
 
 cdef extern from "minidl_c/kernels/activations_tiles.h" nogil:
@@ -49,7 +50,6 @@ ctypedef struct activation_dims:
     activation function
     double a, b                         # the arguments in the table above
     int reads                           # READS_X or READS_Y, in backward
-    bint clears                         # see clear_lanes
 
 cdef dict FUNCTIONS = {activation_rows[k].name.decode(): k for k in range(N_ACTIVATIONS)}      # the rows of activations_tiles.h
 
@@ -91,29 +91,21 @@ cdef void clear_lanes(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void elements(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     cdef const activation_dims *d = <const activation_dims *> o.dims
     activation_forward_tile(d, t.x, t.y, i0, i1)
 
 
-cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef const activation_dims *d = <const activation_dims *> o.dims
+cdef void forward_exp(const op *o, const typed_tile *t) noexcept nogil:
     cdef Py_ssize_t i0 = 0, i1 = 0
     split_range(o.in_size, t.part, t.parts, &i0, &i1)
-    elements(o, t, i0, i1)
-    if d.clears:
-        clear_lanes(t.y, t.examples, i0, i1)
+    forward(o, t, i0, i1)
+    clear_lanes(t.y, t.examples, i0, i1)
 
 
-cdef void backward_elements(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     cdef const activation_dims *d = <const activation_dims *> o.dims
     activation_backward_tile(d, t.dy, t.x if d.reads == READS_X else t.y, t.dx, i0, i1)
-
-
-cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef Py_ssize_t i0 = 0, i1 = 0
-    split_range(o.in_size if t.dx != NULL else 0, t.part, t.parts, &i0, &i1)
-    backward_elements(o, t, i0, i1)
 
 
 cdef class ActivationOp(Op):
@@ -136,15 +128,15 @@ cdef class ActivationOp(Op):
             raise ValueError(f"{row.argument.decode()}: expected at least {row.least:.9g}, got {a!r}")
         if function == "hardtanh" and a >= b:
             raise ValueError(f"min_val: expected a number below max_val, {b!r}, got {a!r}")
-        d.function, d.a, d.b, d.reads, d.clears = FUNCTIONS[function], a, b, row.reads, function == "exp"
+        d.function, d.a, d.b, d.reads = FUNCTIONS[function], a, b, row.reads
         if function == "leaky_relu" and a < 0 or function == "threshold" and b > a:
             d.reads = READS_X                                 # y does not say on which side x is
         if row.costs == COSTLY:
             self.c.work = 20 * self.c.in_size                 # an exponential is about 20 multiply-adds
         self.c.reads = d.reads
-        self.c.splits = self.c.memory.in_place = 1
-        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
-        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
-        self.c.blocked.elements = elements_by_dtype(&self.c, elements[tile_f32], elements[tile_f64])
-        self.c.blocked.backward_elements = elements_by_dtype(&self.c, backward_elements[tile_f32], backward_elements[tile_f64])
+        self.c.memory.in_place = 1
+        set_elementwise(&self.c, elements_by_dtype(&self.c, forward[tile_f32], forward[tile_f64]),
+                        elements_by_dtype(&self.c, backward[tile_f32], backward[tile_f64]))
+        if function == "exp":
+            self.c.forward_tile = by_dtype(&self.c, forward_exp[tile_f32], forward_exp[tile_f64])
         self.c.dims = d

@@ -17,8 +17,8 @@ from libc.string cimport memcpy
 from minidl_c.kernels.channel_copies cimport copy_channels
 from minidl_c.kernels.product cimport dims_of, product_channels, product_dims, product_tile
 from minidl_c.op cimport (
-    ALIAS_SKIP, LANES, REACHES_CHANNEL, Op, by_dtype, elements_by_dtype, init_op, op, real, split_range, tile, tile_f32,
-    tile_f64, typed_tile,
+    ALIAS_SKIP, LANES, REACHES_CHANNEL, Op, by_dtype, elements_by_dtype, init_op, op, real, set_elementwise, split_range,
+    tile, tile_f32, tile_f64, typed_tile,
 )
 from minidl_c.op import check_ints
 
@@ -45,14 +45,8 @@ cdef void copy(const typed_tile *t, const real *x, Py_ssize_t x0, real *y, Py_ss
     memcpy(y + (y0 + i0) * LANES, x + (x0 + i0) * LANES, (i1 - i0) * LANES * sizeof(real))
 
 
-cdef void split_backward_elements(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+cdef void split_backward(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     sum_tile(t.dy, t.dskip, t.dx, i0, i1)
-
-
-cdef void split_backward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef Py_ssize_t i0 = 0, i1 = 0
-    split_range(o.in_size if t.dx != NULL else 0, t.part, t.parts, &i0, &i1)
-    split_backward_elements(o, t, i0, i1)
 
 
 cdef void recall_backward(const op *o, const typed_tile *t) noexcept nogil:
@@ -60,14 +54,8 @@ cdef void recall_backward(const op *o, const typed_tile *t) noexcept nogil:
         copy(t, t.dskip, 0, t.dx, 0, o.in_size)
 
 
-cdef void add_elements(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+cdef void add_forward(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     sum_tile(t.skip, t.x, t.y, i0, i1)
-
-
-cdef void add_forward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef Py_ssize_t i0 = 0, i1 = 0
-    split_range(o.in_size, t.part, t.parts, &i0, &i1)
-    add_elements(o, t, i0, i1)
 
 
 cdef void concat_forward(const op *o, const typed_tile *t) noexcept nogil:
@@ -138,11 +126,11 @@ cdef int set_factor(op *o, object product_size, object factor, object factor_siz
     """Makes `dskip` the gradient of a product, whose other factor is the value `factor`."""
     o.branch.dskip_size, o.branch.factor_size = check_ints("product_size, factor_size", (product_size, factor_size), 2, 1)
     o.branch.factor = check_index(factor)
-    o.backward_tile = by_dtype(o, first_backward[tile_f32], first_backward[tile_f64])
-    o.blocked.backward_elements, o.blocked.backward = NULL, NULL
     if o.branch.dskip_size == o.branch.factor_size == o.in_size:
-        o.blocked.backward_elements = elements_by_dtype(o, first_backward_elements[tile_f32], first_backward_elements[tile_f64])
+        set_elementwise(o, NULL, elements_by_dtype(o, first_backward_elements[tile_f32], first_backward_elements[tile_f64]))
     else:
+        o.blocked.backward_elements = NULL
+        o.backward_tile = by_dtype(o, first_backward[tile_f32], first_backward[tile_f64])
         o.blocked.backward = by_dtype(o, first_backward_blocked[tile_f32], first_backward_blocked[tile_f64])
         o.blocked.reach = REACHES_CHANNEL
     return 0
@@ -160,10 +148,9 @@ cdef class SplitOp(Op):
 
     def __cinit__(self, in_shape, back, dtype="float32", *, product_size=None, factor=None, factor_size=None):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
-        self.c.splits = self.c.memory.in_place = 1
+        self.c.memory.in_place = 1
         self.c.branch.dskip = check_index(back)
-        self.c.backward_tile = by_dtype(&self.c, split_backward[tile_f32], split_backward[tile_f64])
-        self.c.blocked.backward_elements = elements_by_dtype(&self.c, split_backward_elements[tile_f32], split_backward_elements[tile_f64])
+        set_elementwise(&self.c, NULL, elements_by_dtype(&self.c, split_backward[tile_f32], split_backward[tile_f64]))
         if factor is not None:
             set_factor(&self.c, product_size, factor, factor_size)
 
@@ -195,10 +182,9 @@ cdef class AddOp(Op):
 
     def __cinit__(self, in_shape, first, dtype="float32"):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
-        self.c.splits = self.c.memory.in_place = 1
+        self.c.memory.in_place = 1
         self.c.branch.skip = check_index(first)
-        self.c.forward_tile = by_dtype(&self.c, add_forward[tile_f32], add_forward[tile_f64])
-        self.c.blocked.elements = elements_by_dtype(&self.c, add_elements[tile_f32], add_elements[tile_f64])
+        set_elementwise(&self.c, elements_by_dtype(&self.c, add_forward[tile_f32], add_forward[tile_f64]), NULL)
 
 
 cdef class ConcatOp(Op):

@@ -7,7 +7,8 @@ Multiply merges the branches and computes db. Backward of the op that starts bra
 the same functions: it has the gradient of y as `dskip`, and b as its `factor`.
 """
 from minidl_c.op cimport (
-    REACHES_CHANNEL, Op, by_dtype, elements_by_dtype, init_op, op, real, split_range, tile, tile_f32, tile_f64, typed_tile,
+    REACHES_CHANNEL, Op, by_dtype, elements_by_dtype, init_op, op, real, set_elementwise, split_range, tile, tile_f32,
+    tile_f64, typed_tile,
 )
 from minidl_c.op import check_ints
 
@@ -45,14 +46,10 @@ cdef void product_channels(
 
 
 cdef void product_tile(const product_dims *d, const tile *t, const real *a, const real *b, const real *plus, real *y) noexcept nogil:
-    """Computes this part of y: some channels, or some elements."""
-    cdef Py_ssize_t i0 = 0, i1 = 0
-    if d.channels == 1 and d.y_pixels > 1:
-        split_range(d.y_pixels, t.part, t.parts, &i0, &i1)
-        product_channels(d, a, b, plus, y, 0, 1, i0, i1)
-    else:
-        split_range(d.channels, t.part, t.parts, &i0, &i1)
-        product_channels(d, a, b, plus, y, i0, i1, 0, d.y_pixels)
+    """Computes some channels of y; of shapes that differ."""
+    cdef Py_ssize_t c0 = 0, c1 = 0
+    split_range(d.channels, t.part, t.parts, &c0, &c1)
+    product_channels(d, a, b, plus, y, c0, c1, 0, d.y_pixels)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
@@ -113,13 +110,13 @@ cdef class MultiplyOp(Op):
         self.c.branch.skip, = check_ints("value", (first,), 1, 0)
         self.c.branch.skip_size = self.c.in_channels if is_gate[0] else self.c.out_size
         self.c.splits = 1
-        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
-        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
         if first_shape == in_shape:
             self.c.memory.in_place = 1
-            self.c.blocked.elements = elements_by_dtype(&self.c, elements[tile_f32], elements[tile_f64])
-            self.c.blocked.backward_elements = elements_by_dtype(&self.c, backward_elements[tile_f32], backward_elements[tile_f64])
+            set_elementwise(&self.c, elements_by_dtype(&self.c, elements[tile_f32], elements[tile_f64]),
+                            elements_by_dtype(&self.c, backward_elements[tile_f32], backward_elements[tile_f64]))
         else:
+            self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
+            self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
             self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
             self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
             self.c.blocked.reach, self.c.blocked.splits_rows = REACHES_CHANNEL, 1

@@ -1,8 +1,6 @@
 """ReLU: y = max(x, 0). NaN stays NaN; the gradient at 0 is 0."""
 
-from minidl_c.op cimport (
-    LANES, READS_Y, Op, by_dtype, elements_by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile,
-)
+from minidl_c.op cimport LANES, READS_Y, Op, elements_by_dtype, init_op, op, real, set_elementwise, tile_f32, tile_f64, typed_tile
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -30,24 +28,12 @@ cdef void relu_backward_tile(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void elements(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     relu_forward_tile(t.x, t.y, i0, i1)
 
 
-cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef Py_ssize_t i0 = 0, i1 = 0
-    split_range(o.in_size, t.part, t.parts, &i0, &i1)
-    elements(o, t, i0, i1)
-
-
-cdef void backward_elements(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     relu_backward_tile(t.dy, t.y, t.dx, i0, i1)
-
-
-cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef Py_ssize_t i0 = 0, i1 = 0
-    split_range(o.in_size if t.dx != NULL else 0, t.part, t.parts, &i0, &i1)
-    backward_elements(o, t, i0, i1)
 
 
 cdef class ReLUOp(Op):
@@ -55,9 +41,7 @@ cdef class ReLUOp(Op):
 
     def __cinit__(self, in_shape, dtype="float32"):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
-        self.c.splits = self.c.memory.in_place = self.c.fusion.is_relu = 1
+        self.c.memory.in_place = self.c.fusion.is_relu = 1
         self.c.reads = READS_Y
-        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
-        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
-        self.c.blocked.elements = elements_by_dtype(&self.c, elements[tile_f32], elements[tile_f64])
-        self.c.blocked.backward_elements = elements_by_dtype(&self.c, backward_elements[tile_f32], backward_elements[tile_f64])
+        set_elementwise(&self.c, elements_by_dtype(&self.c, forward[tile_f32], forward[tile_f64]),
+                        elements_by_dtype(&self.c, backward[tile_f32], backward[tile_f64]))

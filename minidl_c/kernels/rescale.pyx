@@ -1,8 +1,6 @@
 """Rescale: y = x * scale + offset, two roundings."""
 
-from minidl_c.op cimport (
-    LANES, Op, by_dtype, elements_by_dtype, init_op, offset, op, real, split_range, tile_f32, tile_f64, typed_tile,
-)
+from minidl_c.op cimport LANES, Op, elements_by_dtype, init_op, offset, op, real, set_elementwise, tile_f32, tile_f64, typed_tile
 
 ctypedef struct rescale_dims:
     double scale, offset
@@ -34,26 +32,14 @@ cdef void rescale_backward_tile(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void elements(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+cdef void forward(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     cdef const rescale_dims *d = <const rescale_dims *> o.dims
     rescale_forward_tile(t.x, d.scale, d.offset, t.y, i0, i1)
 
 
-cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef Py_ssize_t i0 = 0, i1 = 0
-    split_range(o.in_size, t.part, t.parts, &i0, &i1)
-    elements(o, t, i0, i1)
-
-
-cdef void backward_elements(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     cdef const rescale_dims *d = <const rescale_dims *> o.dims
     rescale_backward_tile(t.dy, d.scale, t.dx, i0, i1)
-
-
-cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef Py_ssize_t i0 = 0, i1 = 0
-    split_range(o.in_size if t.dx != NULL else 0, t.part, t.parts, &i0, &i1)
-    backward_elements(o, t, i0, i1)
 
 
 cdef class RescaleOp(Op):
@@ -64,9 +50,7 @@ cdef class RescaleOp(Op):
     def __cinit__(self, in_shape, scale, offset=0.0, dtype="float32"):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         self.d.scale, self.d.offset = scale, offset
-        self.c.splits = self.c.memory.in_place = 1
-        self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
-        self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
-        self.c.blocked.elements = elements_by_dtype(&self.c, elements[tile_f32], elements[tile_f64])
-        self.c.blocked.backward_elements = elements_by_dtype(&self.c, backward_elements[tile_f32], backward_elements[tile_f64])
+        self.c.memory.in_place = 1
+        set_elementwise(&self.c, elements_by_dtype(&self.c, forward[tile_f32], forward[tile_f64]),
+                        elements_by_dtype(&self.c, backward[tile_f32], backward[tile_f64]))
         self.c.dims = &self.d

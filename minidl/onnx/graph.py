@@ -27,7 +27,7 @@ class Node:
     name: str
     inputs: list[str]
     outputs: list[str]
-    # int, float, str, lists of these, or an array; in the domain REWRITTEN also a layer, or nodes
+    # int, float, str, lists of these, or an array; in the domain REWRITTEN also a layer or a node
     attributes: dict[str, Any] = field(default_factory=dict)
     doc: str = ""
     domain: str = ""

@@ -30,7 +30,10 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 
 
 def rewrite(graph: Graph) -> Graph:
-    """Returns the graph after all passes. Raises ValueError for numbers and nodes of a file that only minidl makes."""
+    """Returns the graph after all passes.
+
+    Raises ValueError for a file with what has a meaning of its own here: numbers ANY_BATCH and nodes of REWRITTEN.
+    """
     if any(map(has_batch, graph.tensors.values())):
         raise ValueError(f"expected constants of other integers than {ANY_BATCH}")
     for node in graph.nodes:

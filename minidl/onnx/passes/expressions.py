@@ -1,7 +1,7 @@
 """Values of a graph as expressions of earlier ones, in which passes find what exporters write as several nodes.
 
-x * Sigmoid(x) is ("Mul", "x", ("Sigmoid", "x")) of x: there is one form for all that is a sum with, or a product by, a
-number.
+x * Sigmoid(x) is ("Mul", "x", ("Sigmoid", "x")) of x. Sums have one form, and products: Sub, Neg, Div and Pow by
+numbers become Add and Mul, whose terms are flat and in one order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import DATA_TYPES, Graph, Node
 
-MAX_DEPTH = 12  # nodes from x to the value
+MAX_DEPTH = 12  # nodes from x to the value: those of TensorFlow's layer norm
 MAX_TERMS = 5  # of a sum or product
 
 # "x", a number, or a tuple: of an operator and its operands, of "Constant" and its name, or of "Integers" and these
@@ -47,9 +47,12 @@ class Expressions:
         self.known: dict[str, dict[str, Candidate]] = {}
 
     def rewrite(self, merge: Merge) -> Graph:
-        """Returns the graph with another node in place of the last one of some expressions.
+        """Returns the graph in which a node takes the place of the last one of each expression that a pass looks for.
 
-        merge: returns the node, or None, for the last one, and a value that its output is an expression of.
+        The nodes before it stay, whether other nodes read their outputs or none.
+
+        merge: returns it for a node of the graph, a value, and the node's output as an expression of this value; None
+        for all expressions that the pass does not look for.
         """
         nodes = list[Node]()
         for node in self.graph.nodes:

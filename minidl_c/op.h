@@ -47,8 +47,12 @@ typedef struct {
   const int64_t *example_ids;  /* [examples] the indices of the examples in the data: what a random mask may depend on */
   ptrdiff_t index, examples;   /* the tile's index in the batch, and the number of its lanes that are examples */
   ptrdiff_t part, parts;       /* compute only this part of the channels (ops with `splits`); else part 0 of 1 */
-  ptrdiff_t block0, block1;    /* in the blocked layout: compute only these blocks of 16 channels of y (backward: of dx), */
-  ptrdiff_t pixel0, pixel1;    /* and only these of their pixels */
+  int blocked;                 /* the layout: 0 for a tile */
+  union {                      /* compute only these channels of y (backward: of dx), which are those of `part`; in the blocked */
+    struct { ptrdiff_t group0, group1; };      /* layout these blocks of 16 channels, */
+    struct { ptrdiff_t block0, block1; };
+  };
+  ptrdiff_t pixel0, pixel1;    /* and only these of their pixels; in a tile, all */
   ptrdiff_t read_stride, write_stride;   /* elements from an example to the next, for an op with blocked.joint: of x and y; backward,
                                             of dy and dx */
   int64_t seed, step;          /* of the training run */

@@ -45,7 +45,8 @@ cdef extern from "minidl_c/op.h" nogil:
         const int64_t *example_ids
         Py_ssize_t index, examples
         Py_ssize_t part, parts
-        Py_ssize_t block0, block1, pixel0, pixel1, read_stride, write_stride
+        int blocked
+        Py_ssize_t group0, group1, block0, block1, pixel0, pixel1, read_stride, write_stride
         int64_t seed, step
         int training
     # the same struct with arrays of one dtype, for kernels that are written once for both
@@ -70,7 +71,8 @@ cdef extern from "minidl_c/op.h" nogil:
         const int64_t *example_ids
         Py_ssize_t index, examples
         Py_ssize_t part, parts
-        Py_ssize_t block0, block1, pixel0, pixel1, read_stride, write_stride
+        int blocked
+        Py_ssize_t group0, group1, block0, block1, pixel0, pixel1, read_stride, write_stride
         int64_t seed, step
         int training
     ctypedef struct tile_f64 "tile":
@@ -94,7 +96,8 @@ cdef extern from "minidl_c/op.h" nogil:
         const int64_t *example_ids
         Py_ssize_t index, examples
         Py_ssize_t part, parts
-        Py_ssize_t block0, block1, pixel0, pixel1, read_stride, write_stride
+        int blocked
+        Py_ssize_t group0, group1, block0, block1, pixel0, pixel1, read_stride, write_stride
         int64_t seed, step
         int training
     ctypedef struct batch_view:
@@ -303,6 +306,23 @@ cdef inline void set_elementwise(op *o, elements_function forward, elements_func
 cdef inline Py_ssize_t blocks_of(Py_ssize_t channels) noexcept nogil:
     """The number of blocks of 16 channels."""
     return (channels + LANES - 1) // LANES
+
+
+cdef inline Py_ssize_t first_channel(const typed_tile *t, Py_ssize_t group) noexcept nogil:
+    """The first channel of a group: of a channel in a tile, of 16 channels in the blocked layout."""
+    return group * LANES if t.blocked else group
+
+
+cdef inline Py_ssize_t live_lanes(const typed_tile *t, Py_ssize_t channels, Py_ssize_t group) noexcept nogil:
+    """The number of a group's channels, one in each lane; 0: all lanes are of one channel."""
+    return min(<Py_ssize_t> LANES, channels - group * LANES) if t.blocked else 0
+
+
+cdef inline void add_row(const typed_tile *t, Py_ssize_t channels, Py_ssize_t group, const real *row, real *sums) noexcept nogil:
+    """Adds a group's row of sums to `sums` of all channels: [channels][16] of a tile, or [channels] in the blocked layout."""
+    cdef Py_ssize_t live = live_lanes(t, channels, group), lane
+    for lane in range(live or LANES):
+        sums[group * LANES + lane] += row[lane]
 
 
 cdef inline Py_ssize_t target_bytes(const op *o) noexcept nogil:

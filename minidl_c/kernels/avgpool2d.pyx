@@ -11,7 +11,7 @@ from libc.string cimport memset
 from minidl_c.kernels.pool2d cimport (
     find_window, pool2d_dims, pool2d_free_dims, pool2d_init_adaptive, pool2d_init_dims, window,
 )
-from minidl_c.op cimport LANES, REACHES_CHANNEL, Op, by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile
+from minidl_c.op cimport LANES, REACHES_CHANNEL, Op, by_dtype, init_op, op, real, tile_f32, tile_f64, typed_tile
 
 cdef extern from "minidl_c/kernels/avgpool2d_tiles.h" nogil:
     void average_window(const window *k, double divisor, const void *x, void *y)
@@ -63,30 +63,12 @@ cdef void avgpool2d_backward_tile(
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
 cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef const pool2d_dims *d = <const pool2d_dims *> o.dims
-    cdef Py_ssize_t c0 = 0, c1 = 0
-    split_range(d.C, t.part, t.parts, &c0, &c1)
-    avgpool2d_forward_tile(d, t.x, t.y, c0, c1)
-
-
-cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    cdef const pool2d_dims *d = <const pool2d_dims *> o.dims
-    avgpool2d_forward_tile(d, t.x, t.y, t.block0, t.block1)
-
-
-cdef inline void spread(const op *o, const typed_tile *t, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
-    cdef const pool2d_dims *d = <const pool2d_dims *> o.dims
-    avgpool2d_backward_tile(d, t.dy, t.dx, c0, c1)
+    avgpool2d_forward_tile(<const pool2d_dims *> o.dims, t.x, t.y, t.group0, t.group1)
 
 
 cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef Py_ssize_t c0 = 0, c1 = 0
-    split_range(o.in_channels if t.dx != NULL else 0, t.part, t.parts, &c0, &c1)
-    spread(o, t, c0, c1)
-
-
-cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    spread(o, t, t.block0, t.block1)
+    if t.dx != NULL:
+        avgpool2d_backward_tile(<const pool2d_dims *> o.dims, t.dy, t.dx, t.group0, t.group1)
 
 
 cdef int init_pool(Op self, pool2d_dims *d, object dtype) except -1:
@@ -95,8 +77,7 @@ cdef int init_pool(Op self, pool2d_dims *d, object dtype) except -1:
     self.c.splits = 1
     self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
     self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
-    self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
-    self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
+    self.c.blocked.forward, self.c.blocked.backward = self.c.forward_tile, self.c.backward_tile
     self.c.blocked.reach = REACHES_CHANNEL
     self.c.dims = d
     return 0

@@ -11,9 +11,7 @@ from libc.string cimport memset
 from minidl_c.kernels.pool2d cimport (
     find_window, pool2d_dims, pool2d_free_dims, pool2d_init_adaptive, pool2d_init_dims, window,
 )
-from minidl_c.op cimport (
-    LANES, REACHES_CHANNEL, Op, blocks_of, by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile,
-)
+from minidl_c.op cimport LANES, REACHES_CHANNEL, Op, blocks_of, by_dtype, init_op, op, real, tile_f32, tile_f64, typed_tile
 
 cdef extern from "minidl_c/kernels/maxpool2d_tiles.h" nogil:
     void max_window(const window *k, bint relu, const void *x, void *y, void *argmax)
@@ -62,40 +60,18 @@ cdef void maxpool2d_backward_tile(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef inline void pool(const op *o, const typed_tile *t, bint relu, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
-    cdef const pool2d_dims *d = <const pool2d_dims *> o.dims
-    maxpool2d_forward_tile(d, t.x, t.y, t.saved, relu, c0, c1)
-
-
 cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef Py_ssize_t c0 = 0, c1 = 0
-    split_range((<const pool2d_dims *> o.dims).C, t.part, t.parts, &c0, &c1)
-    pool(o, t, False, c0, c1)
+    cdef bint relu = o.forward_tile == o.fusion.forward_tile
+    maxpool2d_forward_tile(<const pool2d_dims *> o.dims, t.x, t.y, t.saved, relu, t.group0, t.group1)
 
 
 cdef void forward_relu(const op *o, const typed_tile *t) noexcept nogil:
-    cdef Py_ssize_t c0 = 0, c1 = 0
-    split_range((<const pool2d_dims *> o.dims).C, t.part, t.parts, &c0, &c1)
-    pool(o, t, True, c0, c1)
-
-
-cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    pool(o, t, o.forward_tile == o.fusion.forward_tile, t.block0, t.block1)
-
-
-cdef inline void unpool(const op *o, const typed_tile *t, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
-    cdef const pool2d_dims *d = <const pool2d_dims *> o.dims
-    maxpool2d_backward_tile(d, t.dy, t.saved, t.dx, c0, c1)
+    forward(o, t)
 
 
 cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef Py_ssize_t c0 = 0, c1 = 0
-    split_range((<const pool2d_dims *> o.dims).C if t.dx != NULL else 0, t.part, t.parts, &c0, &c1)
-    unpool(o, t, c0, c1)
-
-
-cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    unpool(o, t, t.block0, t.block1)
+    if t.dx != NULL:
+        maxpool2d_backward_tile(<const pool2d_dims *> o.dims, t.dy, t.saved, t.dx, t.group0, t.group1)
 
 
 cdef int init_pool(Op self, pool2d_dims *d, object dtype) except -1:
@@ -105,8 +81,7 @@ cdef int init_pool(Op self, pool2d_dims *d, object dtype) except -1:
     self.c.splits = 1
     self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
     self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
-    self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
-    self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
+    self.c.blocked.forward, self.c.blocked.backward = self.c.forward_tile, self.c.backward_tile
     self.c.blocked.reach = REACHES_CHANNEL
     self.c.blocked.saved = blocks_of(d.C) * d.OH * d.OW * LANES * self.c.real_bytes
     self.c.fusion.forward_tile = by_dtype(&self.c, forward_relu[tile_f32], forward_relu[tile_f64])

@@ -2,7 +2,7 @@
 from libc.string cimport memcpy
 
 from minidl_c.kernels.image_shapes import padded
-from minidl_c.op cimport LANES, REACHES_CHANNEL, Op, by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile
+from minidl_c.op cimport LANES, REACHES_CHANNEL, Op, by_dtype, init_op, op, real, tile_f32, tile_f64, typed_tile
 
 ctypedef struct pad2d_dims:
     Py_ssize_t C, H, W, OH, OW
@@ -54,30 +54,12 @@ cdef void pad2d_backward_tile(
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
 cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef const pad2d_dims *d = <const pad2d_dims *> o.dims
-    cdef Py_ssize_t r0 = 0, r1 = 0
-    split_range(d.C * d.OH, t.part, t.parts, &r0, &r1)
-    pad2d_forward_tile(d, t.x, t.y, r0, r1)
-
-
-cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    cdef const pad2d_dims *d = <const pad2d_dims *> o.dims
-    pad2d_forward_tile(d, t.x, t.y, t.block0 * d.OH, t.block1 * d.OH)
-
-
-cdef inline void crop(const op *o, const typed_tile *t, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
-    cdef const pad2d_dims *d = <const pad2d_dims *> o.dims
-    pad2d_backward_tile(d, t.dy, t.dx, r0, r1)
+    pad2d_forward_tile(<const pad2d_dims *> o.dims, t.x, t.y, t.group0 * o.out_rows, t.group1 * o.out_rows)
 
 
 cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef Py_ssize_t r0 = 0, r1 = 0
-    split_range(o.in_channels * o.in_rows if t.dx != NULL else 0, t.part, t.parts, &r0, &r1)
-    crop(o, t, r0, r1)
-
-
-cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    crop(o, t, t.block0 * o.in_rows, t.block1 * o.in_rows)
+    if t.dx != NULL:
+        pad2d_backward_tile(<const pad2d_dims *> o.dims, t.dy, t.dx, t.group0 * o.in_rows, t.group1 * o.in_rows)
 
 
 cdef class Pad2DOp(Op):
@@ -93,7 +75,6 @@ cdef class Pad2DOp(Op):
         self.c.splits = 1
         self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
         self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
-        self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
-        self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
+        self.c.blocked.forward, self.c.blocked.backward = self.c.forward_tile, self.c.backward_tile
         self.c.blocked.reach = REACHES_CHANNEL
         self.c.dims = d

@@ -18,7 +18,7 @@ from libc.string cimport memset
 
 from minidl_c.kernels.image_shapes import interpolated, upsampled
 from minidl_c.kernels.pool2d cimport window
-from minidl_c.op cimport LANES, REACHES_CHANNEL, Op, by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile
+from minidl_c.op cimport LANES, REACHES_CHANNEL, Op, by_dtype, init_op, op, real, tile_f32, tile_f64, typed_tile
 
 cdef extern from "minidl_c/kernels/avgpool2d_tiles.h" nogil:
     void average_window(const window *k, double divisor, const void *x, void *y)
@@ -105,30 +105,12 @@ cdef void bilinear_backward_tile(
 # ---- the ops -------------------------------------------------------------------------------------------------------------
 
 cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef const upsample2d_dims *d = <const upsample2d_dims *> o.dims
-    cdef Py_ssize_t r0 = 0, r1 = 0
-    split_range(d.C * d.H, t.part, t.parts, &r0, &r1)
-    upsample2d_forward_tile(d, t.x, t.y, r0, r1)
-
-
-cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    cdef const upsample2d_dims *d = <const upsample2d_dims *> o.dims
-    upsample2d_forward_tile(d, t.x, t.y, t.block0 * d.H, t.block1 * d.H)
-
-
-cdef inline void sum_copies(const op *o, const typed_tile *t, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
-    cdef const upsample2d_dims *d = <const upsample2d_dims *> o.dims
-    upsample2d_backward_tile(d, t.dy, t.dx, r0, r1)
+    upsample2d_forward_tile(<const upsample2d_dims *> o.dims, t.x, t.y, t.group0 * o.in_rows, t.group1 * o.in_rows)
 
 
 cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef Py_ssize_t r0 = 0, r1 = 0
-    split_range(o.in_channels * o.in_rows if t.dx != NULL else 0, t.part, t.parts, &r0, &r1)
-    sum_copies(o, t, r0, r1)
-
-
-cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    sum_copies(o, t, t.block0 * o.in_rows, t.block1 * o.in_rows)
+    if t.dx != NULL:
+        upsample2d_backward_tile(<const upsample2d_dims *> o.dims, t.dy, t.dx, t.group0 * o.in_rows, t.group1 * o.in_rows)
 
 
 cdef class Upsample2DOp(Op):
@@ -143,42 +125,18 @@ cdef class Upsample2DOp(Op):
         self.c.splits = 1
         self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
         self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
-        self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
-        self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
+        self.c.blocked.forward, self.c.blocked.backward = self.c.forward_tile, self.c.backward_tile
         self.c.blocked.reach = REACHES_CHANNEL
         self.c.dims = d
 
 
-cdef inline void interpolate(const op *o, const typed_tile *t, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
-    cdef const bilinear_dims *d = <const bilinear_dims *> o.dims
-    bilinear_forward_tile(d, t.x, t.y, r0, r1)
-
-
 cdef void bilinear_forward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef const bilinear_dims *d = <const bilinear_dims *> o.dims
-    cdef Py_ssize_t r0 = 0, r1 = 0
-    split_range(d.C * d.OH, t.part, t.parts, &r0, &r1)
-    interpolate(o, t, r0, r1)
-
-
-cdef void bilinear_forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    cdef const bilinear_dims *d = <const bilinear_dims *> o.dims
-    interpolate(o, t, t.block0 * d.OH, t.block1 * d.OH)
-
-
-cdef inline void interpolate_back(const op *o, const typed_tile *t, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
-    cdef const bilinear_dims *d = <const bilinear_dims *> o.dims
-    bilinear_backward_tile(d, t.dy, t.dx, c0, c1)
+    bilinear_forward_tile(<const bilinear_dims *> o.dims, t.x, t.y, t.group0 * o.out_rows, t.group1 * o.out_rows)
 
 
 cdef void bilinear_backward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef Py_ssize_t c0 = 0, c1 = 0
-    split_range(o.in_channels if t.dx != NULL else 0, t.part, t.parts, &c0, &c1)
-    interpolate_back(o, t, c0, c1)
-
-
-cdef void bilinear_backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    interpolate_back(o, t, t.block0, t.block1)
+    if t.dx != NULL:
+        bilinear_backward_tile(<const bilinear_dims *> o.dims, t.dy, t.dx, t.group0, t.group1)
 
 
 cdef blend *find_blends(Py_ssize_t n, Py_ssize_t size, double step, bint align_corners) except NULL:
@@ -217,8 +175,7 @@ cdef class BilinearUpsample2DOp(Op):
         self.c.splits = 1
         self.c.forward_tile = by_dtype(&self.c, bilinear_forward[tile_f32], bilinear_forward[tile_f64])
         self.c.backward_tile = by_dtype(&self.c, bilinear_backward[tile_f32], bilinear_backward[tile_f64])
-        self.c.blocked.forward = by_dtype(&self.c, bilinear_forward_blocked[tile_f32], bilinear_forward_blocked[tile_f64])
-        self.c.blocked.backward = by_dtype(&self.c, bilinear_backward_blocked[tile_f32], bilinear_backward_blocked[tile_f64])
+        self.c.blocked.forward, self.c.blocked.backward = self.c.forward_tile, self.c.backward_tile
         self.c.blocked.reach = REACHES_CHANNEL
         self.c.dims = d
 

@@ -10,7 +10,7 @@ is copied back: with one example in inference, with all examples in training.
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from minidl_c.op cimport LANES, blocks_of, op, split_range, tile
+from minidl_c.op cimport LANES, blocks_of, elements_function, op, split_range, tile
 from minidl_c.runtime.blocked_form cimport adds_sums, is_converted
 from minidl_c.runtime.layout cimport buffer, copy_of, nth_copy, value
 from minidl_c.runtime.run_state cimport BACKWARD, FORWARD, GATHER_X, SCATTER_Y, instr, op_of, phase, run_state
@@ -49,6 +49,7 @@ cdef void run_on_tile(const run_state *run, const op *o, tile *v) noexcept nogil
         run.program.copies.to_lane(v.skip, skip.channels, skip.size // skip.channels, skip_tile)
     v.x, v.y, v.scratch = x_tile, y_tile, y_tile + o.out_size * LANES * o.real_bytes
     v.skip = skip_tile if o.branch.skip >= 0 else NULL
+    v.blocked, v.group0, v.group1 = 0, 0, o.out_channels
     o.forward_tile(o, v)
     run.program.copies.from_lane(y_tile, out.channels, out.size // out.channels, y)
 
@@ -97,34 +98,31 @@ cdef void run_converted(const run_state *run, const instr *i, Py_ssize_t step, i
 
 # ---- other ops
 
-ctypedef void (*elements_function)(const op *, const tile *, Py_ssize_t, Py_ssize_t) noexcept nogil
-
-
 cdef void run_elements(elements_function function, const op *o, const tile *v, Py_ssize_t pixels) noexcept nogil:
     """Runs an element-wise op on a part of an example: the same pixels of some blocks."""
     cdef Py_ssize_t block
     if v.pixel0 == 0 and v.pixel1 == pixels:
-        function(o, v, v.block0 * pixels, v.block1 * pixels)
+        function(o, v, v.group0 * pixels, v.group1 * pixels)
         return
-    for block in range(v.block0, v.block1):
+    for block in range(v.group0, v.group1):
         function(o, v, block * pixels + v.pixel0, block * pixels + v.pixel1)
 
 
 cdef void repack(const run_state *run, const op *o, const tile *v, const void *x, Py_ssize_t x_pixels, void *y, Py_ssize_t y_pixels) noexcept nogil:
     """Copies the blocks of y that the tile says from x, the same elements with other axes."""
-    cdef Py_ssize_t block = LANES * y_pixels, i0 = v.block0 * block, i1 = min(v.block1 * block, o.in_size)
+    cdef Py_ssize_t block = LANES * y_pixels, i0 = v.group0 * block, i1 = min(v.group1 * block, o.in_size)
     run.program.copies.repack(x, x_pixels, y, y_pixels, i0, i1)
 
 
 cdef void choose_part(tile *v, Py_ssize_t channels, Py_ssize_t rows, Py_ssize_t pixels, Py_ssize_t part, Py_ssize_t parts,
                       bint by_rows) noexcept nogil:
     """Sets the tile to a part of y or dx: some rows of pixels, or some blocks of channels."""
-    v.block0, v.block1, v.pixel0, v.pixel1 = 0, blocks_of(channels), 0, pixels
+    v.blocked, v.group0, v.group1, v.pixel0, v.pixel1 = 1, 0, blocks_of(channels), 0, pixels
     if by_rows:
         split_range(rows, part, parts, &v.pixel0, &v.pixel1)
         v.pixel0, v.pixel1 = v.pixel0 * (pixels // rows), v.pixel1 * (pixels // rows)
     else:
-        split_range(v.block1, part, parts, &v.block0, &v.block1)
+        split_range(v.group1, part, parts, &v.group0, &v.group1)
 
 
 cdef void run_forward(const run_state *run, const op *o, tile *v, Py_ssize_t part, Py_ssize_t parts, bint by_rows) noexcept nogil:

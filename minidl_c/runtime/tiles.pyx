@@ -66,9 +66,17 @@ cdef void scatter(const run_state *run, const char *tile_data, Py_ssize_t size, 
     run.program.copies.unpack(tile_data, size, examples, out + first * size * run.program.real_bytes)
 
 
+cdef inline void choose_channels(const op *o, tile *v, int back) noexcept nogil:
+    """Sets the channels of this part of a tile."""
+    cdef Py_ssize_t channels = o.in_channels if back else o.out_channels
+    v.blocked, v.pixel0, v.pixel1 = 0, 0, (o.in_size if back else o.out_size) // channels
+    split_range(channels, v.part, v.parts, &v.group0, &v.group1)
+
+
 cdef void run_op(const run_state *run, const op *o, tile *v, Py_ssize_t slot, Py_ssize_t t, int thread, int back) noexcept nogil:
     """Runs one op on one tile, forward or backward. The caller has set what `v` says of the batch; this sets its arrays."""
     cdef int k = <int> (o - run.program.ops)
+    choose_channels(o, v, back)
     v.x = copy_of(&run.memory.data[o.plan.input], t, thread)
     v.y = copy_of(&run.memory.data[o.plan.output], t, thread)
     v.skip = copy_of(&run.memory.data[o.branch.skip], t, thread) if o.branch.skip >= 0 else NULL

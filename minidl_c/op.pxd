@@ -318,11 +318,20 @@ cdef inline Py_ssize_t live_lanes(const typed_tile *t, Py_ssize_t channels, Py_s
     return min(<Py_ssize_t> LANES, channels - group * LANES) if t.blocked else 0
 
 
-cdef inline void add_row(const typed_tile *t, Py_ssize_t channels, Py_ssize_t group, const real *row, real *sums) noexcept nogil:
-    """Adds a group's row of sums to `sums` of all channels: [channels][16] of a tile, or [channels] in the blocked layout."""
+cdef inline void store_sums(const typed_tile *t, Py_ssize_t k, Py_ssize_t channels, Py_ssize_t group, const real *row) noexcept nogil:
+    """Writes a group's row of sums: sum k of each channel, of [sums][channels][16] in a tile, of [sums][channels] in the blocked layout."""
     cdef Py_ssize_t live = live_lanes(t, channels, group), lane
+    cdef Py_ssize_t at = k * channels + group * LANES if t.blocked else (k * channels + group) * LANES
     for lane in range(live or LANES):
-        sums[group * LANES + lane] += row[lane]
+        t.sums[at + lane] = row[lane]
+
+
+cdef inline void fill_row(const typed_tile *t, const double *values, Py_ssize_t channels, Py_ssize_t group, real *row) noexcept nogil:
+    """Sets a row to the values of a group's channels, which its lanes are of; after the last channel, to that of the last."""
+    cdef Py_ssize_t lane
+    cdef real one = <real> values[min(first_channel(t, group), channels - 1)]
+    for lane in range(LANES):
+        row[lane] = <real> values[min(group * LANES + lane, channels - 1)] if t.blocked else one
 
 
 cdef inline Py_ssize_t target_bytes(const op *o) noexcept nogil:

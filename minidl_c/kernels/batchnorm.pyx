@@ -8,70 +8,48 @@ step. Ioffe and Szegedy, "Batch Normalization" (2015); eps, momentum and the unb
 
 x - mean is exact for x close to the mean. The rounding error of the mean as a float is added to the shift.
 """
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 from minidl_c.op cimport (
     ALIAS_X, BARRIER_BACKWARD, LANES, REACHES_ELEMENT, READS_X, REDUCES_FROM_SUMS, Op, batch_f32, batch_f64, batch_view,
-    by_dtype, init_op, op, prepare_by_dtype, real, reduce_by_dtype, split_range, tile, tile_f32, tile_f64, typed_batch,
-    typed_tile, update_state_by_dtype,
+    by_dtype, first_channel, init_op, live_lanes, op, prepare_by_dtype, real, reduce_by_dtype, split_range, store_sums,
+    tile_f32, tile_f64, typed_batch, typed_tile, update_state_by_dtype,
 )
 
 cdef extern from "minidl_c/kernels/batchnorm_tiles.h" nogil:
-    void affine(const void *x, Py_ssize_t pixels, double mean, double scale, double shift, void *y)
+    void affine(const void *x, Py_ssize_t pixels, const void *mean, const void *scale, const void *shift, bint per_lane, void *y)
     void widen(const void *x, Py_ssize_t n, double *y)
     void invert_deviations(const double *variance, Py_ssize_t n, double eps, double *inverse)
     void find_maps(const double *mean, const double *inverse, const double *gain, const double *shift, Py_ssize_t n, void *m,
                    void *slope, void *b)
-    void affine_lanes(const void *x, Py_ssize_t pixels, const void *mean, const void *scale, const void *shift, void *y)
     void products(const void *dy, const void *x, Py_ssize_t pixels, const void *mean, const void *scale, const void *shift,
                   bint per_lane, void *dscale, void *dshift)
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
-cdef void batchnorm_forward_tile(
+cdef void batchnorm_forward(
     const batchnorm_dims *d,
+    const typed_tile *t,
     const double *packed,               # IN
     const real *x,                      # IN  [C][pixels][16]
-    bint training,
     real *y,                            # OUT [C][pixels][16]
-    Py_ssize_t c0, Py_ssize_t c1,
-) noexcept nogil:
-    cdef const double *means = channels(d, packed, MEAN if training else RUNNING_MEAN)
-    cdef const double *inverses = channels(d, packed, INVERSE if training else RUNNING_INVERSE)
-    cdef const double *gains = channels(d, packed, GAIN)
-    cdef const double *shifts = channels(d, packed, SHIFT)
-    cdef Py_ssize_t c, at
-    cdef real mean = 0, slope = 0, shift = 0
-    for c in range(c0, c1):
-        at = c * d.pixels * LANES
-        find_maps(means + c, inverses + c, gains + c, shifts + c, 1, &mean, &slope, &shift)
-        affine(x + at, d.pixels, mean, slope, shift, y + at)
-
-
-cdef void batchnorm_forward_blocks(
-    const batchnorm_dims *d,
-    const double *packed,               # IN
-    const real *x,                      # IN  [blocks][pixels][16]
-    real *y,                            # OUT [blocks][pixels][16]
-    const tile *t,                      # only its blocks and pixels
 ) noexcept nogil:
     cdef const double *means = channels(d, packed, MEAN if t.training else RUNNING_MEAN)
     cdef const double *inverses = channels(d, packed, INVERSE if t.training else RUNNING_INVERSE)
     cdef const double *gains = channels(d, packed, GAIN)
     cdef const double *shifts = channels(d, packed, SHIFT)
-    cdef Py_ssize_t block, c, at
+    cdef Py_ssize_t g, c, at
     cdef real mean[16]
     cdef real slope[16]
     cdef real shift[16]
-    memset(mean, 0, sizeof(mean))
+    memset(mean, 0, sizeof(mean))       # no lane may hold what was in memory
     memset(slope, 0, sizeof(slope))
     memset(shift, 0, sizeof(shift))
-    for block in range(t.block0, t.block1):
-        c = block * LANES
-        find_maps(means + c, inverses + c, gains + c, shifts + c, min(<Py_ssize_t> LANES, d.C - c), mean, slope, shift)
-        at = (block * d.pixels + t.pixel0) * LANES
-        affine_lanes(x + at, t.pixel1 - t.pixel0, mean, slope, shift, y + at)
+    for g in range(t.group0, t.group1):
+        c, at = first_channel(t, g), (g * d.pixels + t.pixel0) * LANES
+        find_maps(means + c, inverses + c, gains + c, shifts + c, live_lanes(t, d.C, g) or 1, mean, slope, shift)
+        affine(x + at, t.pixel1 - t.pixel0, mean, slope, shift, t.blocked, y + at)
 
 
 cdef inline void find_map(const batchnorm_dims *d, const double *packed, Py_ssize_t c, real *mean, real *inverse,
@@ -82,47 +60,29 @@ cdef inline void find_map(const batchnorm_dims *d, const double *packed, Py_ssiz
     correction[0] = <real> (i * (mean[0] - m))
 
 
-cdef void batchnorm_backward_tile(
+cdef void batchnorm_backward(
     const batchnorm_dims *d,
+    const typed_tile *t,
     const double *packed,               # IN
     const real *dy,                     # IN  [C][pixels][16]
     const real *x,                      # IN  [C][pixels][16]
-    real *sums,                         # ADD [dgain, dshift][C][16]
-    Py_ssize_t c0, Py_ssize_t c1,
 ) noexcept nogil:
-    cdef Py_ssize_t c, at
-    cdef real mean = 0, inverse = 0, correction = 0
-    for c in range(c0, c1):
-        at = c * d.pixels * LANES
-        find_map(d, packed, c, &mean, &inverse, &correction)
-        products(dy + at, x + at, d.pixels, &mean, &inverse, &correction, False, sums + c * LANES, sums + (d.C + c) * LANES)
-
-
-cdef void batchnorm_backward_blocks(
-    const batchnorm_dims *d,
-    const double *packed,               # IN
-    const real *dy,                     # IN  [blocks][pixels][16]
-    const real *x,                      # IN  [blocks][pixels][16]
-    real *sums,                         # OUT [dgain, dshift][C]
-    Py_ssize_t b0, Py_ssize_t b1,       # only these blocks
-) noexcept nogil:
-    cdef Py_ssize_t block, at, n
-    cdef int lane
+    cdef Py_ssize_t g, lane, at
     cdef real mean[16]
     cdef real inverse[16]
     cdef real correction[16]
-    cdef real results[2][16]
+    cdef real sums[2][16]
     memset(mean, 0, sizeof(mean))
     memset(inverse, 0, sizeof(inverse))
     memset(correction, 0, sizeof(correction))
-    for block in range(b0, b1):
-        at, n = block * d.pixels * LANES, min(<Py_ssize_t> LANES, d.C - block * LANES)
-        for lane in range(<int> n):
-            find_map(d, packed, block * LANES + lane, &mean[lane], &inverse[lane], &correction[lane])
-        memset(results, 0, sizeof(results))
-        products(dy + at, x + at, d.pixels, mean, inverse, correction, True, results[0], results[1])
-        memcpy(sums + block * LANES, results[0], n * sizeof(real))
-        memcpy(sums + d.C + block * LANES, results[1], n * sizeof(real))
+    for g in range(t.group0, t.group1):
+        at = g * d.pixels * LANES
+        for lane in range(live_lanes(t, d.C, g) or 1):
+            find_map(d, packed, first_channel(t, g) + lane, &mean[lane], &inverse[lane], &correction[lane])
+        memset(sums, 0, sizeof(sums))
+        products(dy + at, x + at, d.pixels, mean, inverse, correction, t.blocked, sums[0], sums[1])
+        store_sums(t, 0, d.C, g, <const real *> sums[0])
+        store_sums(t, 1, d.C, g, <const real *> sums[1])
 
 
 cdef void batchnorm_reduce_backward(
@@ -179,33 +139,12 @@ cdef void prepare(const op *o, const real *param, void *packed, int is_kept, Py_
 
 
 cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
-    cdef Py_ssize_t c0 = 0, c1 = 0
-    split_range(d.C, t.part, t.parts, &c0, &c1)
-    batchnorm_forward_tile(d, <const double *> t.packed, t.x, t.training, t.y, c0, c1)
-
-
-cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
-    batchnorm_forward_blocks(d, <const double *> t.packed, t.x, t.y, <const tile *> t)
+    batchnorm_forward(<const batchnorm_dims *> o.dims, t, <const double *> t.packed, t.x, t.y)
 
 
 cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
-    cdef const double *packed = <const double *> t.packed
-    cdef Py_ssize_t c0 = 0, c1 = 0
-    if not t.training:
-        return
-    split_range(d.C, t.part, t.parts, &c0, &c1)
-    batchnorm_backward_tile(d, packed, t.dy, t.x, t.sums, c0, c1)
-
-
-cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
-    cdef const double *packed = <const double *> t.packed
-    if not t.training:
-        return
-    batchnorm_backward_blocks(d, packed, t.dy, t.x, t.sums, t.block0, t.block1)
+    if t.training:
+        batchnorm_backward(<const batchnorm_dims *> o.dims, t, <const double *> t.packed, t.dy, t.x)
 
 
 cdef void reduce_backward(const op *o, const typed_batch *w, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
@@ -254,7 +193,6 @@ cdef class BatchNormOp(Op):
         self.c.reduce.update_state = update_state_by_dtype(&self.c, update_state[float], update_state[double])
         self.c.reduce.inputs = REDUCES_FROM_SUMS
         self.c.memory.in_place = 1                            # in inference; in training, backward reads x
-        self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
-        self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
+        self.c.blocked.forward, self.c.blocked.backward = self.c.forward_tile, self.c.backward_tile
         self.c.blocked.reach = REACHES_ELEMENT
         self.c.blocked.splits_rows = 1                        # forward alone: the sums are over all pixels

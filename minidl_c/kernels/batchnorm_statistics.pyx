@@ -15,16 +15,14 @@ from minidl_c.kernels.batchnorm cimport (
     init_batchnorm,
 )
 from minidl_c.op cimport (
-    ALIAS_X, BARRIER_FORWARD, LANES, REACHES_CHANNEL, Op, batch_f32, batch_f64, blocks_of, by_dtype, op, partial_by_dtype,
-    real, reduce_by_dtype, split_range, tile, tile_f32, tile_f64, typed_batch, typed_tile,
+    ALIAS_X, BARRIER_FORWARD, LANES, REACHES_CHANNEL, Op, batch_f32, batch_f64, blocks_of, by_dtype, first_channel,
+    live_lanes, op, partial_by_dtype, real, reduce_by_dtype, tile_f32, tile_f64, typed_batch, typed_tile,
 )
 
 cdef extern from "minidl_c/kernels/batchnorm_tiles.h" nogil:
     void moments(const void *x, Py_ssize_t pixels, void *moments)
-    void combination(const void *dy, const void *x, Py_ssize_t pixels, Py_ssize_t examples, double mean, double dy_factor,
-                     double x_factor, double constant, void *dx)
-    void combination_lanes(const void *dy, const void *x, Py_ssize_t pixels, const void *mean, const void *dy_factor,
-                           const void *x_factor, const void *constant, void *dx)
+    void combination(const void *dy, const void *x, Py_ssize_t pixels, Py_ssize_t live, const void *mean, const void *dy_factor,
+                     const void *x_factor, const void *constant, bint per_lane, void *dx)
 
 cdef enum:
     MOMENTS = 3                         # of an example's pixels: see batchnorm_tiles.h
@@ -117,34 +115,15 @@ cdef inline void find_factors(const batchnorm_dims *d, const double *packed, bin
     constant[0] = <real> (-s * channels(d, packed, MEAN_DSHIFT)[c] + f * (mean[0] - m)) if training else <real> 0
 
 
-cdef void statistics_backward_tile(
+cdef void statistics_backward(
     const batchnorm_dims *d,
+    const typed_tile *t,
     const double *packed,               # IN
     const real *dy,                     # IN  [C][pixels][16]
     const real *x,                      # IN  [C][pixels][16]
-    Py_ssize_t examples,
-    bint training,
     real *dx,                           # OUT [C][pixels][16]; may be dy
-    Py_ssize_t c0, Py_ssize_t c1,
 ) noexcept nogil:
-    cdef Py_ssize_t c, at
-    cdef real mean = 0, slope = 0, x_factor = 0, constant = 0
-    for c in range(c0, c1):
-        at = c * d.pixels * LANES
-        find_factors(d, packed, training, c, &mean, &slope, &x_factor, &constant)
-        combination(dy + at, x + at, d.pixels, examples, mean, slope, x_factor, constant, dx + at)
-
-
-cdef void statistics_backward_blocks(
-    const batchnorm_dims *d,
-    const double *packed,               # IN
-    const real *dy,                     # IN  [blocks][pixels][16]
-    const real *x,                      # IN  [blocks][pixels][16]
-    real *dx,                           # OUT [blocks][pixels][16]; may be dy
-    const tile *t,                      # only its blocks and pixels
-) noexcept nogil:
-    cdef Py_ssize_t block, at
-    cdef int lane
+    cdef Py_ssize_t g, lane, at
     cdef real mean[16]
     cdef real slope[16]
     cdef real x_factor[16]
@@ -153,22 +132,21 @@ cdef void statistics_backward_blocks(
     memset(slope, 0, sizeof(slope))
     memset(x_factor, 0, sizeof(x_factor))
     memset(constant, 0, sizeof(constant))
-    for block in range(t.block0, t.block1):
-        for lane in range(<int> min(<Py_ssize_t> LANES, d.C - block * LANES)):
-            find_factors(d, packed, t.training, block * LANES + lane, &mean[lane], &slope[lane], &x_factor[lane], &constant[lane])
-        at = (block * d.pixels + t.pixel0) * LANES
-        combination_lanes(dy + at, x + at, t.pixel1 - t.pixel0, mean, slope, x_factor, constant, dx + at)
+    for g in range(t.group0, t.group1):
+        for lane in range(live_lanes(t, d.C, g) or 1):
+            find_factors(d, packed, t.training, first_channel(t, g) + lane, &mean[lane], &slope[lane], &x_factor[lane],
+                         &constant[lane])
+        at = (g * d.pixels + t.pixel0) * LANES
+        combination(dy + at, x + at, t.pixel1 - t.pixel0, live_lanes(t, d.C, g) or t.examples, mean, slope, x_factor, constant,
+                    t.blocked, dx + at)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
 cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
-    cdef Py_ssize_t c0 = 0, c1 = 0
-    if not t.training:
-        return
-    split_range(d.C, t.part, t.parts, &c0, &c1)
-    statistics_forward_tile(d, t.x, t.saved, c0, c1)
+    """A block has the form of a channel of a tile: its moments are those of 16 channels instead of 16 examples."""
+    if t.training:
+        statistics_forward_tile(<const batchnorm_dims *> o.dims, t.x, t.saved, t.group0, t.group1)
 
 
 cdef void partial(const op *o, const typed_batch *w, Py_ssize_t c0, Py_ssize_t c1, void *slot) noexcept nogil:
@@ -185,27 +163,8 @@ cdef void reduce_forward(const op *o, const typed_batch *w, Py_ssize_t c0, Py_ss
 
 
 cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
-    cdef const double *packed = <const double *> t.packed
-    cdef Py_ssize_t c0 = 0, c1 = 0
-    if t.dx == NULL:
-        return
-    split_range(d.C, t.part, t.parts, &c0, &c1)
-    statistics_backward_tile(d, packed, t.dy, t.x, t.examples, t.training, t.dx, c0, c1)
-
-
-cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    """A block has the form of a channel of a tile: its moments are those of 16 channels instead of 16 examples."""
-    cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
-    if not t.training:
-        return
-    statistics_forward_tile(d, t.x, t.saved, t.block0, t.block1)
-
-
-cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
-    cdef const double *packed = <const double *> t.packed
-    statistics_backward_blocks(d, packed, t.dy, t.x, t.dx, <const tile *> t)
+    if t.dx != NULL:
+        statistics_backward(<const batchnorm_dims *> o.dims, t, <const double *> t.packed, t.dy, t.x, t.dx)
 
 
 cdef class BatchStatisticsOp(Op):
@@ -223,8 +182,7 @@ cdef class BatchStatisticsOp(Op):
         self.c.reduce.partial = partial_by_dtype(&self.c, partial[batch_f32], partial[batch_f64])
         self.c.reduce.combine = combine
         self.c.reduce.partial_bytes = sizeof(summary)
-        self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
-        self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
+        self.c.blocked.forward, self.c.blocked.backward = self.c.forward_tile, self.c.backward_tile
         self.c.blocked.reach = REACHES_CHANNEL
         self.c.blocked.splits_rows_back = 1                   # not forward: the moments are over all pixels
         self.c.blocked.saved = MOMENTS * blocks_of(self.d.C) * LANES * self.c.real_bytes

@@ -7,16 +7,13 @@
 #include "minidl_c/simd/pixel_sums.h"
 
 #define moments(x, pixels, out) BY_DTYPE(moments, out)(x, pixels, out)
-#define affine(x, pixels, mean, scale, shift, y) BY_DTYPE(affine, y)(x, pixels, mean, scale, shift, y)
+#define affine(x, pixels, mean, scale, shift, per_lane, y) BY_DTYPE(affine, y)(x, pixels, mean, scale, shift, per_lane, y)
 #define widen(x, n, y) BY_DTYPE(widen, x)(x, n, y)
 #define find_maps(mean, inverse, gain, shift, n, m, slope, b) BY_DTYPE(find_maps, b)(mean, inverse, gain, shift, n, m, slope, b)
-#define affine_lanes(x, pixels, mean, scale, shift, y) BY_DTYPE(affine_lanes, y)(x, pixels, mean, scale, shift, y)
 #define products(dy, x, pixels, mean, scale, shift, per_lane, dscale, dshift) \
   BY_DTYPE(products, dscale)(dy, x, pixels, mean, scale, shift, per_lane, dscale, dshift)
-#define combination(dy, x, pixels, examples, mean, dy_factor, x_factor, constant, dx) \
-  BY_DTYPE(combination, dx)(dy, x, pixels, examples, mean, dy_factor, x_factor, constant, dx)
-#define combination_lanes(dy, x, pixels, mean, dy_factor, x_factor, constant, dx) \
-  BY_DTYPE(combination_lanes, dx)(dy, x, pixels, mean, dy_factor, x_factor, constant, dx)
+#define combination(dy, x, pixels, live, mean, dy_factor, x_factor, constant, per_lane, dx) \
+  BY_DTYPE(combination, dx)(dy, x, pixels, live, mean, dy_factor, x_factor, constant, per_lane, dx)
 
 /* inverse[c] = 1 / sqrt(variance[c] + eps) */
 static void invert_deviations(const double *variance, ptrdiff_t n, double eps, double *inverse) {
@@ -68,18 +65,18 @@ INLINE void FN(find_maps)(const double *mean, const double *inverse, const doubl
   }
 }
 
-/* y = (x - mean) * scale + shift; y may be x. */
-NOINLINE void FN(affine)(const REAL *x, ptrdiff_t pixels, REAL mean, REAL scale, REAL shift, REAL *y) {
-  const V m = FN(broadcast)(mean), s = FN(broadcast)(scale), b = FN(broadcast)(shift);
-  for (ptrdiff_t i = 0; i < pixels * LANES; i += VL) *(V *)(y + i) = FN(fma)(*(const V *)(x + i) - m, s, b);
-}
-
-/* The same with a mean, scale and shift for each of the 16 lanes. */
-NOINLINE void FN(affine_lanes)(const REAL *x, ptrdiff_t pixels, const REAL *mean, const REAL *scale, const REAL *shift, REAL *y) {
-  for (int lane = 0; lane < LANES; lane += VL) {
-    const V m = FN(of_lanes)(mean, lane, 1), s = FN(of_lanes)(scale, lane, 1), b = FN(of_lanes)(shift, lane, 1);
-    for (ptrdiff_t i = lane; i < pixels * LANES; i += LANES) *(V *)(y + i) = FN(fma)(*(const V *)(x + i) - m, s, b);
+/* y = (x - mean) * scale + shift, with numbers for each of the 16 lanes, or the same for all. */
+NOINLINE void FN(affine)(const REAL *x, ptrdiff_t pixels, const REAL *mean, const REAL *scale, const REAL *shift, int per_lane,
+                         REAL *y) {
+  V m[LANES / VL], s[LANES / VL], b[LANES / VL];
+  for (int k = 0; k < LANES / VL; k++) {
+    m[k] = FN(of_lanes)(mean, k * VL, per_lane);
+    s[k] = FN(of_lanes)(scale, k * VL, per_lane);
+    b[k] = FN(of_lanes)(shift, k * VL, per_lane);
   }
+  for (ptrdiff_t i = 0; i < pixels * LANES; i += LANES)
+    UNROLL for (int k = 0; k < LANES / VL; k++)
+      *(V *)(y + i + k * VL) = FN(fma)(*(const V *)(x + i + k * VL) - m[k], s[k], b[k]);
 }
 
 /* ADD dscale[16] = sum of dy * ((x - mean) * scale + shift), dshift[16] = sum of dy. */
@@ -105,26 +102,23 @@ NOINLINE void FN(products)(const REAL *dy, const REAL *x, ptrdiff_t pixels, cons
   }
 }
 
-/* dx = dy_factor * dy + x_factor * (x - mean) + constant in the first `examples` lanes, 0 in the others; dx may be dy. */
-NOINLINE void FN(combination)(const REAL *dy, const REAL *x, ptrdiff_t pixels, ptrdiff_t examples, REAL mean, REAL dy_factor,
-                              REAL x_factor, REAL constant, REAL *dx) {
-  const V m = FN(broadcast)(mean), a = FN(broadcast)(dy_factor), b = FN(broadcast)(x_factor), c = FN(broadcast)(constant);
-  M live[LANES / VL];
-  for (int lane = 0; lane < LANES; lane++) live[lane / VL][lane % VL] = lane < examples ? -1 : 0;
-  for (ptrdiff_t i = 0; i < pixels * LANES; i += VL) {
-    V d = FN(fma)(a, *(const V *)(dy + i), FN(fma)(b, *(const V *)(x + i) - m, c));
-    *(V *)(dx + i) = (V)((M)d & live[i / VL % (LANES / VL)]);
+/* dx = dy_factor * dy + x_factor * (x - mean) + constant in the first `live` lanes, 0 in the others; dx may be dy. The numbers are
+ * those of each lane, or the same for all. */
+NOINLINE void FN(combination)(const REAL *dy, const REAL *x, ptrdiff_t pixels, ptrdiff_t live, const REAL *mean,
+                              const REAL *dy_factor, const REAL *x_factor, const REAL *constant, int per_lane, REAL *dx) {
+  V m[LANES / VL], a[LANES / VL], b[LANES / VL], c[LANES / VL];
+  M mask[LANES / VL];
+  for (int k = 0; k < LANES / VL; k++) {
+    m[k] = FN(of_lanes)(mean, k * VL, per_lane);
+    a[k] = FN(of_lanes)(dy_factor, k * VL, per_lane);
+    b[k] = FN(of_lanes)(x_factor, k * VL, per_lane);
+    c[k] = FN(of_lanes)(constant, k * VL, per_lane);
+    for (int j = 0; j < VL; j++) mask[k][j] = k * VL + j < live ? -1 : 0;
   }
-}
-
-/* The same with numbers for each of the 16 lanes, all of which are computed. */
-NOINLINE void FN(combination_lanes)(const REAL *dy, const REAL *x, ptrdiff_t pixels, const REAL *mean, const REAL *dy_factor,
-                                    const REAL *x_factor, const REAL *constant, REAL *dx) {
-  for (int lane = 0; lane < LANES; lane += VL) {
-    const V m = FN(of_lanes)(mean, lane, 1), a = FN(of_lanes)(dy_factor, lane, 1);
-    const V b = FN(of_lanes)(x_factor, lane, 1), c = FN(of_lanes)(constant, lane, 1);
-    for (ptrdiff_t i = lane; i < pixels * LANES; i += LANES)
-      *(V *)(dx + i) = FN(fma)(a, *(const V *)(dy + i), FN(fma)(b, *(const V *)(x + i) - m, c));
-  }
+  for (ptrdiff_t i = 0; i < pixels * LANES; i += LANES)
+    UNROLL for (int k = 0; k < LANES / VL; k++) {
+      V d = FN(fma)(a[k], *(const V *)(dy + i + k * VL), FN(fma)(b[k], *(const V *)(x + i + k * VL) - m[k], c[k]));
+      *(V *)(dx + i + k * VL) = (V)((M)d & mask[k]);
+    }
 }
 #endif

@@ -2,112 +2,57 @@
 from libc.stdlib cimport free, malloc
 
 from minidl_c.kernels.image_shapes import channel_statistics
-from minidl_c.op cimport (
-    LANES, REACHES_ELEMENT, Op, by_dtype, init_op, op, real, split_range, tile, tile_f32, tile_f64, typed_tile,
-)
+from minidl_c.op cimport LANES, REACHES_ELEMENT, Op, by_dtype, fill_row, init_op, op, real, tile_f32, tile_f64, typed_tile
 
 ctypedef struct normalize_dims:
-    Py_ssize_t plane                    # elements of a channel
+    Py_ssize_t channels, plane          # elements of a channel
     double *mean                        # [channels]
     double *std                         # [channels]
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
-cdef void normalize_forward_tile(
+cdef void normalize_forward(
     const normalize_dims *d,
+    const typed_tile *t,
     const real *x,                      # IN  [C][plane][16]
     real *y,                            # OUT [C][plane][16]; may be x
-    Py_ssize_t i0, Py_ssize_t i1,       # only elements i0 to i1
 ) noexcept nogil:
-    cdef Py_ssize_t i, c = i0 // d.plane, end
-    cdef real mean, std
-    while i0 < i1:
-        end = min((c + 1) * d.plane, i1)
-        mean, std = <real> d.mean[c], <real> d.std[c]
-        for i in range(i0 * LANES, end * LANES):
-            y[i] = (x[i] - mean) / std
-        i0, c = end, c + 1
-
-
-cdef void normalize_forward_blocks(
-    const normalize_dims *d,
-    Py_ssize_t channels,
-    const real *x,                      # IN  [blocks][plane][16]
-    real *y,                            # OUT [blocks][plane][16]; may be x
-    const tile *t,                      # only its blocks and pixels
-) noexcept nogil:
-    cdef Py_ssize_t block, i, lane, c
+    cdef Py_ssize_t g, i, lane
     cdef real mean[16]
     cdef real std[16]
-    for block in range(t.block0, t.block1):
-        for lane in range(LANES):
-            c = min(block * LANES + lane, channels - 1)
-            mean[lane], std[lane] = <real> d.mean[c], <real> d.std[c]
-        for i in range(block * d.plane + t.pixel0, block * d.plane + t.pixel1):
+    for g in range(t.group0, t.group1):
+        fill_row(t, d.mean, d.channels, g, <real *> mean)
+        fill_row(t, d.std, d.channels, g, <real *> std)
+        for i in range(g * d.plane + t.pixel0, g * d.plane + t.pixel1):
             for lane in range(LANES):
                 y[i * LANES + lane] = (x[i * LANES + lane] - mean[lane]) / std[lane]
 
 
-cdef void normalize_backward_blocks(
+cdef void normalize_backward(
     const normalize_dims *d,
-    Py_ssize_t channels,
-    const real *dy,                     # IN  [blocks][plane][16]
-    real *dx,                           # OUT [blocks][plane][16]; may be dy
-    const tile *t,                      # only its blocks and pixels
-) noexcept nogil:
-    cdef Py_ssize_t block, i, lane
-    cdef real std[16]
-    for block in range(t.block0, t.block1):
-        for lane in range(LANES):
-            std[lane] = <real> d.std[min(block * LANES + lane, channels - 1)]
-        for i in range(block * d.plane + t.pixel0, block * d.plane + t.pixel1):
-            for lane in range(LANES):
-                dx[i * LANES + lane] = dy[i * LANES + lane] / std[lane]
-
-
-cdef void normalize_backward_tile(
-    const normalize_dims *d,
+    const typed_tile *t,
     const real *dy,                     # IN  [C][plane][16]
     real *dx,                           # OUT [C][plane][16]; may be dy
-    Py_ssize_t i0, Py_ssize_t i1,
 ) noexcept nogil:
-    cdef Py_ssize_t i, c = i0 // d.plane, end
-    cdef real std
-    while i0 < i1:
-        end = min((c + 1) * d.plane, i1)
-        std = <real> d.std[c]
-        for i in range(i0 * LANES, end * LANES):
-            dx[i] = dy[i] / std
-        i0, c = end, c + 1
+    cdef Py_ssize_t g, i, lane
+    cdef real std[16]
+    for g in range(t.group0, t.group1):
+        fill_row(t, d.std, d.channels, g, <real *> std)
+        for i in range(g * d.plane + t.pixel0, g * d.plane + t.pixel1):
+            for lane in range(LANES):
+                dx[i * LANES + lane] = dy[i * LANES + lane] / std[lane]
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
 cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef const normalize_dims *d = <const normalize_dims *> o.dims
-    cdef Py_ssize_t i0 = 0, i1 = 0
-    split_range(o.in_size, t.part, t.parts, &i0, &i1)
-    normalize_forward_tile(d, t.x, t.y, i0, i1)
-
-
-cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    cdef const normalize_dims *d = <const normalize_dims *> o.dims
-    normalize_forward_blocks(d, o.in_channels, t.x, t.y, <const tile *> t)
+    normalize_forward(<const normalize_dims *> o.dims, t, t.x, t.y)
 
 
 cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
-    cdef const normalize_dims *d = <const normalize_dims *> o.dims
-    cdef Py_ssize_t i0 = 0, i1 = 0
-    if t.dx == NULL:
-        return
-    split_range(o.in_size, t.part, t.parts, &i0, &i1)
-    normalize_backward_tile(d, t.dy, t.dx, i0, i1)
-
-
-cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    cdef const normalize_dims *d = <const normalize_dims *> o.dims
-    normalize_backward_blocks(d, o.in_channels, t.dy, t.dx, <const tile *> t)
+    if t.dx != NULL:
+        normalize_backward(<const normalize_dims *> o.dims, t, t.dy, t.dx)
 
 
 cdef class NormalizeOp(Op):
@@ -123,7 +68,7 @@ cdef class NormalizeOp(Op):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         cdef Py_ssize_t i, channels = self.in_shape[0]
         cdef tuple statistics = channel_statistics(mean, std, channels, dtype)
-        self.d.plane = self.c.in_size // channels
+        self.d.channels, self.d.plane = channels, self.c.in_size // channels
         self.d.mean = <double *> malloc(2 * channels * sizeof(double))
         if self.d.mean == NULL:
             raise MemoryError()
@@ -133,8 +78,7 @@ cdef class NormalizeOp(Op):
         self.c.splits = self.c.memory.in_place = 1
         self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
         self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
-        self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
-        self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
+        self.c.blocked.forward, self.c.blocked.backward = self.c.forward_tile, self.c.backward_tile
         self.c.blocked.reach = REACHES_ELEMENT
         self.c.blocked.splits_rows = self.c.blocked.splits_rows_back = 1
         self.c.dims = &self.d

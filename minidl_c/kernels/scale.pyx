@@ -4,11 +4,11 @@
     dx = weight[c] dy
     dweight[c] = sum over examples and pixels of x dy, dbias[c] = sum of dy
 """
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 from minidl_c.op cimport (
-    LANES, REACHES_ELEMENT, READS_X, Op, by_dtype, init_op, offset, op, real, split_range, tile, tile_f32, tile_f64,
-    typed_tile,
+    LANES, REACHES_ELEMENT, READS_X, Op, by_dtype, first_channel, init_op, live_lanes, offset, op, real, store_sums, tile_f32,
+    tile_f64, typed_tile,
 )
 
 cdef extern from "minidl_c/kernels/scale_tiles.h" nogil:
@@ -23,95 +23,50 @@ ctypedef struct scale_dims:
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
-cdef void scale_forward_tile(
+cdef void scale_forward(
     const scale_dims *d,
-    const real *x,                      # IN  [channels][pixels][16]
-    const real *weight,                 # IN  (channels,)
-    const real *bias,                   # IN  (channels,), or NULL
-    real *y,                            # OUT [channels][pixels][16]; may be x
-    Py_ssize_t c0, Py_ssize_t c1,       # only these channels
+    const typed_tile *t,
+    const real *x,                      # IN  [C][pixels][16]
+    const real *weight,                 # IN  (C,)
+    const real *bias,                   # IN  (C,), or NULL
+    real *y,                            # OUT [C][pixels][16]; may be x
 ) noexcept nogil:
-    cdef Py_ssize_t c, n = d.pixels * LANES
-    for c in range(c0, c1):
-        scale_row(x + c * n, d.pixels, weight + c, offset(bias, c), 0, y + c * n)
+    cdef Py_ssize_t g, c, at
+    for g in range(t.group0, t.group1):
+        c, at = first_channel(t, g), (g * d.pixels + t.pixel0) * LANES
+        scale_row(x + at, t.pixel1 - t.pixel0, weight + c, offset(bias, c), live_lanes(t, d.channels, g), y + at)
 
 
-cdef void scale_backward_tile(
+cdef void scale_backward(
     const scale_dims *d,
-    const real *dy,                     # IN  [channels][pixels][16]
-    const real *x,                      # IN  [channels][pixels][16]
-    const real *weight,                 # IN  (channels,)
-    real *dx,                           # OUT [channels][pixels][16], or NULL; may be dy
-    real *dweight,                      # ADD [channels][16]
-    real *dbias,                        # ADD [channels][16], or NULL
-    Py_ssize_t c0, Py_ssize_t c1,
+    const typed_tile *t,
+    const real *dy,                     # IN  [C][pixels][16]
+    const real *x,                      # IN  [C][pixels][16]
+    const real *weight,                 # IN  (C,)
+    real *dx,                           # OUT [C][pixels][16], or NULL; may be dy
 ) noexcept nogil:
-    cdef Py_ssize_t c, n = d.pixels * LANES
-    for c in range(c0, c1):
-        scale_row_gradient(dy + c * n, x + c * n, d.pixels, weight + c, 0, offset(dx, c * n), dweight + c * LANES,
-                           offset(dbias, c * LANES))
-
-
-cdef void scale_forward_blocks(
-    const scale_dims *d,
-    const real *x,                      # IN  [blocks][pixels][16]
-    const real *weight,                 # IN  (channels,)
-    const real *bias,                   # IN  (channels,), or NULL
-    real *y,                            # OUT [blocks][pixels][16]; may be x
-    const tile *t,                      # only its blocks and pixels
-) noexcept nogil:
-    cdef Py_ssize_t block, c, at
-    for block in range(t.block0, t.block1):
-        c, at = block * LANES, (block * d.pixels + t.pixel0) * LANES
-        scale_row(x + at, t.pixel1 - t.pixel0, weight + c, offset(bias, c), min(<Py_ssize_t> LANES, d.channels - c), y + at)
-
-
-cdef void scale_backward_blocks(
-    const scale_dims *d,
-    const real *dy,                     # IN  [blocks][pixels][16]
-    const real *x,                      # IN  [blocks][pixels][16]
-    const real *weight,                 # IN  (channels,)
-    real *dx,                           # OUT [blocks][pixels][16], or NULL; may be dy
-    real *dweight,                      # OUT (channels,)
-    real *dbias,                        # OUT (channels,), or NULL
-    Py_ssize_t b0, Py_ssize_t b1,       # only these blocks
-) noexcept nogil:
-    cdef Py_ssize_t block, c, at, live
+    cdef Py_ssize_t g, at
     cdef real sums[2][16]
-    for block in range(b0, b1):
-        c, at = block * LANES, block * d.pixels * LANES
-        live = min(<Py_ssize_t> LANES, d.channels - c)
+    for g in range(t.group0, t.group1):
+        at = g * d.pixels * LANES
         memset(sums, 0, sizeof(sums))
-        scale_row_gradient(dy + at, x + at, d.pixels, weight + c, live, offset(dx, at), sums[0], sums[1])
-        memcpy(dweight + c, sums[0], live * sizeof(real))
-        if dbias != NULL:
-            memcpy(dbias + c, sums[1], live * sizeof(real))
+        scale_row_gradient(dy + at, x + at, d.pixels, weight + first_channel(t, g), live_lanes(t, d.channels, g), offset(dx, at),
+                           sums[0], sums[1])
+        store_sums(t, 0, d.channels, g, <const real *> sums[0])
+        if d.use_bias:
+            store_sums(t, 1, d.channels, g, <const real *> sums[1])
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
 cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const scale_dims *d = <const scale_dims *> o.dims
-    cdef Py_ssize_t c0 = 0, c1 = 0
-    split_range(d.channels, t.part, t.parts, &c0, &c1)
-    scale_forward_tile(d, t.x, t.param, offset(t.param, d.channels) if d.use_bias else NULL, t.y, c0, c1)
+    scale_forward(d, t, t.x, t.param, offset(t.param, d.channels) if d.use_bias else NULL, t.y)
 
 
 cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const scale_dims *d = <const scale_dims *> o.dims
-    cdef Py_ssize_t c0 = 0, c1 = 0
-    split_range(d.channels, t.part, t.parts, &c0, &c1)
-    scale_backward_tile(d, t.dy, t.x, t.param, t.dx, t.sums, offset(t.sums, d.channels * LANES) if d.use_bias else NULL, c0, c1)
-
-
-cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    cdef const scale_dims *d = <const scale_dims *> o.dims
-    scale_forward_blocks(d, t.x, t.param, offset(t.param, d.channels) if d.use_bias else NULL, t.y, <const tile *> t)
-
-
-cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    cdef const scale_dims *d = <const scale_dims *> o.dims
-    scale_backward_blocks(d, t.dy, t.x, t.param, t.dx, t.sums, offset(t.sums, d.channels) if d.use_bias else NULL, t.block0, t.block1)
+    scale_backward(d, t, t.dy, t.x, t.param, t.dx)
 
 
 cdef class ScaleOp(Op):
@@ -135,8 +90,7 @@ cdef class ScaleOp(Op):
         self.c.reads = READS_X
         self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
         self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
-        self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
-        self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
+        self.c.blocked.forward, self.c.blocked.backward = self.c.forward_tile, self.c.backward_tile
         self.c.blocked.reach = REACHES_ELEMENT
         self.c.blocked.splits_rows = 1                        # forward alone: the sums are over all pixels
         self.c.dims = d

@@ -72,7 +72,7 @@ cdef extern from "minidl_c/op.h" nogil:
         Py_ssize_t index, examples
         Py_ssize_t part, parts
         int blocked
-        Py_ssize_t group0, group1, block0, block1, pixel0, pixel1, read_stride, write_stride
+        Py_ssize_t group0, group1, pixel0, pixel1, read_stride, write_stride
         int64_t seed, step
         int training
     ctypedef struct tile_f64 "tile":
@@ -97,7 +97,7 @@ cdef extern from "minidl_c/op.h" nogil:
         Py_ssize_t index, examples
         Py_ssize_t part, parts
         int blocked
-        Py_ssize_t group0, group1, block0, block1, pixel0, pixel1, read_stride, write_stride
+        Py_ssize_t group0, group1, pixel0, pixel1, read_stride, write_stride
         int64_t seed, step
         int training
     ctypedef struct batch_view:

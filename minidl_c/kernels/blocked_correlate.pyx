@@ -93,7 +93,7 @@ cdef void correlate_example(
     step = max(<Py_ssize_t> LANES, PASS_WEIGHTS // weights // LANES * LANES)
     passes = (a.channels + step - 1) // step
     for g in range(a.groups):
-        o0, o1 = max(t.block0 * LANES - g * a.outputs, <Py_ssize_t> 0), min(t.block1 * LANES - g * a.outputs, a.outputs)
+        o0, o1 = max(t.group0 * LANES - g * a.outputs, <Py_ssize_t> 0), min(t.group1 * LANES - g * a.outputs, a.outputs)
         for n in range(passes if o1 > o0 else 0):
             c = n * step
             first = g * a.channels + c

@@ -90,14 +90,14 @@ cdef void dense_gradient_examples(
 
 cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const dense_dims *d = <const dense_dims *> o.dims
-    cdef Py_ssize_t weights = d.inputs * d.outputs, o0 = t.block0 * LANES, o1 = min(t.block1 * LANES, d.outputs)
+    cdef Py_ssize_t weights = d.inputs * d.outputs, o0 = t.group0 * LANES, o1 = min(t.group1 * LANES, d.outputs)
     cdef bint has_bias = o.reduce.n_items > d.inputs
     dense_forward_examples(d, <const tile *> t, t.x, t.param, offset(t.param, weights) if has_bias else NULL, t.y, o0, o1)
 
 
 cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const dense_dims *d = <const dense_dims *> o.dims
-    cdef Py_ssize_t i0 = t.block0 * LANES, i1 = min(t.block1 * LANES, d.inputs)
+    cdef Py_ssize_t i0 = t.group0 * LANES, i1 = min(t.group1 * LANES, d.inputs)
     dense_backward_examples(d, <const tile *> t, t.dy, t.param, t.dx, i0, i1)
 
 

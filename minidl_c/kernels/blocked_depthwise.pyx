@@ -51,7 +51,7 @@ cdef void depthwise_example(
 ) noexcept nogil:
     cdef Py_ssize_t block, lane, c
     cdef real bias[16]
-    for block in range(t.block0, t.block1):
+    for block in range(t.group0, t.group1):
         for lane in range(LANES):
             c = block * LANES + lane
             bias[lane] = b[c] if b != NULL and c < channels else <real> 0

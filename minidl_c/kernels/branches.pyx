@@ -15,10 +15,10 @@ computes dx = dy + the gradient of y times the first branch's value.
 from libc.string cimport memcpy
 
 from minidl_c.kernels.channel_copies cimport copy_channels
-from minidl_c.kernels.product cimport dims_of, product_channels, product_dims, product_tile
+from minidl_c.kernels.product cimport dims_of, product_channels, product_dims
 from minidl_c.op cimport (
     ALIAS_SKIP, LANES, REACHES_CHANNEL, Op, by_dtype, elements_by_dtype, init_op, op, real, set_elementwise, split_range,
-    tile, tile_f32, tile_f64, typed_tile,
+    tile_f32, tile_f64, typed_tile,
 )
 from minidl_c.op import check_ints
 
@@ -75,19 +75,19 @@ cdef inline Py_ssize_t first_channels(const op *o) noexcept nogil:
 
 
 cdef void concat_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    cdef Py_ssize_t first = first_channels(o), c0 = t.block0 * LANES, c1 = min(t.block1 * LANES, o.out_channels)
+    cdef Py_ssize_t first = first_channels(o), c0 = t.group0 * LANES, c1 = min(t.group1 * LANES, o.out_channels)
     copy_blocked(o, t.skip, c0, t.y, c0, min(c1, first))
     copy_blocked(o, t.x, max(c0, first) - first, t.y, max(c0, first), c1)
 
 
 cdef void concat_backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    cdef Py_ssize_t c0 = t.block0 * LANES
-    copy_blocked(o, t.dy, first_channels(o) + c0, t.dx, c0, min(t.block1 * LANES, o.in_channels))
+    cdef Py_ssize_t c0 = t.group0 * LANES
+    copy_blocked(o, t.dy, first_channels(o) + c0, t.dx, c0, min(t.group1 * LANES, o.in_channels))
 
 
 cdef void recall_backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    cdef Py_ssize_t c0 = t.block0 * LANES
-    copy_blocked(o, t.dskip, c0, t.dx, c0, min(t.block1 * LANES, o.in_channels))
+    cdef Py_ssize_t c0 = t.group0 * LANES
+    copy_blocked(o, t.dskip, c0, t.dx, c0, min(t.group1 * LANES, o.in_channels))
 
 
 cdef void concat_backward(const op *o, const typed_tile *t) noexcept nogil:
@@ -109,12 +109,7 @@ cdef inline bint is_split(const op *o) noexcept nogil:
 cdef void first_backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef product_dims d = first_dims(o)
     if t.dx != NULL:
-        product_tile(&d, <const tile *> t, t.dskip, t.factor, t.dy if is_split(o) else NULL, t.dx)
-
-
-cdef void first_backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    cdef product_dims d = first_dims(o)
-    product_channels(&d, t.dskip, t.factor, t.dy if is_split(o) else NULL, t.dx, t.block0, t.block1, t.pixel0, t.pixel1)
+        product_channels(&d, t.dskip, t.factor, t.dy if is_split(o) else NULL, t.dx, t.group0, t.group1, t.pixel0, t.pixel1)
 
 
 cdef void first_backward_elements(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
@@ -131,8 +126,7 @@ cdef int set_factor(op *o, object product_size, object factor, object factor_siz
     else:
         o.blocked.backward_elements = NULL
         o.backward_tile = by_dtype(o, first_backward[tile_f32], first_backward[tile_f64])
-        o.blocked.backward = by_dtype(o, first_backward_blocked[tile_f32], first_backward_blocked[tile_f64])
-        o.blocked.reach = REACHES_CHANNEL
+        o.blocked.backward, o.blocked.reach = o.backward_tile, REACHES_CHANNEL
     return 0
 
 

@@ -64,13 +64,13 @@ cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
 
 cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const columns_dims *d = <const columns_dims *> o.dims
-    cdef Py_ssize_t c0 = t.block0 * LANES, n = min(t.block1 * LANES, o.out_channels) - c0
+    cdef Py_ssize_t c0 = t.group0 * LANES, n = min(t.group1 * LANES, o.out_channels) - c0
     copy_channels(t.x, d.start + c0, t.y, c0, n, d.pixels)
 
 
 cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const columns_dims *d = <const columns_dims *> o.dims
-    columns_backward_blocked(d, t.dy, t.dx, t.block0, t.block1)
+    columns_backward_blocked(d, t.dy, t.dx, t.group0, t.group1)
 
 
 cdef class ColumnsOp(Op):

@@ -210,7 +210,7 @@ cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef bint has_bias = o.n_param > d.conv.weights
     cdef tile v = (<const tile *> t)[0]
     if t.training:
-        weight_gradient_blocks(d, t.dy, t.x, t.scratch, t.sums, offset(t.sums, d.conv.weights) if has_bias else NULL, t.block0, t.block1)
+        weight_gradient_blocks(d, t.dy, t.x, t.scratch, t.sums, offset(t.sums, d.conv.weights) if has_bias else NULL, t.group0, t.group1)
     if t.dx != NULL:
         v.x, v.y = t.dy, t.dx
         depthwise_example(&d.conv.back, &v, d.conv.C, t.param, NULL)

@@ -61,7 +61,7 @@ cdef void dropout_blocks(
     cdef uint32_t bits[16]
     cdef uint32_t drawn[2 * 16]
     cdef Py_ssize_t block, lane, group, at
-    for block in range(t.block0, t.block1):
+    for block in range(t.group0, t.group1):
         for lane in range(LANES):
             group = min(block * LANES + lane, channels - 1) * pixels // d.group
             threefry_lanes(keys, group // 2, drawn)
@@ -90,7 +90,7 @@ cdef void drop_blocks(const op *o, const typed_tile *t, const real *x, real *y) 
     cdef Py_ssize_t block, pixels = o.in_size // o.in_channels
     cdef lane_keys keys
     if not t.training:
-        for block in range(t.block0, t.block1):
+        for block in range(t.group0, t.group1):
             copy_rows(x, y, block * pixels + t.pixel0, block * pixels + t.pixel1)
         return
     keys = keys_of_examples(t.seed, d.path, t.step, t.example_ids, 1)

@@ -241,12 +241,12 @@ cdef void example_squares(const op *o, const typed_tile *t, Py_ssize_t c0, Py_ss
 
 cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef const embedding_dims *d = <const embedding_dims *> o.dims
-    embedding_forward_blocked(d, t.x, t.param, t.y, t.block0, t.block1)
+    embedding_forward_blocked(d, t.x, t.param, t.y, t.group0, t.group1)
 
 
 cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     cdef Py_ssize_t block = LANES * o.real_bytes
-    memset(<char *> t.dx + t.block0 * block, 0, (t.block1 - t.block0) * block)
+    memset(<char *> t.dx + t.group0 * block, 0, (t.group1 - t.group0) * block)
 
 
 cdef void gradient_blocked(const op *o, const typed_batch *w, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:

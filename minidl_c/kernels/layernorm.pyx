@@ -94,7 +94,7 @@ cdef void layernorm_forward_blocks(
     real *statistics,                   # OUT [3][pixels] for backward
 ) noexcept nogil:
     cdef parameters p = parameters_of(d, t, param, 1)
-    normalize_blocks(d, x, p.weight, p.bias, y, statistics if t.block0 == 0 else NULL, t.block0, t.block1, t.pixel0, t.pixel1)
+    normalize_blocks(d, x, p.weight, p.bias, y, statistics if t.group0 == 0 else NULL, t.group0, t.group1, t.pixel0, t.pixel1)
 
 
 cdef void layernorm_backward_blocks(
@@ -107,12 +107,12 @@ cdef void layernorm_backward_blocks(
     real *dx,                           # OUT [blocks][pixels][16], or NULL
 ) noexcept nogil:
     cdef parameters p = parameters_of(d, t, param, 1)
-    cdef Py_ssize_t c0 = t.block0 * LANES, n = min(t.block1 * LANES, d.channels) - c0
+    cdef Py_ssize_t c0 = t.group0 * LANES, n = min(t.group1 * LANES, d.channels) - c0
     if p.dweight != NULL:
         memset(<real *> p.dweight + c0, 0, n * sizeof(real))
     if p.dbias != NULL:
         memset(<real *> p.dbias + c0, 0, n * sizeof(real))
-    block_gradient(d, dy, x, p.weight, statistics, p.dweight, p.dbias, dx, t.block0, t.block1)
+    block_gradient(d, dy, x, p.weight, statistics, p.dweight, p.dbias, dx, t.group0, t.group1)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------

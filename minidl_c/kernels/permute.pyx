@@ -80,7 +80,7 @@ cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
 
 cdef inline void shuffle(const op *o, const typed_tile *t, const real *x, real *y, Py_ssize_t groups) noexcept nogil:
     cdef Py_ssize_t c = o.in_channels, pixels = o.in_size // o.in_channels
-    shuffle_channels_blocked(x, y, c, pixels, groups, t.block0 * LANES, t.block1 * LANES)
+    shuffle_channels_blocked(x, y, c, pixels, groups, t.group0 * LANES, t.group1 * LANES)
 
 
 cdef void shuffle_blocked(const op *o, const typed_tile *t) noexcept nogil:

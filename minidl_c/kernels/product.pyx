@@ -7,8 +7,7 @@ Multiply merges the branches and computes db. Backward of the op that starts bra
 the same functions: it has the gradient of y as `dskip`, and b as its `factor`.
 """
 from minidl_c.op cimport (
-    REACHES_CHANNEL, Op, by_dtype, elements_by_dtype, init_op, op, real, set_elementwise, split_range, tile, tile_f32,
-    tile_f64, typed_tile,
+    REACHES_CHANNEL, Op, by_dtype, elements_by_dtype, init_op, op, real, set_elementwise, tile_f32, tile_f64, typed_tile,
 )
 from minidl_c.op import check_ints
 
@@ -45,13 +44,6 @@ cdef void product_channels(
             multiply(a, d.a_pixels, b, d.b_pixels, plus, y, c, p0, p1)
 
 
-cdef void product_tile(const product_dims *d, const tile *t, const real *a, const real *b, const real *plus, real *y) noexcept nogil:
-    """Computes some channels of y; of shapes that differ."""
-    cdef Py_ssize_t c0 = 0, c1 = 0
-    split_range(d.channels, t.part, t.parts, &c0, &c1)
-    product_channels(d, a, b, plus, y, c0, c1, 0, d.y_pixels)
-
-
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
 cdef inline product_dims forward_dims(const op *o) noexcept nogil:
@@ -66,12 +58,7 @@ cdef inline product_dims backward_dims(const op *o) noexcept nogil:
 
 cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef product_dims d = forward_dims(o)
-    product_tile(&d, <const tile *> t, t.skip, t.x, NULL, t.y)
-
-
-cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    cdef product_dims d = forward_dims(o)
-    product_channels(&d, t.skip, t.x, NULL, t.y, t.block0, t.block1, t.pixel0, t.pixel1)
+    product_channels(&d, t.skip, t.x, NULL, t.y, t.group0, t.group1, t.pixel0, t.pixel1)
 
 
 cdef void elements(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
@@ -82,12 +69,7 @@ cdef void elements(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i
 cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef product_dims d = backward_dims(o)
     if t.dx != NULL:
-        product_tile(&d, <const tile *> t, t.dy, t.skip, NULL, t.dx)
-
-
-cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    cdef product_dims d = backward_dims(o)
-    product_channels(&d, t.dy, t.skip, NULL, t.dx, t.block0, t.block1, t.pixel0, t.pixel1)
+        product_channels(&d, t.dy, t.skip, NULL, t.dx, t.group0, t.group1, t.pixel0, t.pixel1)
 
 
 cdef void backward_elements(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
@@ -117,6 +99,5 @@ cdef class MultiplyOp(Op):
         else:
             self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
             self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
-            self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
-            self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
+            self.c.blocked.forward, self.c.blocked.backward = self.c.forward_tile, self.c.backward_tile
             self.c.blocked.reach, self.c.blocked.splits_rows = REACHES_CHANNEL, 1

@@ -105,12 +105,12 @@ cdef void winograd_blocked(
     """The same in the blocked layout: the blocks and the rows of pixels that the tile specifies."""
     cdef winograd_patches p = patches_of(d)
     cdef winograd_sizes s
-    cdef Py_ssize_t end, point, v_point, m_point, u_point = point_stride(d.channels * d.outputs), k0 = t.block0 * LANES
+    cdef Py_ssize_t end, point, v_point, m_point, u_point = point_stride(d.channels * d.outputs), k0 = t.group0 * LANES
     cdef real *v = <real *> t.scratch
     cdef real *m
     p.row0, p.row1 = t.pixel0 // d.out_width, t.pixel1 // d.out_width
     p.first, end = p.row0 // OUT * p.across, (p.row1 + OUT - 1) // OUT * p.across
-    s.channels, s.outputs = d.channels, (t.block1 - t.block0) * LANES
+    s.channels, s.outputs = d.channels, (t.group1 - t.group0) * LANES
     while p.first < end:
         p.n = s.patches = min(end - p.first, <Py_ssize_t> EXAMPLE_PATCHES)
         v_point, m_point = point_stride(d.channels * p.n), point_stride(s.outputs * p.n)
@@ -118,7 +118,7 @@ cdef void winograd_blocked(
         winograd_input(&p, d.channels // LANES, <const real *> t.x, v, v_point)
         for point in range(POINTS):
             winograd_product_blocked(&s, u + point * u_point + k0 * d.channels, <const real *> v + point * v_point, m + point * m_point)
-        winograd_output(&p, t.block1 - t.block0, <const real *> m, m_point, b + k0 if b != NULL else NULL, True,
+        winograd_output(&p, t.group1 - t.group0, <const real *> m, m_point, b + k0 if b != NULL else NULL, True,
                         <real *> t.y + k0 * d.out_height * d.out_width)
         p.first += p.n
 

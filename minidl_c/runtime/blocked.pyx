@@ -10,7 +10,7 @@ is copied back: with one example in inference, with all examples in training.
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from minidl_c.op cimport LANES, blocks_of, op, split_range, tile
+from minidl_c.op cimport LANES, blocks_of, elements_function, op, split_range, tile
 from minidl_c.runtime.blocked_form cimport adds_sums, is_converted
 from minidl_c.runtime.layout cimport buffer, copy_of, nth_copy, value
 from minidl_c.runtime.run_state cimport BACKWARD, FORWARD, GATHER_X, SCATTER_Y, instr, op_of, phase, run_state
@@ -97,9 +97,6 @@ cdef void run_converted(const run_state *run, const instr *i, Py_ssize_t step, i
 
 # ---- other ops
 
-ctypedef void (*elements_function)(const op *, const tile *, Py_ssize_t, Py_ssize_t) noexcept nogil
-
-
 cdef void run_elements(elements_function function, const op *o, const tile *v, Py_ssize_t pixels) noexcept nogil:
     """Runs an element-wise op on a part of an example: the same pixels of some blocks."""
     cdef Py_ssize_t block
@@ -110,7 +107,8 @@ cdef void run_elements(elements_function function, const op *o, const tile *v, P
         function(o, v, block * pixels + v.pixel0, block * pixels + v.pixel1)
 
 
-cdef void repack(const run_state *run, const op *o, const tile *v, const void *x, Py_ssize_t x_pixels, void *y, Py_ssize_t y_pixels) noexcept nogil:
+cdef void repack(const run_state *run, const op *o, const tile *v, const void *x, Py_ssize_t x_pixels, void *y,
+                 Py_ssize_t y_pixels) noexcept nogil:
     """Copies the blocks of y that the tile says from x, the same elements with other axes."""
     cdef Py_ssize_t block = LANES * y_pixels, i0 = v.block0 * block, i1 = min(v.block1 * block, o.in_size)
     run.program.copies.repack(x, x_pixels, y, y_pixels, i0, i1)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from in_turn import in_turn
 
 ROOT = Path(__file__).parents[1]
 MAX_LINES, MAX_TEST_LINES = 300, 500
@@ -276,7 +277,7 @@ def docstring_lines(path: Path) -> int:
     return sum(found[1].count("\n") + 1 for found in CYTHON_DOCSTRING.finditer(text))
 
 
-@pytest.mark.parametrize("path", CODE, **each)
+@in_turn("path", CODE)
 def test_files_are_short(path):
     """Docstrings do not count, except in tests."""
     lines = len(path.read_text(encoding="utf-8").splitlines())

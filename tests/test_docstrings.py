@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from in_turn import in_turn
 
 API = Path(__file__).parents[1] / "docs" / "reference" / "api"
 SECTIONS = ["Parameters", "Attributes", "Returns", "Yields", "Raises", "See Also", "Notes", "References", "Examples"]
@@ -69,18 +70,18 @@ def arguments(value):
     ]
 
 
-@pytest.mark.parametrize("name", MEMBERS)
+@in_turn("name", MEMBERS)
 def test_every_argument_is_described(name):
     assert described(sections(MEMBERS[name]).get("Parameters", "")) == arguments(MEMBERS[name])
 
 
-@pytest.mark.parametrize("name", MEMBERS)
+@in_turn("name", MEMBERS)
 def test_sections_are_known_and_in_order(name):
     found = [section for section in sections(MEMBERS[name]) if section]
     assert found == [section for section in SECTIONS if section in found]
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@in_turn("name", PUBLIC)
 def test_every_public_name_has_an_example(name):
     assert ">>> " in sections(PUBLIC[name]).get("Examples", ""), "no example"
 

@@ -61,8 +61,7 @@ cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const prelu_dims *d = <const prelu_dims *> o.dims
     cdef Py_ssize_t c0 = 0, c1 = 0
     split_range(d.channels, t.part, t.parts, &c0, &c1)
-    prelu_backward_tile(d, t.dy, t.x, t.param, t.dx,
-                        t.sums, c0, c1)
+    prelu_backward_tile(d, t.dy, t.x, t.param, t.dx, t.sums, c0, c1)
 
 
 cdef class PReLUOp(Op):

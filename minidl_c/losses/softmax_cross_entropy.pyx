@@ -56,8 +56,7 @@ cdef void softmax_cross_entropy_backward_tile(
 
 cdef void forward(const op *o, const typed_tile *t) noexcept nogil:
     cdef const softmax_cross_entropy_dims *d = <const softmax_cross_entropy_dims *> o.dims
-    softmax_cross_entropy_forward_tile(d, t.x, t.labels, t.targets, t.scratch,
-                                       t.y, t.losses)
+    softmax_cross_entropy_forward_tile(d, t.x, t.labels, t.targets, t.scratch, t.y, t.losses)
 
 
 cdef void backward(const op *o, const typed_tile *t) noexcept nogil:

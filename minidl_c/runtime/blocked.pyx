@@ -108,7 +108,8 @@ cdef void run_elements(elements_function function, const op *o, const tile *v, P
         function(o, v, block * pixels + v.pixel0, block * pixels + v.pixel1)
 
 
-cdef void repack(const run_state *run, const op *o, const tile *v, const void *x, Py_ssize_t x_pixels, void *y, Py_ssize_t y_pixels) noexcept nogil:
+cdef void repack(const run_state *run, const op *o, const tile *v, const void *x, Py_ssize_t x_pixels, void *y,
+                 Py_ssize_t y_pixels) noexcept nogil:
     """Copies the blocks of y that the tile says from x, the same elements with other axes."""
     cdef Py_ssize_t block = LANES * y_pixels, i0 = v.group0 * block, i1 = min(v.group1 * block, o.in_size)
     run.program.copies.repack(x, x_pixels, y, y_pixels, i0, i1)

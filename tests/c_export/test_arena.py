@@ -1,7 +1,7 @@
 """Values that are needed at the same time do not share memory."""
 
 import numpy as np
-import pytest
+from in_turn import in_turn
 
 from minidl.c_export import arena
 from minidl.c_export.arena import ALIGNMENT, OVERREAD, Access, place
@@ -34,7 +34,7 @@ def random_program(rng):
     return sizes, accesses
 
 
-@pytest.mark.parametrize("seed", range(200))
+@in_turn("seed", range(200))
 def test_live_values_do_not_overlap(seed):
     rng = np.random.default_rng(seed)
     sizes, accesses = random_program(rng)

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from in_turn import in_turn
 
 from minidl.plots.image_grid import (
     GAP,
@@ -20,9 +21,9 @@ from minidl.plots.image_grid import (
 RNG = np.random.default_rng(0)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 7, 16, 32, 64, 100, 128, 300])
-@pytest.mark.parametrize("ratio", [0.25, 1.0, 4.0])
-@pytest.mark.parametrize(("width", "height"), [(6.0, None), (2.4, None), (2.4, 2.2), (6.0, 1.0)])
+@in_turn("n", [1, 2, 3, 7, 16, 32, 64, 100, 128, 300])
+@in_turn("ratio", [0.25, 1.0, 4.0])
+@in_turn("width, height", [(6.0, None), (2.4, None), (2.4, 2.2), (6.0, 1.0)])
 @pytest.mark.parametrize("tiles_per_unit", [1, 3])
 def test_a_grid_fits(n, ratio, width, height, tiles_per_unit):
     side_width = 0.2 * (tiles_per_unit > 1)

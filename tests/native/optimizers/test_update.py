@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import reference_optimizers as formulas
+from in_turn import in_turn
 
 from minidl_c.optimizers.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
 from minidl_c.optimizers.sgd import SGDUpdate
@@ -29,7 +30,7 @@ each_dtype = pytest.mark.parametrize("dtype", DTYPES)
 
 @each_dtype
 @each_form
-@pytest.mark.parametrize("size", [0, 1, 3, 15, 16, 17, 63, 64, 65, 1000, 4099, 70001])
+@in_turn("size", [0, 1, 3, 15, 16, 17, 63, 64, 65, 1000, 4099, 70001])
 def test_matches_the_formula_bit_for_bit(check, kind, formula, arguments, size, dtype):
     rng = np.random.default_rng(size)
     update, w = kind(size, dtype, **arguments), check.output((size,), dtype)

@@ -6,6 +6,7 @@ gradient of its slope. The flat buffer consists of these slopes, so that any of 
 
 import numpy as np
 import pytest
+from in_turn import in_turn
 
 from minidl_c.kernels.prelu import PReLUOp
 from minidl_c.losses.elementwise_losses import ElementwiseLossOp
@@ -49,7 +50,7 @@ def check_stopped(dtype, batch, size, weight=None, place=None, nonfinite=None, t
 
 @each_dtype
 @pytest.mark.parametrize("nonfinite", NONFINITE)
-@pytest.mark.parametrize("batch", [*range(1, 36), 48, 60, 63, 64, 65, 100, 128, 200, 256, 300, 512])
+@in_turn("batch", [*range(1, 36), 48, 60, 63, 64, 65, 100, 128, 200, 256, 300, 512])
 def test_a_step_stops_for_any_batch_size(dtype, nonfinite, batch):
     assert step(dtype, batch, 21)[0] == 1
     for place in (0, 10, 20) if batch > 1 or nonfinite != "nan" else ():
@@ -57,7 +58,7 @@ def test_a_step_stops_for_any_batch_size(dtype, nonfinite, batch):
 
 
 @each_dtype
-@pytest.mark.parametrize("weight", WEIGHTS)
+@in_turn("weight", WEIGHTS)
 def test_a_step_stops_for_any_batch_weight(dtype, weight):
     for nonfinite in NONFINITE:
         check_stopped(dtype, 5, 3, weight, 1, nonfinite)

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 import reference as ref
+from in_turn import in_turn
 
 from minidl_c.kernels.batchnorm import BatchNormOp
 from minidl_c.kernels.batchnorm_statistics import BatchStatisticsOp
@@ -28,7 +29,7 @@ from minidl_c.runtime.single_op import backward_batch
 # Up to 16 slots of one tile, the last one full, nearly empty or in between; then slots of 1 or 2, 2, 2 or 3 tiles.
 BATCHES = [n for slots in range(1, 17) for n in (16 * slots - 15, 16 * slots - 8, 16 * slots)] + [257, 400, 512, 600]
 each_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
-each_batch = pytest.mark.parametrize("n", BATCHES)
+each_batch = in_turn("n", BATCHES)
 
 
 def whole(rng, shape, dtype):
@@ -84,9 +85,9 @@ LINEAR = {
 }
 
 
-@each_batch
 @each_dtype
 @pytest.mark.parametrize("kernel", LINEAR)
+@each_batch
 def test_linear_kernels_sum_every_example_once(check, kernel, dtype, n):
     make, formula, shapes = LINEAR[kernel]
     op, rng = make(dtype=dtype), np.random.default_rng(n)
@@ -102,8 +103,8 @@ def test_linear_kernels_sum_every_example_once(check, kernel, dtype, n):
             check.equal(got, e, f"{kernel} {dtype} batch {n}, {threads} threads")
 
 
-@each_batch
 @each_dtype
+@each_batch
 def test_batch_sum_counts_every_example_once(check, dtype, n):
     for size in (1, 16, 19):
         rows, total = whole(np.random.default_rng(n), (n, size), dtype), check.output((size,), dtype)
@@ -111,8 +112,8 @@ def test_batch_sum_counts_every_example_once(check, dtype, n):
         check.equal(total, rows.sum(axis=0, dtype="f8"), f"batch {n}")
 
 
-@each_batch
 @each_dtype
+@each_batch
 def test_norms_sum_every_example_once(check, dtype, n):
     rng = np.random.default_rng(n)
     x, dy = (rng.standard_normal((n, 6, 4)).astype(dtype) for _ in range(2))
@@ -127,8 +128,8 @@ def test_norms_sum_every_example_once(check, dtype, n):
             check.close(got, terms.sum(axis=(0, 2), dtype="f8"), bound, f"batch {n}")
 
 
-@each_batch
 @each_dtype
+@each_batch
 def test_batch_norm_sees_every_example_once(check, dtype, n):
     """Mean and variance combine the partial results of the slots, and the gradients are sums."""
     rng, arguments = np.random.default_rng(n), ((3, 2), 1e-5, 1.0, True, dtype)

@@ -322,8 +322,9 @@ cdef inline void store_sums(const typed_tile *t, Py_ssize_t k, Py_ssize_t channe
     """Writes a group's row of sums: sum k of each channel, of [sums][channels][16] in a tile, of [sums][channels] in the blocked layout."""
     cdef Py_ssize_t live = live_lanes(t, channels, group), lane
     cdef Py_ssize_t at = k * channels + group * LANES if t.blocked else (k * channels + group) * LANES
+    cdef real *sums = <real *> t.sums
     for lane in range(live or LANES):
-        t.sums[at + lane] = row[lane]
+        sums[at + lane] = row[lane]
 
 
 cdef inline void fill_row(const typed_tile *t, const double *values, Py_ssize_t channels, Py_ssize_t group, real *row) noexcept nogil:

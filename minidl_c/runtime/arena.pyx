@@ -34,11 +34,11 @@ cdef class Arena:
     def __dealloc__(self):
         aligned_delete(self.block)
 
-    cdef Py_ssize_t block_bytes(self, Py_ssize_t tiles, int threads, int keep_all, int with_backward) except -1:
-        """Lays out a batch; returns the size of its block in bytes."""
+    cdef Py_ssize_t block_bytes(self, const schedule *s) except -1:
+        """Lays out a call; returns the size of its block in bytes."""
         cdef Py_ssize_t bytes, alignment
         self.shape = None
-        bytes = self.layout.lay_out(tiles, threads, keep_all, with_backward)
+        bytes = self.layout.lay_out(s)
         if bytes >= MAX_BYTES:
             raise MemoryError(f"this batch needs more than {MAX_BYTES} bytes")
         bytes += PAGE                                         # vector loads may cross the end of an array
@@ -57,19 +57,19 @@ cdef class Arena:
         memset(self.block, 0, bytes)
         return 0
 
-    cdef int prepare(self, Py_ssize_t tiles, int threads, int keep_all, int with_backward) except -1:
-        """Lays out a batch and sets the address of each buffer. Raises MemoryError, after which it can be called again."""
+    cdef int prepare(self, const schedule *s) except -1:
+        """Lays out a call and sets the address of each buffer. Raises MemoryError, after which it can be called again."""
         cdef Py_ssize_t bytes, i
         cdef buffer *b
-        shape = (tiles, threads, keep_all, with_backward)
+        shape = (s.copies, s.threads, s.keep_all, s.with_backward)
         if self.shape != shape:
-            bytes = self.block_bytes(tiles, threads, keep_all, with_backward)
+            bytes = self.block_bytes(s)
             if bytes > self.capacity:
                 self.grow(bytes)
-            elif with_backward != self.packs_dx:              # packed parameters have other places
+            elif s.with_backward != self.packs_dx:              # packed parameters have other places
                 unpoison(self.block, self.layout.packed_bytes)
                 memset(self.block, 0, self.layout.packed_bytes)
-            self.packs_dx = with_backward
+            self.packs_dx = s.with_backward
             for i in range(self.layout.n_buffers):
                 b = &self.layout.buffers[i]
                 b.base = self.block + b.offset

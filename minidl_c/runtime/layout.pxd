@@ -1,5 +1,6 @@
 """Layout: where the arrays of a running plan lie. See layout.pyx."""
 from minidl_c.op cimport op
+from minidl_c.runtime.schedule cimport schedule
 
 ctypedef struct buffer:                 # an array in the arena, in `copies` copies
     char *base                          # set by the arena: its first byte + offset
@@ -54,7 +55,7 @@ cdef class Layout:
     cdef void place_converted(self) noexcept
     cdef void place_packed(self) noexcept
     cdef Py_ssize_t scratch_of(self, const op *o) noexcept
-    cdef Py_ssize_t lay_out(self, Py_ssize_t tiles, int threads, int keep_all, int with_backward) except -1
+    cdef Py_ssize_t lay_out(self, const schedule *s) except -1
 
 
 cdef inline char *copy_of(const buffer *b, Py_ssize_t tile, int thread) noexcept nogil:

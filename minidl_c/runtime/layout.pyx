@@ -10,9 +10,7 @@ from libc.stdlib cimport calloc, free
 from minidl_c.op cimport LANES, READS_X, READS_Y, REACHES_ALL, op
 from minidl_c.runtime.blocked_form cimport adds_sums, is_converted, reach_back, reach_of
 from minidl_c.runtime.memory_planner import plan_offsets
-
-cdef extern from "minidl_c/simd/reduction.h" nogil:
-    const int MAX_SLOTS
+from minidl_c.runtime.schedule cimport MAX_SLOTS
 
 cdef extern from "minidl_c/runtime/asan.h":
     const Py_ssize_t RED_ZONE
@@ -208,20 +206,20 @@ cdef class Layout:
             return max(o.blocked.scratch, o.blocked.gradient_scratch if self.with_backward else 0)
         return o.memory.scratch if self.with_backward else converting_scratch(o, self.values)
 
-    cdef Py_ssize_t lay_out(self, Py_ssize_t tiles, int threads, int keep_all, int with_backward) except -1:
-        """Computes the offsets of all buffers for a batch; returns their bytes, or MAX_BYTES if there are more."""
+    cdef Py_ssize_t lay_out(self, const schedule *s) except -1:
+        """Computes the offsets of all buffers for a call; returns their bytes, or MAX_BYTES if there are more."""
         cdef Py_ssize_t scratch = 0
         cdef int k
-        self.plan_tiles(keep_all, with_backward)
+        self.plan_tiles(s.keep_all, s.with_backward)
         self.used = 0
         self.place_packed()
-        self.place_tiles(tiles, threads)
+        self.place_tiles(s.copies, s.threads)
         for k in range(self.n_ops):
             self.place(&self.combined[k], self.ops[k].reduce.n_items * self.ops[k].reduce.partial_bytes, 1)
             scratch = max(scratch, self.scratch_of(&self.ops[k]))
         self.place_converted()
-        self.place(self.scratch, scratch, threads)
-        self.place_sums(tiles, threads)
+        self.place(self.scratch, scratch, s.threads)
+        self.place_sums(s.copies, s.threads)
         return self.used
 
 

@@ -9,7 +9,6 @@ from minidl_c.runtime.program cimport Program
 
 cdef class Plan(Program):
     cdef ContextPool context_pool
-    cdef int threads(self, num_threads, Py_ssize_t examples, int sweeps, Py_ssize_t n_steps) except -1
     cdef ExecutionContext new_context(self)
     cdef ExecutionContext acquire_context(self, bint trains)
     cdef void release_context(self, ExecutionContext p)

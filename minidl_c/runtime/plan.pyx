@@ -10,7 +10,6 @@ from libc.string cimport memset
 from numpy import arange, array
 
 from minidl_c.array_args cimport ArrayArgs
-from minidl_c.op cimport LANES, SMALL_BATCH
 from minidl_c.op import check_element_count, check_ints
 from minidl_c.optimizers.clip cimport BLOCKS, set_limits
 from minidl_c.optimizers.update cimport Update
@@ -23,9 +22,9 @@ from minidl_c.runtime.per_example cimport PerExampleOutputs
 from minidl_c.runtime.phases cimport add_phase, add_stages
 from minidl_c.runtime.program cimport Program
 from minidl_c.runtime.run_state cimport CHECK, CLIP, COMMIT, GATHER_DY, REDUCE_TASKS, SCATTER_DX, UPDATE, run_state
-from minidl_c.runtime.threads cimport threads_for
+from minidl_c.runtime.schedule cimport choose_prediction, choose_step, schedule
 
-cdef double UPDATE_WORK = 6             # of a parameter, in multiply-adds: the sums of its gradient, and the optimizer
+cdef tuple FORMS = ("IN_TILES", "BY_EXAMPLE", "TOGETHER", "IN_CHUNKS")      # the names of `form`
 cdef Py_ssize_t LONG_FIT = 1000         # steps of a call, after which the length of a step no longer limits the threads
 
 
@@ -34,12 +33,6 @@ cdef class Plan(Program):
 
     def __cinit__(self, *args, **options):
         self.context_pool = ContextPool()
-
-    cdef int threads(self, num_threads, Py_ssize_t examples, int sweeps, Py_ssize_t n_steps) except -1:
-        """Returns the number of threads for n_steps steps of `examples` examples, each `sweeps` times through the ops."""
-        cdef Py_ssize_t lanes = examples if examples <= SMALL_BATCH else (examples + LANES - 1) // LANES * LANES
-        cdef double work = <double> sweeps * self.work * lanes + (UPDATE_WORK * self.n_flat if sweeps > 1 else 0)
-        return threads_for(num_threads, work, n_steps)
 
     @property
     def is_distributable(self):
@@ -57,17 +50,30 @@ cdef class Plan(Program):
 
         manual: of `forward` and `backward` instead of `train`. Nothing is allocated.
         """
+        cdef schedule s
         check_element_count("examples", check_ints("examples", (examples,), 1, 1))
-        threads = self.threads(num_threads, examples, 3, LONG_FIT)
-        blocked = self.has_loss and not manual and self.trains_blocked(examples, threads)
-        return self.new_context().step_bytes(examples, threads, manual, blocked)
+        s = choose_step(&self.costs, examples, num_threads, LONG_FIT, manual, 0, 1)
+        return self.new_context().arena_of(&s).block_bytes(&s)
+
+    def schedules(self, examples, num_threads=None, manual=False):
+        """Returns how a call runs: for each part of its examples (form, number of examples, threads), as schedule.pyx says.
+
+        The call is a training step if the plan has a loss, else a prediction; manual: `forward` and `backward`.
+        """
+        cdef schedule parts[3]
+        cdef int k, n = 1
+        check_element_count("examples", check_ints("examples", (examples,), 1, 1))
+        if self.has_loss or manual:
+            parts[0] = choose_step(&self.costs, examples, num_threads, 1, manual, 0, 1)
+        else:
+            n = choose_prediction(&self.costs, examples, num_threads, parts)
+        return [(FORMS[parts[k].form], parts[k].examples, parts[k].threads) for k in range(n)]
 
     # ---- contexts
 
     cdef ExecutionContext new_context(self):
         cdef ExecutionContext p = ExecutionContext()
-        p.bind(self.ops, self.values, self.blocked_values, self.n_ops, self.barriers)
-        p.together, p.chunk, p.min_chunk = self.together, self.chunk, self.min_chunk
+        p.bind(self.ops, self.values, self.blocked_values, self.n_ops)
         return p
 
     cdef ExecutionContext acquire_context(self, bint trains):
@@ -103,15 +109,13 @@ cdef class Plan(Program):
         cdef ExecutionContext p = self.acquire_context(False)
         cdef run_state *run = &p.run
         cdef Py_ssize_t m = p.bind_inputs(x, rows, param, self.dtype, False)
+        cdef schedule parts[3]
+        cdef int k
         self.check_flat_size(p.arguments.rows)
         run.batch.y = p.arguments.acquire(y, self.dtype, m, self.values[self.n_ops].size, True, "y")
         p.arguments.check_no_overlap()
-        rest = self.blocked_examples(m, self.threads(num_threads, m, 1, 1))
-        if m > rest:
-            p.prepare(m - rest, self.threads(num_threads, m - rest, 1, 1), False, False)
-            p.run_forward()
-        if rest:
-            p.predict_blocked(m - rest, rest, self.threads(num_threads, rest, 1, 1))
+        for k in range(choose_prediction(&self.costs, m, num_threads, parts)):
+            p.run_forward(&parts[k])
         self.release_context(p)
 
     def forward(self, x, param, y, num_threads=None, seed=0, step=0, example_ids=None):
@@ -123,6 +127,7 @@ cdef class Plan(Program):
         cdef ExecutionContext p = self.acquire_context(False)
         cdef run_state *run = &p.run
         cdef Py_ssize_t m = p.bind_inputs(x, None, param, self.dtype, self.has_state_updates)
+        cdef schedule s
         self.check_flat_size(p.arguments.rows)
         if example_ids is not None:
             p.arguments.acquire(example_ids, "int64", m, 1, False, "example_ids")
@@ -132,7 +137,8 @@ cdef class Plan(Program):
         p.arguments.check_no_overlap()
         run.train.training, run.train.seed, run.train.first_step = 1, index(seed), index(step)
         if m:
-            p.prepare(m, self.threads(num_threads, m, 3, 1), True, True)   # backward costs about twice a forward
+            s = choose_step(&self.costs, m, num_threads, 1, True, 0, 1)
+            p.prepare(&s)
             p.add_forward(False)
             add_stages(run)
             if self.has_state_updates:
@@ -222,6 +228,7 @@ cdef class Plan(Program):
         cdef run_state *run = &p.run
         cdef Py_ssize_t m = p.bind_inputs(x, rows, param, self.dtype, True), n_steps
         cdef int64_t *steps
+        cdef schedule s
         if batch < 1 or m == 0 or m % batch or m // batch >= 2**31:
             raise ValueError(f"train: expected whole batches of at least one row, got {m} rows in batches of {batch}")
         n_steps = m // batch
@@ -233,14 +240,11 @@ cdef class Plan(Program):
                 raise ValueError("comm: expected ops whose reductions work from partial results, and parameters to train")
             p.partition.rank, p.partition.size = comm.rank, comm.size
         run.train.training, run.train.seed, run.train.first_step = 1, index(seed), steps[0]
-        threads = self.threads(num_threads, batch, 3, n_steps)
-        if comm is None and self.trains_blocked(batch, threads):
-            p.prepare_blocked_training(batch, threads)
-        else:
-            p.prepare(batch, threads, False, True)
+        s = choose_step(&self.costs, batch, num_threads, n_steps, False, p.partition.rank, p.partition.size)
+        p.prepare(&s)
         self.schedule_steps(p, update)
         try:
-            if run.local.partition == NULL:
+            if run.partition == NULL:
                 with nogil:
                     execute(run, n_steps)
             else:

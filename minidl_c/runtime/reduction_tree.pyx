@@ -9,6 +9,7 @@ The whole batch is a node too. Several processes compute smaller nodes and combi
 from minidl_c.op cimport LANES
 from minidl_c.runtime.layout cimport nth_copy
 from minidl_c.runtime.lane_sums cimport add_lanes, slot_sums_of, tiles_are_split
+from minidl_c.runtime.run_state cimport is_blocked
 
 cdef extern from "minidl_c/runtime/reduction_tree.h" nogil:
     const int MAX_SLOTS
@@ -35,7 +36,7 @@ cdef void fill_batch_view(const run_state *run, const instr *i, Py_ssize_t s0, P
     w.param, w.packed = run.train.param + o.plan.param * run.program.real_bytes, run.memory.packed[i.op].base
     w.starts, w.slots, w.tiles = starts, s1 - s0, run.local.starts[s1] - first
     w.examples, w.training = min(run.batch.examples - first * LANES, w.tiles * LANES), run.train.training
-    w.blocked = run.local.blocked
+    w.blocked = is_blocked(run)
 
 
 cdef void sum_slots(const run_state *run, const op *o, Py_ssize_t s0, Py_ssize_t s1, char *total,

@@ -211,36 +211,30 @@ cdef class Plan(Program):
 
     # ---- training
 
-    def train(self, x, rows, Py_ssize_t batch, targets, weights, losses, scores, divisors, lrs, param, grad, Update update,
-              num_threads, seed, step_counter, example_ids=None, clip_norm=None, clip_value=None, comm=None):
-        """Runs training steps on x[rows] (None: all), `batch` rows each, without Python between them; returns their number.
+    def train(self, call):
+        """Runs the steps of a TrainingCall without Python between them; returns the number of completed ones.
 
-        By row of x: targets (int64 labels, or numbers (n, n_target)) and weights (or None). By position in rows: example_ids
-        int64 (None: rows), on which random masks depend; losses (len(rows),) OUT; scores (len(rows), classes) OUT or None.
-        By step: divisors and lrs, float64: the divisor of the gradient's sums, and the learning rate.
-        step_counter (1,) int64 IN and OUT: the steps completed so far, incremented in this very call, so that no signal comes in
-        between; param IN and OUT; grad OUT: the divided gradient of the last step, after clipping (see clip.pyx).
-        update: None leaves the parameters unchanged. A step whose losses or gradients are not finite changes nothing and ends
-        the run. comm: the processes that run each batch together (see minidl/distributed/mpi.py); losses and scores are those
-        of the local examples then. Raises as `predict`, for labels outside the classes, and for ops that are not distributable.
+        A step whose losses or gradients are not finite changes nothing and ends the run. If several processes run each batch, losses
+        and scores are those of the local examples. Raises as `predict`, for labels outside the classes, and for ops that are not
+        distributable.
         """
         cdef ExecutionContext p = self.acquire_context(True)
         cdef run_state *run = &p.run
-        cdef Py_ssize_t m = p.bind_inputs(x, rows, param, self.dtype, True), n_steps
+        cdef Py_ssize_t batch = call.batch, m = p.bind_inputs(call.x, call.rows, call.param, self.dtype, True), n_steps
+        cdef Update update = call.update
         cdef int64_t *steps
         cdef schedule s
         if batch < 1 or m == 0 or m % batch or m // batch >= 2**31:
             raise ValueError(f"train: expected whole batches of at least one row, got {m} rows in batches of {batch}")
         n_steps = m // batch
-        steps = self.bind_training(p, m, n_steps, targets, weights, example_ids, losses, scores, divisors, lrs, grad, update,
-                                   step_counter)
-        set_limits(&run.train.clip, clip_norm, clip_value)
-        if comm is not None:
+        steps = self.bind_training(p, call, m, n_steps)
+        set_limits(&run.train.clip, call.clip_norm, call.clip_value)
+        if call.comm is not None:
             if not self.is_distributable:
                 raise ValueError("comm: expected ops whose reductions work from partial results, and parameters to train")
-            p.partition.rank, p.partition.size = comm.rank, comm.size
-        run.train.training, run.train.seed, run.train.first_step = 1, index(seed), steps[0]
-        s = choose_step(&self.costs, batch, num_threads, n_steps, False, p.partition.rank, p.partition.size)
+            p.partition.rank, p.partition.size = call.comm.rank, call.comm.size
+        run.train.training, run.train.seed, run.train.first_step = 1, index(call.seed), steps[0]
+        s = choose_step(&self.costs, batch, call.num_threads, n_steps, False, p.partition.rank, p.partition.size)
         p.prepare(&s)
         self.schedule_steps(p, update)
         try:
@@ -248,7 +242,7 @@ cdef class Plan(Program):
                 with nogil:
                     execute(run, n_steps)
             else:
-                run_distributed(run, &p.partition, p.exchange_buffers, n_steps, comm)
+                run_distributed(run, &p.partition, p.exchange_buffers, n_steps, call.comm)
         finally:
             n_steps = n_steps if run.train.stopped < 0 else run.train.stopped
             steps[0] += n_steps
@@ -257,25 +251,25 @@ cdef class Plan(Program):
         self.release_context(p)
         return n_steps
 
-    cdef int64_t *bind_training(self, ExecutionContext p, Py_ssize_t m, Py_ssize_t n_steps, targets, weights, example_ids,
-                                losses, scores, divisors, lrs, grad, Update update, step_counter) except NULL:
+    cdef int64_t *bind_training(self, ExecutionContext p, object call, Py_ssize_t m, Py_ssize_t n_steps) except NULL:
         """Binds the arrays of training, after those of bind_inputs; returns the step counter."""
+        cdef Update update = call.update
         cdef ArrayArgs a = p.arguments
         cdef run_state *run = &p.run
         cdef Py_ssize_t n = a.rows, classes = self.values[self.n_ops - 1].size
-        cdef int64_t *steps = <int64_t *> a.acquire(step_counter, "int64", 1, 1, True, "step_counter")
+        cdef int64_t *steps = <int64_t *> a.acquire(call.step_counter, "int64", 1, 1, True, "step_counter")
         self.check_flat_size(n)
-        p.bind_targets(targets, m)
-        if weights is not None:
-            run.batch.weights = a.acquire(weights, self.dtype, p.n_x, 1, False, "weights")
-        if example_ids is not None:
-            run.batch.example_ids = <const int64_t *> a.acquire(example_ids, "int64", m, 1, False, "example_ids")
-        run.batch.losses = a.acquire(losses, self.dtype, m, 1, True, "losses")
-        if scores is not None:
-            run.batch.y = a.acquire(scores, self.dtype, m, classes, True, "scores")
-        run.train.divisors = <const double *> a.acquire(divisors, "float64", n_steps, 1, False, "divisors")
-        run.train.lrs = <const double *> a.acquire(lrs, "float64", n_steps, 1, False, "lrs")
-        run.train.n, run.train.grad = n, a.acquire(grad, self.dtype, n, 1, True, "grad")
+        p.bind_targets(call.targets, m)
+        if call.weights is not None:
+            run.batch.weights = a.acquire(call.weights, self.dtype, p.n_x, 1, False, "weights")
+        if call.example_ids is not None:
+            run.batch.example_ids = <const int64_t *> a.acquire(call.example_ids, "int64", m, 1, False, "example_ids")
+        run.batch.losses = a.acquire(call.losses, self.dtype, m, 1, True, "losses")
+        if call.scores is not None:
+            run.batch.y = a.acquire(call.scores, self.dtype, m, classes, True, "scores")
+        run.train.divisors = <const double *> a.acquire(call.divisors, "float64", n_steps, 1, False, "divisors")
+        run.train.lrs = <const double *> a.acquire(call.lrs, "float64", n_steps, 1, False, "lrs")
+        run.train.n, run.train.grad = n, a.acquire(call.grad, self.dtype, n, 1, True, "grad")
         if update is not None:
             update.bind(a, n, self.dtype, self.max_skipped_steps)
         a.check_no_overlap()

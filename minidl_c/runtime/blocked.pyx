@@ -12,7 +12,7 @@ from libc.string cimport memset
 
 from minidl_c.op cimport LANES, blocks_of, elements_function, op, split_range, tile
 from minidl_c.runtime.blocked_form cimport adds_sums, is_converted
-from minidl_c.runtime.layout cimport buffer, copy_of, nth_copy, value
+from minidl_c.runtime.memory_map cimport buffer, copy_of, nth_copy, value
 from minidl_c.runtime.run_state cimport BACKWARD, FORWARD, GATHER_X, SCATTER_Y, instr, op_of, phase, run_state
 from minidl_c.runtime.schedule cimport IN_TILES
 from minidl_c.runtime.tiles cimport run_instr

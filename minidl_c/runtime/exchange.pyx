@@ -13,8 +13,8 @@ cdef int run_distributed(run_state *run, partition *s, list buffers, Py_ssize_t 
     """Runs all phases of n_steps steps; comm.alltoallv and comm.allgatherv exchange bytes, and comm.mark notes the
     step (see minidl/distributed/mpi.py).
 
-    buffers: the three arrays of the call before, or none; new memory is slow. If an exchange raises, the steps before are
-    complete, and this one has changed nothing: run.train.stopped.
+    buffers: the three arrays of the previous call, if any; they are used again if they have the same sizes, since new memory is slow.
+    If an exchange raises, the steps before it are complete, and its own step, `run.train.stopped`, has changed nothing.
     """
     cdef ArrayArgs arguments = ArrayArgs()
     cdef Py_ssize_t starts[17]

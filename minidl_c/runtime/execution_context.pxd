@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from minidl_c.array_args cimport ArrayArgs
 from minidl_c.op cimport op
 from minidl_c.runtime.arena cimport Arena
-from minidl_c.runtime.layout cimport value
+from minidl_c.runtime.memory_map cimport value
 from minidl_c.runtime.run_state cimport instr_kind, partition, run_state
 from minidl_c.runtime.schedule cimport schedule
 from minidl_c.runtime.spinlock cimport spinlock

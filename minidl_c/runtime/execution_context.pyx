@@ -1,4 +1,4 @@
-"""ExecutionContext: one call of a plan, from its arguments to its list of instructions. The phases that threads execute: phases.pyx."""
+"""ExecutionContext: one call of a plan, from its arguments to its list of instructions, of which phases.pyx makes phases."""
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
@@ -11,7 +11,7 @@ from minidl_c.runtime.blocked_form cimport has_work, is_repacked
 from minidl_c.runtime.copies cimport FLOAT32, FLOAT64, INT64, UINT8, copies_of
 from minidl_c.runtime.executor cimport execute
 from minidl_c.runtime.gather cimport label
-from minidl_c.runtime.layout cimport Layout, value
+from minidl_c.runtime.memory_map cimport MemoryMap, value
 from minidl_c.runtime.phases cimport add_stages
 from minidl_c.runtime.run_state cimport (
     BACKWARD, FORWARD, GATHER_X, SCATTER_Y, batch_state, instr, instr_kind, is_blocked, phase, run_state,
@@ -62,7 +62,7 @@ cdef class ExecutionContext:
     # ---- arguments
 
     cdef int bind(self, const op *ops, const value *values, const value *blocked_values, int n_ops) except -1:
-        """Sets the ops of its plan; once."""
+        """Sets the ops of its plan. Called once."""
         cdef int max_instrs = 2 * n_ops + 4, max_phases = 5 * max_instrs     # a stage of one instruction has up to 4 phases
         cdef run_state *run = &self.run
         self.arena, self.blocked_arena = Arena(), Arena()
@@ -94,7 +94,7 @@ cdef class ExecutionContext:
         self.partition.rank, self.partition.size = 0, 1
 
     cdef Py_ssize_t bind_inputs(self, object x, object rows, object param, str dtype, bint write) except -1:
-        """Binds the arrays that every call reads, the parameters last; returns the number of rows. rows None: all of x."""
+        """Binds the arrays that every call reads, the parameters last. Returns the number of rows; without `rows`, that of x."""
         cdef run_state *run = &self.run
         cdef Py_ssize_t m
         run.batch.x = self.arguments.acquire(x, None, -1, run.program.values[0].size, False, "x")
@@ -137,18 +137,18 @@ cdef class ExecutionContext:
         """Takes a schedule and lays out its memory; clears the instructions. Raises MemoryError."""
         cdef run_state *run = &self.run
         cdef Arena arena = self.arena_of(s)
-        cdef Layout layout = arena.layout
+        cdef MemoryMap map = arena.map
         arena.prepare(s)
         run.local = s[0]
         run.partition = &self.partition if self.partition.size > 1 else NULL
         run.batch.total_examples, run.batch.examples = s.total_examples, s.examples
         run.program.n_instrs = run.program.n_phases = 0
-        run.program.values = layout.values
-        run.memory.data, run.memory.grad, run.memory.saved = layout.data, layout.grad, layout.saved
-        run.memory.packed, run.memory.keeps_packed, run.memory.combined = layout.packed, not layout.with_backward, layout.combined
-        run.memory.tile_data, run.memory.tile_grad = layout.tile_data, layout.tile_grad
-        run.memory.scratch, run.memory.sums = layout.scratch[0], layout.sums[0]
-        run.memory.slot_sums, run.memory.batch_sums = layout.slot_sums[0], layout.batch_sums[0]
+        run.program.values = map.values
+        run.memory.data, run.memory.grad, run.memory.saved = map.data, map.grad, map.saved
+        run.memory.packed, run.memory.keeps_packed, run.memory.combined = map.packed, not map.with_backward, map.combined
+        run.memory.tile_data, run.memory.tile_grad = map.tile_data, map.tile_grad
+        run.memory.scratch, run.memory.sums = map.scratch[0], map.sums[0]
+        run.memory.slot_sums, run.memory.batch_sums = map.slot_sums[0], map.batch_sums[0]
         return 0
 
     cdef int run_forward(self, const schedule *s) except -1:

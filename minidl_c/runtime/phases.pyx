@@ -1,7 +1,7 @@
 """The phases of a call, from its instructions: stages of tiles with their reductions, and the packing of parameters before them."""
 from minidl_c.op cimport BARRIER_BACKWARD, BARRIER_FORWARD, REACHES_CHANNEL, REACHES_ELEMENT, blocks_of, op
 from minidl_c.runtime.blocked_form cimport adds_sums, can_split_rows, is_converted, reach_back, reach_of
-from minidl_c.runtime.layout cimport value
+from minidl_c.runtime.memory_map cimport value
 from minidl_c.runtime.partition cimport place_tasks
 from minidl_c.runtime.run_state cimport (
     BACKWARD, CHUNKS, COMBINE, CONVERTED, FORWARD, GATHER_X, JOINT, PARTIALS, PREPARE, REDUCE, REDUCE_TASKS, SPLIT_TILES, TILES, instr, op_of,
@@ -158,7 +158,7 @@ cdef void add_stretches(run_state *run, int first, int last) noexcept:
 
 
 cdef void add_stage(run_state *run, int first, int last) noexcept:
-    """Adds the phases of instructions first..last: all tiles, then their reductions."""
+    """Adds the phases of a stage, instructions first..last: all tiles, then their reductions."""
     cdef int k, can_split, has_reduction = 0, by_example = run.per_example.outputs != NULL     # then nothing is summed
     cdef Py_ssize_t tiles = run.local.tiles, threads = run.local.threads
     cdef const op *o
@@ -188,7 +188,7 @@ cdef void add_stage(run_state *run, int first, int last) noexcept:
 
 
 cdef void add_prepare(run_state *run) noexcept:
-    """Adds the phase that packs parameters: of all ops, and for dx, of those that compute it."""
+    """Adds the phase that packs parameters: those of all ops for forward, and those of the ops that compute dx for backward."""
     cdef program_state *program = &run.program
     cdef Py_ssize_t bytes = 0
     cdef int k, n = 0

@@ -122,7 +122,7 @@ cdef class Program:
         return 0
 
     cdef void place_sums(self) noexcept:
-        """Sets the offsets of all sums. Those that are added up lane by lane come first: only they need an array of lanes.
+        """Sets the offsets of all sums. Sums that are added up lane by lane come first, since only they need an array of lanes.
 
         Sums that do not exist in the blocked layout come last.
         """
@@ -170,9 +170,10 @@ cdef class Program:
             o.out_channels, o.out_rows = o.in_channels, o.in_rows
 
     cdef int find_blocked_values(self) except -1:
-        """Sets the values in the blocked layout, unless an op takes another number of channels than its input or skip has.
+        """Sets the values and the costs of the blocked layout if all ops fit it.
 
-        Those of a plan that trains, unless an op cannot be trained in that layout.
+        An op does not fit if it takes another number of channels than its input or skip has. In a plan that trains, it also has to be
+        one that can be trained in that layout.
         """
         cdef bint training = self.has_loss
         cdef const op *o = &self.ops[self.n_ops - 1]

@@ -7,12 +7,11 @@
 The whole batch is a node too. Several processes compute smaller nodes and combine them: see partition.pyx.
 """
 from minidl_c.op cimport LANES
-from minidl_c.runtime.layout cimport nth_copy
+from minidl_c.runtime.memory_map cimport nth_copy
 from minidl_c.runtime.lane_sums cimport add_lanes, slot_sums_of, tiles_are_split
 from minidl_c.runtime.run_state cimport is_blocked
 
 cdef extern from "minidl_c/runtime/reduction_tree.h" nogil:
-    const int MAX_SLOTS
     const int MAX_PARTIAL_BYTES
     const Py_ssize_t *single_slots
     void combine_partials(const op *, const char *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, char *)

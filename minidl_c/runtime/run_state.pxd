@@ -5,7 +5,7 @@ from minidl_c.op cimport op
 from minidl_c.optimizers.clip cimport clipping
 from minidl_c.optimizers.update cimport optimizer
 from minidl_c.runtime.copies cimport copies, number_kind
-from minidl_c.runtime.layout cimport buffer, value
+from minidl_c.runtime.memory_map cimport buffer, value
 from minidl_c.runtime.schedule cimport IN_TILES, schedule
 
 ctypedef enum instr_kind:
@@ -65,7 +65,7 @@ ctypedef struct memory_state:           # arrays in the arena
     const buffer *tile_grad
     const buffer *saved                 # by op
     const buffer *packed                # by op
-    bint keeps_packed                   # in inference: it is what the last call left
+    bint keeps_packed                   # in inference: what the call before has packed is still there
     const buffer *combined              # by op: the batch's results of reduce.partial, [n_items][partial_bytes]
     buffer scratch                      # by thread
     buffer sums                         # by thread, or by slot: [n_sums][16]. In the blocked layout by example: [n_sums]
@@ -81,7 +81,7 @@ ctypedef struct example_output:         # the destination of a parameter's per-e
 ctypedef struct per_example_state:
     const example_output *outputs       # NULL: gradients are summed
     int n_outputs
-    char *lanes                         # by thread: [n_param][16] of an op
+    char *lanes                         # by thread: the sums of an op over a tile, [n_sums][16]
     Py_ssize_t lanes_bytes
 
 ctypedef struct batch_state:            # arrays of the caller

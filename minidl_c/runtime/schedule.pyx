@@ -1,33 +1,34 @@
-"""The schedule of a call: the layout of its examples, the threads, and what stays in memory. All of it is chosen here.
+"""The schedule of a call: the layout of its examples, its threads, and what stays in memory. All of it is chosen in this file.
 
-    form         layout    a thread computes                                   an array has a copy for each
-    IN_TILES     tiles     whole tiles of 16 examples, op after op             thread; tile, if it is read after the tile's end
-      shared               part of an op on one tile                           tile
-    BY_EXAMPLE   blocked   whole examples, op after op                         thread
-      shared               part of an op on one example                        example
-    TOGETHER     blocked   part of an op on all examples, if the op is joint   example
-                           (or is being trained), else on one
-    IN_CHUNKS    blocked   32 whole examples, op after op                      example of a chunk, and thread
+    form         layout    a thread computes                                       an array has a copy for each
+    IN_TILES     tiles     all ops of a stage on one tile, then on the next        thread; tile, if a later stage reads it
+      shared               a part of one op on one tile                            tile
+    BY_EXAMPLE   blocked   all ops on one example, then on the next                thread
+      shared               a part of some ops on one example                       example
+    TOGETHER     blocked   a part of a joint op on all examples; between joint     example
+                           ops, all or a part of an example
+    IN_CHUNKS    blocked   all ops on some examples (32), joint ops on all of      thread and example of a chunk
+                           them, then on the next
 
-Threads share a tile (or an example) if there are at least two for each; a tile also has to be a slot. A schedule of shared tiles
-has more threads than tiles. The forms of a call:
+Tiles and examples are shared if there are at least two threads for each; such a schedule has fewer tiles than threads.
 
-    call                                          examples                                 form
-    predict, mostly joint ops                     more than 16                             blocked
-    predict, as many tiles as threads             those of full tiles                      IN_TILES
-                                                  the last n % 16, if at most `limit`      blocked; else IN_TILES
-    predict, fewer tiles than threads             all                                      blocked if cheaper, else IN_TILES
-      blocked, joint ops read many weights        `min_chunk` for each thread              IN_CHUNKS, if the plan has chunks
-                                                  fewer, at least two                      TOGETHER
-      blocked, otherwise                          the same number for each thread          BY_EXAMPLE
-                                                  what is left over, if few                BY_EXAMPLE, shared; else as above
-    train                                         at most `limit`; on several threads      TOGETHER
-                                                  at most 16, if no dearer than a tile
-                                                  more                                     IN_TILES
-    train in several processes, forward and       any                                      IN_TILES
-    backward, a loss alone
+    call                                                                           form
+    predict, if the plan has chunks and n > 16                                     blocked
+    predict, if there are as many tiles as threads or more
+      the examples of full tiles                                                   IN_TILES
+      the last n % 16 examples (all n, if n <= limit)                              blocked if at most `limit`, else IN_TILES
+    predict, if there are fewer tiles than threads                                 blocked if it costs less, else IN_TILES
+    the blocked part of a prediction
+      if joint ops read many weights and it has at least 2 examples                TOGETHER
+      the same, with at least `min_chunk` examples for each thread                 IN_CHUNKS, if the plan has chunks
+      otherwise, first the same number of examples for each thread                 BY_EXAMPLE
+                 then what is left over                                            BY_EXAMPLE, shared if possible
+    train, if n <= limit, or n <= 16 and it costs less on several threads          TOGETHER; all examples are one slot
+    train otherwise, or in several processes                                       IN_TILES
+    forward and backward, or a loss alone                                          IN_TILES
 
-"Cheaper" is by a cost model whose numbers, `costs`, are found once for each plan. All forms give the same bits.
+`limit` is 0 if an op does not fit the blocked layout. What costs less is decided by a model of the costs, which are found once for
+each plan. All forms give the same bits.
 """
 from libc.math cimport sqrt
 

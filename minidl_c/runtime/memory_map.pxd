@@ -1,4 +1,4 @@
-"""Layout: where the arrays of a running plan lie. See layout.pyx."""
+"""MemoryMap: where the arrays of a running plan lie in memory. See memory_map.pyx."""
 from minidl_c.op cimport op
 from minidl_c.runtime.schedule cimport schedule
 
@@ -9,6 +9,9 @@ ctypedef struct buffer:                 # an array in the arena, in `copies` cop
     Py_ssize_t stride                   # bytes from copy to copy
     Py_ssize_t copies
     int per_tile                        # 1: a copy for each tile of the batch, 0: for each thread
+
+cdef extern from "minidl_c/simd/prefetch.h" nogil:
+    const int CACHE_LINE                # bytes; also the widest vector
 
 cdef extern from "minidl_c/runtime/optimize.h" nogil:
     ctypedef struct value:
@@ -21,7 +24,7 @@ cdef enum array_kind:                   # arrays of a tile
     SAVED                               # of an op
 
 
-cdef class Layout:
+cdef class MemoryMap:
     cdef const op *ops
     cdef const value *values
     cdef int n_ops, keep_all, with_backward

@@ -75,8 +75,9 @@ cdef list find_nodes(partition *s, Py_ssize_t slots):
 
 
 def local_range(Py_ssize_t examples, Py_ssize_t rank, Py_ssize_t size):
-    """Returns the range (first, end) of a batch's examples that process `rank` of `size` computes; empty: both are `examples`.
+    """Returns the range (first, end) of a batch's examples that process `rank` of `size` computes.
 
+    If it computes none, both are `examples`.
     Raises ValueError for a negative number of examples, or a rank that is not one of the processes.
     """
     cdef Py_ssize_t starts[17]

@@ -1,4 +1,4 @@
-"""Per-example gradients: those that a training step sums, written out before the sum.
+"""Per-example gradients: the gradients that a training step sums, written out before the sum.
 
 After backward_tile of an op, lane i of its sums [n_param][16] is the gradient of the tile's example i: it is copied out, or its
 sum of squares is. The weights of a dense layer have no sums. Their gradient for an example is x dy^T, whose norm does not need
@@ -37,7 +37,7 @@ cdef char *cleared_lanes(const run_state *run, const op *o, int thread) noexcept
 
 
 cdef void write_gradient(const run_state *run, const example_output *out, const op *o, const tile *t) noexcept nogil:
-    """Writes an op's gradients of a tile's examples: lanes of its sums, unless it has per_example.gradient."""
+    """Writes an op's gradient of each example of a tile: by per_example.gradient, or if it has none, from the lanes of its sums."""
     cdef Py_ssize_t width = o.n_param // o.reduce.n_items, row_bytes = out.size * o.real_bytes, lane
     cdef char *grads = out.grads + t.index * LANES * row_bytes
     if o.per_example.gradient == NULL:

@@ -48,7 +48,7 @@ cdef class Plan(Program):
     def step_bytes(self, examples, num_threads=None, manual=False):
         """Returns the bytes of memory for a training step on a batch, besides data, parameters and their gradients.
 
-        manual: of `forward` and `backward` instead of `train`. Nothing is allocated.
+        manual: the step is one of `forward` and `backward`, not of `train`. Nothing is allocated.
         """
         cdef schedule s
         check_element_count("examples", check_ints("examples", (examples,), 1, 1))
@@ -157,7 +157,7 @@ cdef class Plan(Program):
         self._guarded_backward(p, dy, dx, param, grad, None)
 
     def backward_examples(self, ExecutionContext p not None, dy, dx, param, outputs):
-        """As `backward`, but with the per-example gradients of some parameters and no sums.
+        """Computes dx as `backward` does, and the per-example gradients of some parameters instead of sums.
 
         outputs: for each requested parameter (offset, size, grads, squares): its range in the flat buffer; grads (n, size) OUT
         its gradients, or None; squares (n,) float64 OUT the sums of their squares, or None. Raises ValueError for a range

@@ -27,9 +27,9 @@ cdef inline bint is_shapeless(const op *o) noexcept:
 cdef class Program:
     """The ops of a model in order, and the offsets of their parameters in the flat buffer.
 
-    ops: Op objects of one dtype; offsets: of the first parameter of each; has_loss: the last op is a loss. For each op, or
-    empty: frozen, whether its parameters are left alone; lr_scales, a factor of the learning rate; skipped_steps, the number of
-    optimizer steps made while it was frozen.
+    ops: Op objects of one dtype. offsets: the offset of the first parameter of each op. has_loss: whether the last op is a loss.
+    The others are empty or have an item for each op. frozen: whether its parameters are left alone. lr_scales: a factor of its
+    learning rate. skipped_steps: the number of optimizer steps that were made while it was frozen.
     Raises TypeError or ValueError if the ops do not fit together or one was compiled against another minidl.
     """
 

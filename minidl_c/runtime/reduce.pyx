@@ -39,9 +39,9 @@ cdef char *reduction_of(const run_state *run, const instr *i) noexcept nogil:
 
 cdef const char *reduce_op(run_state *run, const instr *i, Py_ssize_t step, Py_ssize_t task, const char *combined,
                            int thread) noexcept nogil:
-    """Reduces a range of one op's items; combined: these items, combined over all processes, or NULL.
+    """Reduces a range of one op's items; returns where the combined items of the next op are.
 
-    Returns where the items of the next op are.
+    combined: the items of this op, combined over all processes; NULL if there is only one.
     """
     cdef const op *o = op_of(run, i)
     cdef Py_ssize_t starts[17]

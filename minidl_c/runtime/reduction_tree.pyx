@@ -40,7 +40,7 @@ cdef void fill_batch_view(const run_state *run, const instr *i, Py_ssize_t s0, P
 
 cdef void sum_slots(const run_state *run, const op *o, Py_ssize_t s0, Py_ssize_t s1, char *total,
                     Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
-    """total = the sums of reduction items i0 to i1 over slots s0 to s1, which are a node of the tree or the whole batch."""
+    """Sets `total` to the sums of reduction items i0 to i1 over slots s0 to s1, which are a node of the tree or the whole batch."""
     cdef Py_ssize_t width = o.reduce.n_sums // o.reduce.n_items, slot, a = i0 * width, b = i1 * width
     if tiles_are_split(run):                                  # threads have added parts of a tile, which is a slot
         for slot in range(s0, s1):
@@ -50,7 +50,7 @@ cdef void sum_slots(const run_state *run, const op *o, Py_ssize_t s0, Py_ssize_t
 
 
 cdef void emit_examples(const run_state *run, const instr *i, char *out, Py_ssize_t i0, Py_ssize_t i1, int thread) noexcept nogil:
-    """out = the gradient of the whole batch, one slot of examples in the blocked layout, for items i0 to i1."""
+    """Sets `out` to the gradient of the whole batch, one slot of examples in the blocked layout, for items i0 to i1."""
     cdef const op *o = op_of(run, i)
     cdef Py_ssize_t starts[17]
     cdef Py_ssize_t width, real_bytes = run.program.real_bytes
@@ -69,7 +69,7 @@ cdef void emit_examples(const run_state *run, const instr *i, char *out, Py_ssiz
 
 cdef void emit_partial(const run_state *run, const instr *i, Py_ssize_t s0, Py_ssize_t s1, char *out,
                        Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
-    """out = the partial result of slots s0 to s1, a node or the whole batch, for items i0 to i1; out is where item 0 would be."""
+    """Sets `out`, the address of item 0, to items i0 to i1 of the partial result of slots s0 to s1: of a node, or the whole batch."""
     cdef const op *o = op_of(run, i)
     cdef char of_slots[16][MAX_PARTIAL_BYTES]
     cdef Py_ssize_t starts[17]
@@ -91,7 +91,7 @@ cdef void emit_partial(const run_state *run, const instr *i, Py_ssize_t s0, Py_s
 
 cdef void combine_nodes(const run_state *run, const instr *i, const char *nodes, Py_ssize_t stride, const Py_ssize_t *first,
                         Py_ssize_t n_nodes, char *out, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
-    """out = items i0 to i1 over the whole batch, from nodes, one every `stride` bytes; node k begins with slot first[k]."""
+    """Sets `out` to items i0 to i1 over the whole batch. Nodes lie `stride` bytes from each other; node k begins with slot first[k]."""
     cdef const op *o = op_of(run, i)
     cdef Py_ssize_t width = item_bytes(run, i) // run.program.real_bytes, item
     if o.reduce.partial != NULL and i.kind == FORWARD:

@@ -74,9 +74,9 @@ SANITIZERS = {
     "thread": [*SANITIZE, "-fsanitize=thread", "-DMINIDL_EXACT"],
 }
 # Modules without numerical loops, compiled with -Os: a third smaller, and no slower.
-FOR_SIZE = {"array_args", "cpu", "functional", "op", "optimizers.update"}
+FOR_SIZE = {"array_args", "cpu", "functional", "op", "optimizers.update", "runtime.threads"}
 FOR_SIZE |= {f"kernels.{name}" for name in ("axes", "conv2d_dims", "conv_transpose2d")}
-FOR_SIZE |= {f"runtime.{name}" for name in ("arena", "execution_context", "plan", "program", "single_op", "threads")}
+FOR_SIZE |= {f"runtime.{name}" for name in ("arena", "execution_context", "plan", "program", "schedule", "single_op")}
 # Strip symbols and the gaps between segments: a sixth of a module's bytes.
 LINK_FLAGS = ["-Wl,-s", "-Wl,-z,noseparate-code"]
 ISA_FLAGS = {

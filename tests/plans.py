@@ -7,6 +7,7 @@ from minidl_c.losses.elementwise_losses import ElementwiseLossOp
 from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
 from minidl_c.optimizers.sgd import SGDUpdate
 from minidl_c.runtime.plan import Plan
+from minidl_c.runtime.training_call import TrainingCall
 
 N, IN, OUT = 40, 4, 3
 SIZE = (IN + 1) * OUT  # of the flat parameters
@@ -38,6 +39,10 @@ def training(batch=8):
         "grad": np.zeros(SIZE, "f4"), "update": SGDUpdate(SIZE, "float32", 0.9), "num_threads": 2, "seed": 0,
         "step_counter": np.zeros(1, "i8"), "example_ids": np.arange(N),
     }  # fmt: skip
+
+
+def train(plan, *arguments, **named):
+    return plan.train(TrainingCall(*arguments, **named))
 
 
 def regression(batch=8):

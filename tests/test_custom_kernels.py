@@ -6,6 +6,7 @@ Every plan is compared with the same formulas in NumPy, whose derivatives are co
 
 import numpy as np
 import pytest
+from plans import train
 
 from minidl import Layer, Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
@@ -286,8 +287,8 @@ class Case:
         rows = np.arange(steps * n) % len(self.x)
         losses = np.empty(len(rows), self.dtype)
         sgd = SGDUpdate(param.size, self.dtype, 0.9) if update else None
-        done = self.plan.train(
-            self.x.reshape(len(self.x), -1), rows, n, self.labels, None, losses, None,
+        done = train(
+            self.plan, self.x.reshape(len(self.x), -1), rows, n, self.labels, None, losses, None,
             np.full(steps, float(n)), np.full(steps, 0.05), param, grad, sgd, threads, 0, np.zeros(1, np.int64),
         )  # fmt: skip
         assert done == steps

@@ -29,6 +29,7 @@ from minidl.testing.forked import death_of
 from minidl.testing.layer_contract import THREADS, build, copied, fill, iter_leaves
 from minidl.testing.samples import Samples
 from minidl.utils.arrays import Array
+from minidl_c.runtime.training_call import TrainingCall
 
 LANES = 16
 CASES = ((1, 1), (1, 3), (3, 1), (2, 3), (9, 2))  # examples and threads: a thread has whole ones, or threads share one
@@ -161,7 +162,7 @@ class Steps:
         losses, scores = np.empty(n, self.dtype), np.full_like(targets, 7)
         sizes = np.full(1, float(n)), np.zeros(1)
         given = x[:n], None, n, targets, None, losses, scores, *sizes, values, grad, None
-        self.training.train(*given, threads, 5, np.full(1, 9), None)
+        self.training.train(TrainingCall(*given, threads, 5, np.full(1, 9)))
         grads: list[Any] = self.parameters.views(grad)
         if not self.is_first:
             grads[:2] = [one.reshape(self.shape) for one in grads[:2]]

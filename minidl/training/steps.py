@@ -22,6 +22,7 @@ from minidl.utils.threadpool import one_blas_thread
 from minidl_c.optimizers.clip import clip
 from minidl_c.optimizers.update import Update
 from minidl_c.runtime.partition import local_range
+from minidl_c.runtime.training_call import TrainingCall
 
 Clip = dict[str, float]  # clip_norm, clip_value: see minidl_c/optimizers/clip.pyx
 
@@ -106,11 +107,12 @@ class FusedSteps:
         with comm.raise_together():
             rates, divisors = np.array([b.rate_at(int(b.step_counter[0]) + k) for k in range(b.steps)]), b.divisors()
             x, rows, targets, weights = self._read(b, comm)
-        done = self.plan.train(
+        call = TrainingCall(
             x, rows, b.batch_size, targets, weights, b.losses, b.scores, divisors, rates,
             self.parameters.values, self.parameters.grads, self.update, num_threads, self.seed, b.step_counter,
             b.example_ids, **b.clip, comm=None if comm.size == 1 else comm,
         )  # fmt: skip
+        done = self.plan.train(call)
         comm.allreduce_or(b.losses)
         if b.scores is not None:
             comm.allreduce_or(b.scores)

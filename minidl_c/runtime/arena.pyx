@@ -1,6 +1,8 @@
 """Arena: one block of memory for all arrays of a running plan, in use by one call at a time."""
 from libc.string cimport memset
 
+from minidl_c.runtime.memory_map cimport CACHE_LINE
+
 cdef extern from "minidl_c/runtime/asan.h":
     const Py_ssize_t RED_ZONE
     void poison(char *, Py_ssize_t)
@@ -13,35 +15,28 @@ cdef extern from "minidl_c/runtime/aligned_memory.h":
     void aligned_delete(void *block)
 
 cdef enum:
-    CACHE_LINE = 64                     # bytes; also the widest vector
     PAGE = 4096
-
-cdef Py_ssize_t MAX_BYTES = <Py_ssize_t> 1 << 50       # a layout with more has no size: see layout.pyx
-
 
 cdef inline Py_ssize_t alignment_of(Py_ssize_t bytes) noexcept:
     return HUGE_PAGE if bytes >= HUGE_PAGE else CACHE_LINE
 
 
 cdef class Arena:
-    """A block that grows to the size of the largest call so far, and the layout of its buffers."""
+    """A block that grows to the size of the largest call so far, and the map of its buffers."""
 
     cdef int bind(self, const op *ops, const value *values, int n_ops, bint blocked) except -1:
-        """Sets the ops of the plan; once."""
-        self.layout = Layout()
-        return self.layout.bind(ops, values, n_ops, blocked)
+        """Sets the ops of the plan. Called once."""
+        self.map = MemoryMap()
+        return self.map.bind(ops, values, n_ops, blocked)
 
     def __dealloc__(self):
         aligned_delete(self.block)
 
-    cdef Py_ssize_t block_bytes(self, Py_ssize_t tiles, int threads, int keep_all, int with_backward) except -1:
-        """Lays out a batch; returns the size of its block in bytes."""
+    cdef Py_ssize_t block_bytes(self, const schedule *s) except -1:
+        """Lays out a call; returns the size of its block in bytes."""
         cdef Py_ssize_t bytes, alignment
         self.shape = None
-        bytes = self.layout.lay_out(tiles, threads, keep_all, with_backward)
-        if bytes >= MAX_BYTES:
-            raise MemoryError(f"this batch needs more than {MAX_BYTES} bytes")
-        bytes += PAGE                                         # vector loads may cross the end of an array
+        bytes = self.map.lay_out(s) + PAGE                    # vector loads may cross the end of an array
         alignment = alignment_of(bytes)
         return (bytes + alignment - 1) // alignment * alignment
 
@@ -57,26 +52,26 @@ cdef class Arena:
         memset(self.block, 0, bytes)
         return 0
 
-    cdef int prepare(self, Py_ssize_t tiles, int threads, int keep_all, int with_backward) except -1:
-        """Lays out a batch and sets the address of each buffer. Raises MemoryError, after which it can be called again."""
+    cdef int prepare(self, const schedule *s) except -1:
+        """Lays out a call and sets the address of each buffer. Raises MemoryError, after which it can be called again."""
         cdef Py_ssize_t bytes, i
         cdef buffer *b
-        shape = (tiles, threads, keep_all, with_backward)
+        shape = (s.copies, s.threads, s.keep_all, s.with_backward)
         if self.shape != shape:
-            bytes = self.block_bytes(tiles, threads, keep_all, with_backward)
+            bytes = self.block_bytes(s)
             if bytes > self.capacity:
                 self.grow(bytes)
-            elif with_backward != self.packs_dx:              # packed parameters have other places
-                unpoison(self.block, self.layout.packed_bytes)
-                memset(self.block, 0, self.layout.packed_bytes)
-            self.packs_dx = with_backward
-            for i in range(self.layout.n_buffers):
-                b = &self.layout.buffers[i]
+            elif s.with_backward != self.packs_dx:              # packed parameters have other places
+                unpoison(self.block, self.map.packed_bytes)
+                memset(self.block, 0, self.map.packed_bytes)
+            self.packs_dx = s.with_backward
+            for i in range(self.map.n_buffers):
+                b = &self.map.buffers[i]
                 b.base = self.block + b.offset
             self.shape = shape
         if RED_ZONE:
             poison(self.block, self.capacity)
-            for i in range(self.layout.n_buffers):
-                b = &self.layout.buffers[i]
+            for i in range(self.map.n_buffers):
+                b = &self.map.buffers[i]
                 unpoison_copies(b.base, b.bytes, b.stride, b.copies)
         return 0

@@ -12,8 +12,9 @@ from libc.string cimport memset
 
 from minidl_c.op cimport LANES, blocks_of, elements_function, op, split_range, tile
 from minidl_c.runtime.blocked_form cimport adds_sums, is_converted
-from minidl_c.runtime.layout cimport buffer, copy_of, nth_copy, value
+from minidl_c.runtime.memory_map cimport buffer, copy_of, nth_copy, value
 from minidl_c.runtime.run_state cimport BACKWARD, FORWARD, GATHER_X, SCATTER_Y, instr, op_of, phase, run_state
+from minidl_c.runtime.schedule cimport IN_TILES
 from minidl_c.runtime.tiles cimport run_instr
 
 
@@ -78,7 +79,7 @@ cdef void run_converted(const run_state *run, const instr *i, Py_ssize_t step, i
     cdef const op *o = op_of(run, i)
     cdef run_state tiles = run[0]
     tiles.memory.data, tiles.memory.grad = run.memory.tile_data, run.memory.tile_grad
-    tiles.local.blocked, tiles.local.tiles = False, 1
+    tiles.local.form, tiles.local.tiles = IN_TILES, 1
     if i.kind == FORWARD:
         collect(run, o.plan.input, run.memory.data, run.memory.tile_data)
         if o.branch.skip >= 0:

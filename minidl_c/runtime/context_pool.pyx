@@ -37,7 +37,7 @@ cdef bint begin_backward(ExecutionContext p, object plan) noexcept:
 
 
 cdef bint move_arena(ExecutionContext p, object plan, ExecutionContext target) noexcept:
-    """Gives the memory of p to `target`, after which p can do nothing more; returns 0 as `begin_backward` does."""
+    """Gives the memory of p to `target`, after which p can do nothing more; returns 0 where `begin_backward` does."""
     cdef bint is_free
     spinlock_acquire(&p.lock)
     is_free = p.plan is plan and not p.in_backward

@@ -17,7 +17,7 @@ ctypedef void (*repack_function)(const void *x, Py_ssize_t x_pixels, void *y, Py
                                  Py_ssize_t i1) noexcept nogil
 
 ctypedef struct copies:
-    number_kind own                     # that of the dtype
+    number_kind own                     # the kind of the plan's dtype
     pack_function pack[3]               # by number_kind: see gather.pyx
     unpack_function unpack
     pack_example_function pack_example[3]      # see blocked_copies.pyx

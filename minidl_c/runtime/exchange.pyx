@@ -2,25 +2,28 @@
 from numpy import zeros
 
 from minidl_c.array_args cimport ArrayArgs
+from minidl_c.op cimport LANES
 from minidl_c.runtime.executor cimport begin_run, execute_phases
 from minidl_c.runtime.partition cimport find_nodes, width_of
 from minidl_c.runtime.run_state cimport COMBINE, PARTIALS, REDUCE_TASKS, phase
+from minidl_c.runtime.schedule cimport find_slots
 
 
 cdef int run_distributed(run_state *run, partition *s, list buffers, Py_ssize_t n_steps, object comm) except -1:
     """Runs all phases of n_steps steps; comm.alltoallv and comm.allgatherv exchange bytes, and comm.mark notes the
     step (see minidl/distributed/mpi.py).
 
-    buffers: the three arrays of the call before, or none; new memory is slow. If an exchange raises, the steps before are
-    complete, and this one has changed nothing: run.train.stopped.
+    buffers: the three arrays of the previous call, if any; they are used again if they have the same sizes, since new memory is slow.
+    If an exchange raises, the steps before it are complete, and its own step, `run.train.stopped`, has changed nothing.
     """
     cdef ArrayArgs arguments = ArrayArgs()
+    cdef Py_ssize_t starts[17]
     cdef Py_ssize_t width = 0, step = 0
     cdef const phase *f
     cdef int k, first
     for k in range(run.program.n_phases):
         width = max(width, run.program.phases[k].offsets[REDUCE_TASKS])
-    node_counts = find_nodes(s, s.nodes[s.n_nodes])
+    node_counts = find_nodes(s, find_slots((run.local.total_examples + LANES - 1) // LANES, starts))
     sizes = [s.n_local_nodes * width, s.n_nodes * width, width]
     if [len(array) for array in buffers] != sizes:
         buffers[:] = [zeros(size, "uint8") for size in sizes]

@@ -4,8 +4,9 @@ from libc.stdint cimport int64_t
 from minidl_c.array_args cimport ArrayArgs
 from minidl_c.op cimport op
 from minidl_c.runtime.arena cimport Arena
-from minidl_c.runtime.layout cimport value
+from minidl_c.runtime.memory_map cimport value
 from minidl_c.runtime.run_state cimport instr_kind, partition, run_state
+from minidl_c.runtime.schedule cimport schedule
 from minidl_c.runtime.spinlock cimport spinlock
 
 
@@ -20,26 +21,17 @@ cdef class ExecutionContext:
     cdef ArrayArgs kept_arguments       # arrays kept from forward to backward
     cdef Py_ssize_t n_x                 # rows of x
     cdef run_state run
-    cdef bint together                  # predictions in the blocked layout: see prepare_blocked
-    cdef Py_ssize_t chunk, min_chunk    # those of the plan
-    cdef int barriers, keep_all         # keep_all: every array of a tile has a copy per tile
     cdef partition partition
     cdef list exchange_buffers          # of the last distributed call
     # ---- arguments
-    cdef int bind(self, const op *ops, const value *values, const value *blocked_values, int n_ops, int barriers) except -1
+    cdef int bind(self, const op *ops, const value *values, const value *blocked_values, int n_ops) except -1
     cdef void reset(self) noexcept
     cdef Py_ssize_t bind_inputs(self, object x, object rows, object param, str dtype, bint write) except -1
     cdef int bind_targets(self, object targets, Py_ssize_t m) except -1
     # ---- memory
-    cdef void split_batch(self, Py_ssize_t examples, int threads, int manual) noexcept
-    cdef Py_ssize_t step_bytes(self, Py_ssize_t examples, int threads, int manual, bint blocked) except -1
-    cdef int prepare(self, Py_ssize_t examples, int threads, int manual, int with_backward) except -1
-    cdef int prepare_blocked(self, Py_ssize_t first, Py_ssize_t examples, int threads, bint together, Py_ssize_t chunk) except -1
-    cdef int prepare_blocked_training(self, Py_ssize_t examples, int threads) except -1
-    cdef void set_memory(self, Arena arena) noexcept
-    # ---- inference
-    cdef int run_forward(self) except -1
-    cdef int predict_blocked(self, Py_ssize_t first, Py_ssize_t examples, int threads) except -1
+    cdef Arena arena_of(self, const schedule *s)
+    cdef int prepare(self, const schedule *s) except -1
+    cdef int run_forward(self, const schedule *s) except -1
     # ---- instructions
     cdef void add_instr(self, instr_kind kind, int op) noexcept
     cdef void add_forward(self, int has_loss) noexcept

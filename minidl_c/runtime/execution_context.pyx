@@ -1,26 +1,23 @@
-"""ExecutionContext: one call of a plan, from its arguments to its list of instructions. The phases that threads execute: phases.pyx."""
+"""ExecutionContext: one call of a plan, from its arguments to its list of instructions, of which phases.pyx makes phases."""
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 from numpy import arange, array
 
 from minidl_c.array_args cimport ArrayArgs
-from minidl_c.op cimport LANES, dtype_of, op, op_loss
+from minidl_c.op cimport dtype_of, op, op_loss
 from minidl_c.runtime.arena cimport Arena
 from minidl_c.runtime.blocked_form cimport has_work, is_repacked
 from minidl_c.runtime.copies cimport FLOAT32, FLOAT64, INT64, UINT8, copies_of
 from minidl_c.runtime.executor cimport execute
 from minidl_c.runtime.gather cimport label
-from minidl_c.runtime.layout cimport value
-from minidl_c.runtime.partition cimport find_nodes
+from minidl_c.runtime.memory_map cimport MemoryMap, value
 from minidl_c.runtime.phases cimport add_stages
 from minidl_c.runtime.run_state cimport (
-    BACKWARD, FORWARD, GATHER_X, SCATTER_Y, batch_state, instr, instr_kind, phase, run_state,
+    BACKWARD, FORWARD, GATHER_X, SCATTER_Y, batch_state, instr, instr_kind, is_blocked, phase, run_state,
 )
+from minidl_c.runtime.schedule cimport IN_TILES
 
-cdef extern from "minidl_c/simd/reduction.h" nogil:
-    const int MAX_SLOTS
-    Py_ssize_t find_slots(Py_ssize_t tiles, Py_ssize_t *starts)
 
 cdef int check_rows(const int64_t *rows, Py_ssize_t m, Py_ssize_t n) except -1:
     """Raises ValueError unless m rows are from 0 to n - 1."""
@@ -64,11 +61,11 @@ cdef class ExecutionContext:
 
     # ---- arguments
 
-    cdef int bind(self, const op *ops, const value *values, const value *blocked_values, int n_ops, int barriers) except -1:
-        """Sets the ops of its plan; once."""
+    cdef int bind(self, const op *ops, const value *values, const value *blocked_values, int n_ops) except -1:
+        """Sets the ops of its plan. Called once."""
         cdef int max_instrs = 2 * n_ops + 4, max_phases = 5 * max_instrs     # a stage of one instruction has up to 4 phases
         cdef run_state *run = &self.run
-        self.arena, self.blocked_arena, self.barriers = Arena(), Arena(), barriers
+        self.arena, self.blocked_arena = Arena(), Arena()
         self.arena.bind(ops, values, n_ops, False)
         if blocked_values != NULL:
             self.blocked_arena.bind(ops, blocked_values, n_ops, True)
@@ -97,7 +94,7 @@ cdef class ExecutionContext:
         self.partition.rank, self.partition.size = 0, 1
 
     cdef Py_ssize_t bind_inputs(self, object x, object rows, object param, str dtype, bint write) except -1:
-        """Binds the arrays that every call reads, the parameters last; returns the number of rows. rows None: all of x."""
+        """Binds the arrays that every call reads, the parameters last. Returns the number of rows; without `rows`, that of x."""
         cdef run_state *run = &self.run
         cdef Py_ssize_t m
         run.batch.x = self.arguments.acquire(x, None, -1, run.program.values[0].size, False, "x")
@@ -132,109 +129,35 @@ cdef class ExecutionContext:
 
     # ---- memory
 
-    cdef void split_batch(self, Py_ssize_t examples, int threads, int manual) noexcept:
-        """Divides a batch into tiles and slots, and sets the number of threads that have work to do."""
-        cdef run_state *run = &self.run
-        cdef Py_ssize_t starts[17]
-        cdef Py_ssize_t slots = find_slots((examples + LANES - 1) // LANES, starts), i
-        cdef Py_ssize_t s0 = slots * self.partition.rank // self.partition.size
-        cdef Py_ssize_t s1 = slots * (self.partition.rank + 1) // self.partition.size
-        for i in range(s0, s1 + 1):
-            run.local.starts[i - s0] = starts[i] - starts[s0]
-        run.local.first_tile, run.local.tiles, run.local.slots = starts[s0], starts[s1] - starts[s0], s1 - s0
-        run.batch.total_examples = examples
-        run.batch.examples = max(min(examples, starts[s1] * LANES) - starts[s0] * LANES, <Py_ssize_t> 0)
-        run.local.partition = NULL
-        if self.partition.size > 1:
-            find_nodes(&self.partition, slots)
-            run.local.partition = &self.partition
-        # Parts of tiles are uneven work, so tiles are split only if at least twice as many threads have work then. Each tile
-        # has to be a slot: in a batch divided among processes, a few tiles may share a slot.
-        can_split = 0 < run.local.tiles == run.local.slots < MAX_SLOTS and 2 * run.local.tiles <= threads
-        run.threads = max(1, threads if can_split else min(<Py_ssize_t> threads, run.local.slots))
-        self.keep_all = manual or run.train.training and self.barriers
-        run.local.blocked = run.local.together = run.local.chunk = 0
+    cdef Arena arena_of(self, const schedule *s):
+        """The memory of calls in the layout of a schedule."""
+        return self.arena if s.form == IN_TILES else self.blocked_arena
 
-    cdef Py_ssize_t step_bytes(self, Py_ssize_t examples, int threads, int manual, bint blocked) except -1:
-        """Returns the bytes of memory that a training step takes; allocates none."""
-        if blocked:
-            return self.blocked_arena.block_bytes(examples, threads, False, True)
-        self.run.train.training = 1
-        self.split_batch(examples, threads, manual)
-        return self.arena.block_bytes(self.run.local.tiles, self.run.threads, self.keep_all, True)
-
-    cdef int prepare(self, Py_ssize_t examples, int threads, int manual, int with_backward) except -1:
-        """Divides a batch and lays out its memory; clears the instructions. Raises MemoryError."""
+    cdef int prepare(self, const schedule *s) except -1:
+        """Takes a schedule and lays out its memory; clears the instructions. Raises MemoryError."""
         cdef run_state *run = &self.run
-        self.split_batch(examples, threads, manual)
+        cdef Arena arena = self.arena_of(s)
+        cdef MemoryMap map = arena.map
+        arena.prepare(s)
+        run.local = s[0]
+        run.partition = &self.partition if self.partition.size > 1 else NULL
+        run.batch.total_examples, run.batch.examples = s.total_examples, s.examples
         run.program.n_instrs = run.program.n_phases = 0
-        self.arena.prepare(max(run.local.tiles, <Py_ssize_t> 1), run.threads, self.keep_all, with_backward)
-        self.set_memory(self.arena)
+        run.program.values = map.values
+        run.memory.data, run.memory.grad, run.memory.saved = map.data, map.grad, map.saved
+        run.memory.packed, run.memory.keeps_packed, run.memory.combined = map.packed, not map.with_backward, map.combined
+        run.memory.tile_data, run.memory.tile_grad = map.tile_data, map.tile_grad
+        run.memory.scratch, run.memory.sums = map.scratch[0], map.sums[0]
+        run.memory.slot_sums, run.memory.batch_sums = map.slot_sums[0], map.batch_sums[0]
         return 0
 
-    cdef int prepare_blocked(self, Py_ssize_t first, Py_ssize_t examples, int threads, bint together, Py_ssize_t chunk) except -1:
-        """As `prepare`, for inference on some examples from `first` on, in the blocked layout: each is a tile.
-
-        together: they go through the ops together, so that a dense layer reads its weights once. chunk: at most that number of
-        them, and the next ones in the same memory of a thread; 0: all.
-        """
-        cdef run_state *run = &self.run
-        run.local.tiles = run.batch.total_examples = run.batch.examples = examples
-        run.local.slots = find_slots(examples, run.local.starts)
-        run.local.first_tile, run.local.blocked, run.local.together, run.local.partition = first, True, together, NULL
-        run.local.chunk = chunk
-        run.threads = threads if together or 2 * examples <= threads else min(<Py_ssize_t> threads, run.local.slots)
-        run.program.n_instrs = run.program.n_phases = 0
-        self.blocked_arena.prepare(chunk * threads if chunk else examples, run.threads, together, False)
-        self.set_memory(self.blocked_arena)
-        return 0
-
-    cdef int prepare_blocked_training(self, Py_ssize_t examples, int threads) except -1:
-        """As `prepare`, for a training step in the blocked layout: all examples are one slot, as the lanes of a tile."""
-        cdef run_state *run = &self.run
-        run.local.tiles = run.batch.total_examples = run.batch.examples = examples
-        run.local.slots, run.local.starts[0], run.local.starts[1] = 1, 0, 1
-        run.local.first_tile, run.local.blocked, run.local.together, run.local.chunk = 0, True, True, 0
-        run.local.partition, run.threads = NULL, threads
-        run.program.n_instrs = run.program.n_phases = 0
-        self.blocked_arena.prepare(examples, threads, False, True)
-        self.set_memory(self.blocked_arena)
-        return 0
-
-    cdef void set_memory(self, Arena arena) noexcept:
-        """Takes the arrays from an arena."""
-        cdef run_state *run = &self.run
-        layout = arena.layout
-        run.program.values = layout.values
-        run.memory.data, run.memory.grad, run.memory.saved = layout.data, layout.grad, layout.saved
-        run.memory.packed, run.memory.keeps_packed, run.memory.combined = layout.packed, not layout.with_backward, layout.combined
-        run.memory.tile_data, run.memory.tile_grad = layout.tile_data, layout.tile_grad
-        run.memory.scratch, run.memory.sums = layout.scratch[0], layout.sums[0]
-        run.memory.slot_sums, run.memory.batch_sums = layout.slot_sums[0], layout.batch_sums[0]
-
-    # ---- inference
-
-    cdef int run_forward(self) except -1:
-        """Runs a forward pass of the examples for which memory is prepared."""
+    cdef int run_forward(self, const schedule *s) except -1:
+        """Runs a forward pass in inference."""
+        self.prepare(s)
         self.add_forward(False)
         add_stages(&self.run)
         with nogil:
             execute(&self.run, 1)
-        return 0
-
-    cdef int predict_blocked(self, Py_ssize_t first, Py_ssize_t examples, int threads) except -1:
-        """Predicts some examples from `first` on in the blocked layout: the same number on each thread, then all share what is left."""
-        cdef Py_ssize_t shared = examples % threads if 2 * (examples % threads) <= threads else 0
-        if self.together and examples > 1:
-            self.prepare_blocked(first, examples, threads, True, self.chunk if examples >= self.min_chunk * threads else 0)
-            self.run_forward()
-            return 0
-        if examples > shared:
-            self.prepare_blocked(first, examples - shared, threads, False, 0)
-            self.run_forward()
-        if shared:
-            self.prepare_blocked(first + examples - shared, shared, threads, False, 0)
-            self.run_forward()
         return 0
 
     # ---- instructions
@@ -253,7 +176,7 @@ cdef class ExecutionContext:
             if k == scores and self.run.batch.y != NULL:
                 self.add_instr(SCATTER_Y, scores)
             o = &self.run.program.ops[k]
-            if has_work(o, self.run.train.training) if self.run.local.blocked else o.forward_tile != NULL:
+            if has_work(o, self.run.train.training) if is_blocked(&self.run) else o.forward_tile != NULL:
                 self.add_instr(FORWARD, k)
         if scores == n:
             self.add_instr(SCATTER_Y, scores)
@@ -285,5 +208,5 @@ cdef class ExecutionContext:
         cdef const op *o
         for k in range(self.run.program.n_ops - 1, -1, -1):
             o = &self.run.program.ops[k]
-            if (o.backward_tile != NULL or self.run.local.blocked and is_repacked(o)) and self.run.program.wanted[k + 1]:
+            if (o.backward_tile != NULL or is_blocked(&self.run) and is_repacked(o)) and self.run.program.wanted[k + 1]:
                 self.add_instr(BACKWARD, k)

@@ -4,8 +4,8 @@ A step (of training, or a single forward or backward) is a list of phases, a pha
 
     PREPARE                   packs weights
     TILES    of stage 0       gather, forward, loss and backward of a tile, depth first; a stage ends at an op with a barrier
-                              (SPLIT_TILES instead, instruction by instruction, if there are fewer tiles than threads. In the
-                              blocked layout a stretch of instructions, JOINT or CONVERTED: see phases.pyx; or CHUNKS)
+                              (other forms of a schedule have phases of SPLIT_TILES, JOINT, CONVERTED or CHUNKS instead, of one
+                              or a few instructions each: see phases.pyx)
     PARTIALS, COMBINE         of processes that share the batch, with an exchange after each: see partition.pyx
     REDUCE   of stage 0       gradients that are computed for the batch at once, sums over slots, division by the weight of the batch
     ... the next stages
@@ -27,7 +27,7 @@ from minidl_c.runtime.partition cimport run_combine, run_partials
 from minidl_c.runtime.reduce cimport run_check, run_commit, run_reduce, run_update
 from minidl_c.runtime.run_state cimport (
     CHECK, CHUNKS, CLIP, COMBINE, CONVERTED, FORWARD, GATHER_DY, GATHER_X, JOINT, PARTIALS, PREPARE, REDUCE, SPLIT_TILES, TILES, UPDATE,
-    instr, op_of, phase, run_state,
+    instr, is_blocked, op_of, phase, run_state,
 )
 from minidl_c.runtime.tiles cimport run_instr
 
@@ -52,14 +52,14 @@ if hasattr(os, "register_at_fork"):
 cdef void run_tiles(const run_state *run, const phase *f, Py_ssize_t step, Py_ssize_t slot, int thread) noexcept nogil:
     """Runs a stage over the tiles of a slot in order, with their sums."""
     cdef Py_ssize_t t
-    cdef int k, has_sums = run.per_example.outputs == NULL and not run.local.blocked
+    cdef int k, has_sums = run.per_example.outputs == NULL and not is_blocked(run)
     if has_sums:
         clear_slot_sums(run, f, slot)
     for t in range(run.local.starts[slot], run.local.starts[slot + 1]):
         if has_sums:
             clear_tile_sums(run, f, slot, thread)
         for k in range(f.first, f.last):
-            if run.local.blocked:
+            if is_blocked(run):
                 run_blocked(run, &run.program.instrs[k], step, t, thread, 0, 1, False)
             else:
                 run_instr(run, &run.program.instrs[k], step, slot, t, thread, 0, 1)
@@ -72,7 +72,7 @@ cdef void run_split_tiles(const run_state *run, const phase *f, Py_ssize_t step,
     cdef Py_ssize_t parts = f.tasks // run.local.tiles, t = task // parts
     cdef const instr *i = &run.program.instrs[f.first]
     cdef int k
-    if run.local.blocked:
+    if is_blocked(run):
         for k in range(f.first, f.last):
             run_blocked(run, &run.program.instrs[k], step, t, thread, task % parts, parts, f.by_rows)
         return
@@ -139,10 +139,10 @@ cdef void begin_run(run_state *run) noexcept nogil:
 cdef void execute_phases(run_state *run, Py_ssize_t step, int first, int last) noexcept nogil:
     """Runs phases first..last of one step, after begin_run."""
     run.step_offset, run.phase_offset = step, first
-    team_run(run_task, run, 1, run.program.tasks + first, last - first, run.threads)
+    team_run(run_task, run, 1, run.program.tasks + first, last - first, run.local.threads)
 
 
 cdef void execute(run_state *run, Py_ssize_t n_steps) noexcept nogil:
     """Runs all phases of n_steps steps."""
     begin_run(run)
-    team_run(run_task, run, n_steps, run.program.tasks, run.program.n_phases, run.threads)
+    team_run(run_task, run, n_steps, run.program.tasks, run.program.n_phases, run.local.threads)

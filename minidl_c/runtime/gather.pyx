@@ -1,7 +1,7 @@
 """Gathers the rows of a batch into tiles: out of (n, size) arrays come [size][16] rows of examples, and back.
 
-This is the only transposition there is: shuffling, conversion to the plan's dtype and the move into lanes happen in one
-pass, and no shuffled copy of the data ever exists.
+Shuffling, conversion to the plan's dtype and the move into lanes happen in one pass, so no shuffled copy of the data ever exists.
+The blocked layout has the same copies for one example: see blocked_copies.pyx.
 """
 from libc.stdint cimport int64_t, uint8_t
 

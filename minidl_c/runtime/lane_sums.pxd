@@ -1,6 +1,6 @@
 """Sums over the lanes of tiles and the tiles of slots. See lane_sums.pyx."""
 from minidl_c.op cimport LANES, op
-from minidl_c.runtime.layout cimport nth_copy
+from minidl_c.runtime.memory_map cimport nth_copy
 from minidl_c.runtime.run_state cimport BACKWARD, FORWARD, instr_kind, phase, run_state, tiles_are_split
 
 cdef inline bint has_sums(const op *o, instr_kind kind) noexcept nogil:

@@ -1,4 +1,4 @@
-"""Sums over the lanes of a tile and the tiles of a slot. The sums over slots: reduction_tree.pyx.
+"""Sums over the lanes of a tile and the tiles of a slot. reduction_tree.pyx has the sums over slots.
 
 An op adds a tile's sums to [n_sums][16], lane by lane. Each thread has one such array, which stays in its cache; one number per
 sum and slot leaves it. If threads share a tile, each slot has an array. Ops with more sums than a cache holds (convolutions)

@@ -107,7 +107,7 @@ static void optimize(op *ops, int n_ops, value *v) {
   share_memory(ops, n_ops, v, IN_TILES);
 }
 
-/* The same for the values of the blocked layout, after `optimize`. */
+/* Finds the aliases among the values of the blocked layout. The ops are those that `optimize` has fused. */
 static void optimize_blocked(const op *ops, int n_ops, value *v, int training) {
   share_memory(ops, n_ops, v, training ? BLOCKED_TRAINING : BLOCKED_INFERENCE);
 }

@@ -19,9 +19,7 @@ from libc.stdint cimport int64_t
 from minidl_c.op cimport LANES, REDUCES_BY_SLOT, REDUCES_FROM_SUMS
 from minidl_c.runtime.reduction_tree cimport combine_nodes, emit_partial, has_reduction, items_of_task
 from minidl_c.runtime.run_state cimport BACKWARD, op_of
-
-cdef extern from "minidl_c/simd/reduction.h" nogil:
-    Py_ssize_t find_slots(Py_ssize_t tiles, Py_ssize_t *starts)
+from minidl_c.runtime.schedule cimport find_slots
 
 cdef extern from "minidl_c/simd/finite.h" nogil:
     int all_finite_by_bytes(int real_bytes, const void *, Py_ssize_t)
@@ -77,8 +75,9 @@ cdef list find_nodes(partition *s, Py_ssize_t slots):
 
 
 def local_range(Py_ssize_t examples, Py_ssize_t rank, Py_ssize_t size):
-    """Returns the range (first, end) of a batch's examples that process `rank` of `size` computes; empty: both are `examples`.
+    """Returns the range (first, end) of a batch's examples that process `rank` of `size` computes.
 
+    If it computes none, both are `examples`.
     Raises ValueError for a negative number of examples, or a rank that is not one of the processes.
     """
     cdef Py_ssize_t starts[17]
@@ -120,7 +119,7 @@ cdef bint losses_finite(const run_state *run, Py_ssize_t step) noexcept nogil:
 
 cdef void run_partials(const run_state *run, const phase *f, Py_ssize_t step, Py_ssize_t task) noexcept nogil:
     """Writes a task's items, for each node of this process, to `local`: [owner of the task][node][task]."""
-    cdef const partition *s = run.local.partition
+    cdef const partition *s = run.partition
     cdef Py_ssize_t owner = owner_of(task, s), start = f.offsets[first_of(REDUCE_TASKS, owner, s)], i0 = 0, i1 = 0, node
     cdef const instr *i
     cdef char *out
@@ -141,7 +140,7 @@ cdef void run_partials(const run_state *run, const phase *f, Py_ssize_t step, Py
 
 cdef void run_combine(const run_state *run, const phase *f, Py_ssize_t task) noexcept nogil:
     """Combines a task's items over the whole batch, if this process owns the task; `received` is [node][task]."""
-    cdef const partition *s = run.local.partition
+    cdef const partition *s = run.partition
     cdef Py_ssize_t width = width_of(f, s.rank, s), i0 = 0, i1 = 0, node, before
     cdef const char *nodes = s.received + f.offsets[task] - f.offsets[first_of(REDUCE_TASKS, s.rank, s)]
     cdef char *out = s.combined + f.offsets[task]
@@ -166,7 +165,7 @@ cdef void run_combine(const run_state *run, const phase *f, Py_ssize_t task) noe
 
 cdef const char *combined_items(run_state *run, const phase *f, Py_ssize_t task) noexcept nogil:
     """The combined items of a task, op after op; notes a loss of another process that is not finite."""
-    cdef const char *items = run.local.partition.combined + f.offsets[task]
+    cdef const char *items = run.partition.combined + f.offsets[task]
     if task == 0:
         if (<const int64_t *> items)[0]:
             run.train.not_finite[0] = 1

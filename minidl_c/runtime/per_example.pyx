@@ -1,4 +1,4 @@
-"""Per-example gradients: those that a training step sums, written out before the sum.
+"""Per-example gradients: the gradients that a training step sums, written out before the sum.
 
 After backward_tile of an op, lane i of its sums [n_param][16] is the gradient of the tile's example i: it is copied out, or its
 sum of squares is. The weights of a dense layer have no sums. Their gradient for an example is x dy^T, whose norm does not need
@@ -13,12 +13,12 @@ from numpy import empty
 from minidl_c.array_args cimport check_arrays
 from minidl_c.op cimport LANES, aligned, dtype_of, has_per_example_grad, real
 from minidl_c.op import check_ints
+from minidl_c.runtime.schedule cimport find_slots
 
 cdef extern from "minidl_c/simd/squares.h" nogil:
     void squares_of_lanes_by_bytes(int real_bytes, const void *, Py_ssize_t, double *)
 
 cdef extern from "minidl_c/simd/reduction.h" nogil:
-    Py_ssize_t find_slots(Py_ssize_t tiles, Py_ssize_t *starts)
     void sum_examples_f32(const float *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, Py_ssize_t, Py_ssize_t, float *, Py_ssize_t)
     void sum_examples_f64(const double *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, Py_ssize_t, Py_ssize_t, double *, Py_ssize_t)
 
@@ -37,7 +37,7 @@ cdef char *cleared_lanes(const run_state *run, const op *o, int thread) noexcept
 
 
 cdef void write_gradient(const run_state *run, const example_output *out, const op *o, const tile *t) noexcept nogil:
-    """Writes an op's gradients of a tile's examples: lanes of its sums, unless it has per_example.gradient."""
+    """Writes an op's gradient of each example of a tile: by per_example.gradient, or if it has none, from the lanes of its sums."""
     cdef Py_ssize_t width = o.n_param // o.reduce.n_items, row_bytes = out.size * o.real_bytes, lane
     cdef char *grads = out.grads + t.index * LANES * row_bytes
     if o.per_example.gradient == NULL:
@@ -104,7 +104,7 @@ cdef class PerExampleOutputs:
         for k in range(n_ops):
             max_sums = max(max_sums, ops[k].reduce.n_sums)
         run.per_example.lanes_bytes = (max_sums * LANES * run.program.real_bytes + 63) // 64 * 64
-        lanes = empty(run.per_example.lanes_bytes * run.threads + 64, "uint8")
+        lanes = empty(run.per_example.lanes_bytes * run.local.threads + 64, "uint8")
         run.per_example.lanes = aligned(self.acquire(lanes, "uint8", -1, 1, "lanes"))
         run.per_example.outputs, run.per_example.n_outputs = self.outputs, <int> len(self.requests)
         return 0

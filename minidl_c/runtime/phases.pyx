@@ -1,12 +1,13 @@
 """The phases of a call, from its instructions: stages of tiles with their reductions, and the packing of parameters before them."""
 from minidl_c.op cimport BARRIER_BACKWARD, BARRIER_FORWARD, REACHES_CHANNEL, REACHES_ELEMENT, blocks_of, op
 from minidl_c.runtime.blocked_form cimport adds_sums, can_split_rows, is_converted, reach_back, reach_of
-from minidl_c.runtime.layout cimport value
+from minidl_c.runtime.memory_map cimport value
 from minidl_c.runtime.partition cimport place_tasks
 from minidl_c.runtime.run_state cimport (
     BACKWARD, CHUNKS, COMBINE, CONVERTED, FORWARD, GATHER_X, JOINT, PARTIALS, PREPARE, REDUCE, REDUCE_TASKS, SPLIT_TILES, TILES, instr, op_of,
     phase, phase_kind, program_state, run_state,
 )
+from minidl_c.runtime.schedule cimport BY_EXAMPLE, IN_CHUNKS, TOGETHER
 
 cdef Py_ssize_t MAX_ROW_WEIGHTS = 2**18  # bytes of (packed) parameters that each thread reads again if threads share the rows of an image
 cdef double MAX_UNEVEN = 1.25           # of the threads' shares of the channels: the largest over the mean; above, they share rows
@@ -54,7 +55,7 @@ cdef bint runs_converted(run_state *run, int k) noexcept:
 cdef bint runs_alone(run_state *run, int k) noexcept:
     """Whether an instruction is one of an op that takes all examples at once: it has a phase of its own."""
     cdef const instr *i = &run.program.instrs[k]
-    if not is_op(i) or not run.local.together:
+    if not is_op(i) or run.local.form != TOGETHER:
         return False
     return op_of(run, i).blocked.joint or run.train.training and runs_converted(run, k)
 
@@ -73,20 +74,21 @@ cdef Py_ssize_t blocks_computed(run_state *run, int k) noexcept:
 
 cdef bint is_uneven(run_state *run, int k) noexcept:
     """Whether the threads' shares of an instruction's blocks of channels would differ much."""
-    cdef Py_ssize_t blocks = blocks_computed(run, k), largest = (blocks + run.threads - 1) // run.threads
-    return largest * run.threads > MAX_UNEVEN * blocks
+    cdef Py_ssize_t blocks = blocks_computed(run, k), threads = run.local.threads, largest = (blocks + threads - 1) // threads
+    return largest * threads > MAX_UNEVEN * blocks
 
 
 cdef bint splits_rows(run_state *run, int k) noexcept:
     """Whether threads share the rows of an instruction's y or dx, not its channels."""
     cdef const instr *i = &run.program.instrs[k]
+    cdef Py_ssize_t threads = run.local.threads
     cdef const op *o
     if not is_op(i) or not can_split_rows(op_of(run, i), i.kind == BACKWARD):
         return False
     o = op_of(run, i)
     if i.kind == BACKWARD:
-        return o.in_rows >= 2 * run.threads and blocks_computed(run, k) % run.threads != 0
-    return o.out_rows >= 2 * run.threads and (max(o.n_param * o.real_bytes, o.memory.packed) <= MAX_ROW_WEIGHTS or is_uneven(run, k))
+        return o.in_rows >= 2 * threads and blocks_computed(run, k) % threads != 0
+    return o.out_rows >= 2 * threads and (max(o.n_param * o.real_bytes, o.memory.packed) <= MAX_ROW_WEIGHTS or is_uneven(run, k))
 
 
 cdef bint follows_in_part(run_state *run, int k, bint by_rows) noexcept:
@@ -109,10 +111,11 @@ cdef bint follows_in_part(run_state *run, int k, bint by_rows) noexcept:
 
 
 cdef int end_of_stretch(run_state *run, int first, int last, bint whole) noexcept:
-    """Returns the end of the stretch that begins with an instruction: each op reads what its own thread has written in it.
+    """Returns the end of the stretch that starts at instruction `first`.
 
-    After some rows of pixels come element-wise ops, after some channels also those that read other pixels of their channel;
-    `whole`: a thread has all of an example.
+    Within a stretch no barrier is needed: every op reads only what its own thread wrote. A thread that has some rows can go on with
+    element-wise ops; one that has some channels, also with ops that read other pixels of the same channel.
+    whole: each thread has complete examples, so any op may follow.
     """
     cdef const instr *instrs = run.program.instrs
     cdef int k = first + 1
@@ -127,12 +130,12 @@ cdef int end_of_stretch(run_state *run, int first, int last, bint whole) noexcep
 
 
 cdef void add_stretches(run_state *run, int first, int last) noexcept:
-    """Adds the phases of instructions first..last in the blocked layout: stretches of ops, whose parts are those of the first.
+    """Adds the phases of instructions first..last in the blocked layout: stretches of ops, which are split as their first op is.
 
-    Of examples that go through the ops together, each is a part if that is as much work for each thread.
+    TOGETHER, a part is a whole example if all threads then have about as many of them.
     """
-    cdef bint whole = run.local.together and (run.local.tiles % run.threads == 0 or run.local.tiles >= 4 * run.threads), by_rows
-    cdef Py_ssize_t parts
+    cdef Py_ssize_t tiles = run.local.tiles, threads = run.local.threads, parts
+    cdef bint whole = run.local.form == TOGETHER and (tiles % threads == 0 or tiles >= 4 * threads), by_rows
     cdef int k = first, end
     cdef const instr *i
     while k < last:
@@ -141,36 +144,35 @@ cdef void add_stretches(run_state *run, int first, int last) noexcept:
             add_phase(run, CONVERTED, k, end, 1)
         elif runs_alone(run, k):
             if computes(run, k):
-                add_phase(run, JOINT, k, end, min(<Py_ssize_t> run.threads, blocks_computed(run, k)))
+                add_phase(run, JOINT, k, end, min(threads, blocks_computed(run, k)))
         elif computes(run, k) or whole:
             if not whole and i.kind == GATHER_X:
-                parts = run.threads
+                parts = threads
             elif not whole and is_op(i) and not runs_converted(run, k):
-                parts = min(<Py_ssize_t> run.threads, blocks_computed(run, k))
+                parts = min(threads, blocks_computed(run, k))
                 if by_rows:
-                    parts = min(<Py_ssize_t> run.threads, op_of(run, i).in_rows if i.kind == BACKWARD else op_of(run, i).out_rows)
-            add_phase(run, SPLIT_TILES, k, end, run.local.tiles * parts)
+                    parts = min(threads, op_of(run, i).in_rows if i.kind == BACKWARD else op_of(run, i).out_rows)
+            add_phase(run, SPLIT_TILES, k, end, tiles * parts)
             run.program.phases[run.program.n_phases - 1].by_rows = by_rows
         k = end
 
 
 cdef void add_stage(run_state *run, int first, int last) noexcept:
-    """Adds the phases of instructions first..last: all tiles, then their reductions."""
+    """Adds the phases of a stage, instructions first..last: all tiles, then their reductions."""
     cdef int k, can_split, has_reduction = 0, by_example = run.per_example.outputs != NULL     # then nothing is summed
-    cdef Py_ssize_t n
+    cdef Py_ssize_t tiles = run.local.tiles, threads = run.local.threads
     cdef const op *o
     cdef instr *i
-    if run.local.chunk:
-        n = run.threads * run.local.chunk                     # examples that all threads have memory for: as many chunks for each
-        add_phase(run, CHUNKS, first, last, (run.local.tiles + n - 1) // n * run.threads)
-    elif run.local.blocked and (run.local.together or run.local.tiles < run.threads):
+    if run.local.form == IN_CHUNKS:                           # each thread has as many chunks, of at most `chunk` examples
+        add_phase(run, CHUNKS, first, last, (tiles + run.local.copies - 1) // run.local.copies * threads)
+    elif run.local.form == TOGETHER or run.local.form == BY_EXAMPLE and tiles < threads:
         add_stretches(run, first, last)
-    elif run.local.tiles < run.threads:
+    elif tiles < threads:
         for k in range(first, last):
             i = &run.program.instrs[k]
             can_split = i.kind == GATHER_X or (
                 (i.kind == FORWARD or i.kind == BACKWARD) and op_of(run, i).splits and not by_example)
-            add_phase(run, SPLIT_TILES, k, k + 1, run.local.tiles * (run.threads if can_split else 1))
+            add_phase(run, SPLIT_TILES, k, k + 1, tiles * (threads if can_split else 1))
     else:
         add_phase(run, TILES, first, last, run.local.slots)
     for k in range(first, last):
@@ -178,7 +180,7 @@ cdef void add_stage(run_state *run, int first, int last) noexcept:
         o = op_of(run, i)
         has_reduction |= i.kind == FORWARD and o.reduce.forward != NULL and reduces_forward(run, o)
         has_reduction |= i.kind == BACKWARD and o.reduce.n_items > 0 and not o.plan.frozen and not by_example
-    if has_reduction and run.local.partition != NULL:
+    if has_reduction and run.partition != NULL:
         add_phase(run, PARTIALS, first, last, REDUCE_TASKS)
         add_phase(run, COMBINE, first, last, REDUCE_TASKS)
     if has_reduction:
@@ -186,7 +188,7 @@ cdef void add_stage(run_state *run, int first, int last) noexcept:
 
 
 cdef void add_prepare(run_state *run) noexcept:
-    """Adds the phase that packs parameters: of all ops, and for dx, of those that compute it."""
+    """Adds the phase that packs parameters: those of all ops for forward, and those of the ops that compute dx for backward."""
     cdef program_state *program = &run.program
     cdef Py_ssize_t bytes = 0
     cdef int k, n = 0
@@ -201,7 +203,7 @@ cdef void add_prepare(run_state *run) noexcept:
             program.prepares[n] = program.instrs[k]
             bytes, n = bytes + o.memory.packed_dx, n + 1
     program.n_prepares = n
-    add_phase(run, PREPARE, 0, 0, n * (run.threads if bytes > MIN_SPLIT_BYTES else 1))
+    add_phase(run, PREPARE, 0, 0, n * (run.local.threads if bytes > MIN_SPLIT_BYTES else 1))
 
 
 cdef void add_stages(run_state *run) noexcept:

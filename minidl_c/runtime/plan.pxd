@@ -9,10 +9,8 @@ from minidl_c.runtime.program cimport Program
 
 cdef class Plan(Program):
     cdef ContextPool context_pool
-    cdef int threads(self, num_threads, Py_ssize_t examples, int sweeps, Py_ssize_t n_steps) except -1
     cdef ExecutionContext new_context(self)
     cdef ExecutionContext acquire_context(self, bint trains)
     cdef void release_context(self, ExecutionContext p)
-    cdef int64_t *bind_training(self, ExecutionContext p, Py_ssize_t m, Py_ssize_t n_steps, targets, weights, example_ids,
-                                losses, scores, divisors, lrs, grad, Update update, step_counter) except NULL
+    cdef int64_t *bind_training(self, ExecutionContext p, object call, Py_ssize_t m, Py_ssize_t n_steps) except NULL
     cdef int schedule_steps(self, ExecutionContext p, Update update) except -1

@@ -10,7 +10,6 @@ from libc.string cimport memset
 from numpy import arange, array
 
 from minidl_c.array_args cimport ArrayArgs
-from minidl_c.op cimport LANES, SMALL_BATCH
 from minidl_c.op import check_element_count, check_ints
 from minidl_c.optimizers.clip cimport BLOCKS, set_limits
 from minidl_c.optimizers.update cimport Update
@@ -23,9 +22,9 @@ from minidl_c.runtime.per_example cimport PerExampleOutputs
 from minidl_c.runtime.phases cimport add_phase, add_stages
 from minidl_c.runtime.program cimport Program
 from minidl_c.runtime.run_state cimport CHECK, CLIP, COMMIT, GATHER_DY, REDUCE_TASKS, SCATTER_DX, UPDATE, run_state
-from minidl_c.runtime.threads cimport threads_for
+from minidl_c.runtime.schedule cimport choose_prediction, choose_step, schedule
 
-cdef double UPDATE_WORK = 6             # of a parameter, in multiply-adds: the sums of its gradient, and the optimizer
+cdef tuple FORMS = ("IN_TILES", "BY_EXAMPLE", "TOGETHER", "IN_CHUNKS")      # the names of `form`
 cdef Py_ssize_t LONG_FIT = 1000         # steps of a call, after which the length of a step no longer limits the threads
 
 
@@ -34,12 +33,6 @@ cdef class Plan(Program):
 
     def __cinit__(self, *args, **options):
         self.context_pool = ContextPool()
-
-    cdef int threads(self, num_threads, Py_ssize_t examples, int sweeps, Py_ssize_t n_steps) except -1:
-        """Returns the number of threads for n_steps steps of `examples` examples, each `sweeps` times through the ops."""
-        cdef Py_ssize_t lanes = examples if examples <= SMALL_BATCH else (examples + LANES - 1) // LANES * LANES
-        cdef double work = <double> sweeps * self.work * lanes + (UPDATE_WORK * self.n_flat if sweeps > 1 else 0)
-        return threads_for(num_threads, work, n_steps)
 
     @property
     def is_distributable(self):
@@ -55,19 +48,32 @@ cdef class Plan(Program):
     def step_bytes(self, examples, num_threads=None, manual=False):
         """Returns the bytes of memory for a training step on a batch, besides data, parameters and their gradients.
 
-        manual: of `forward` and `backward` instead of `train`. Nothing is allocated.
+        manual: the step is one of `forward` and `backward`, not of `train`. Nothing is allocated.
         """
+        cdef schedule s
         check_element_count("examples", check_ints("examples", (examples,), 1, 1))
-        threads = self.threads(num_threads, examples, 3, LONG_FIT)
-        blocked = self.has_loss and not manual and self.trains_blocked(examples, threads)
-        return self.new_context().step_bytes(examples, threads, manual, blocked)
+        s = choose_step(&self.costs, examples, num_threads, LONG_FIT, manual, 0, 1)
+        return self.new_context().arena_of(&s).block_bytes(&s)
+
+    def schedules(self, examples, num_threads=None, manual=False):
+        """Returns how a call runs: for each part of its examples (form, number of examples, threads), as schedule.pyx says.
+
+        The call is a training step if the plan has a loss, else a prediction; manual: `forward` and `backward`.
+        """
+        cdef schedule parts[3]
+        cdef int k, n = 1
+        check_element_count("examples", check_ints("examples", (examples,), 1, 1))
+        if self.has_loss or manual:
+            parts[0] = choose_step(&self.costs, examples, num_threads, 1, manual, 0, 1)
+        else:
+            n = choose_prediction(&self.costs, examples, num_threads, parts)
+        return [(FORMS[parts[k].form], parts[k].examples, parts[k].threads) for k in range(n)]
 
     # ---- contexts
 
     cdef ExecutionContext new_context(self):
         cdef ExecutionContext p = ExecutionContext()
-        p.bind(self.ops, self.values, self.blocked_values, self.n_ops, self.barriers)
-        p.together, p.chunk, p.min_chunk = self.together, self.chunk, self.min_chunk
+        p.bind(self.ops, self.values, self.blocked_values, self.n_ops)
         return p
 
     cdef ExecutionContext acquire_context(self, bint trains):
@@ -103,15 +109,13 @@ cdef class Plan(Program):
         cdef ExecutionContext p = self.acquire_context(False)
         cdef run_state *run = &p.run
         cdef Py_ssize_t m = p.bind_inputs(x, rows, param, self.dtype, False)
+        cdef schedule parts[3]
+        cdef int k
         self.check_flat_size(p.arguments.rows)
         run.batch.y = p.arguments.acquire(y, self.dtype, m, self.values[self.n_ops].size, True, "y")
         p.arguments.check_no_overlap()
-        rest = self.blocked_examples(m, self.threads(num_threads, m, 1, 1))
-        if m > rest:
-            p.prepare(m - rest, self.threads(num_threads, m - rest, 1, 1), False, False)
-            p.run_forward()
-        if rest:
-            p.predict_blocked(m - rest, rest, self.threads(num_threads, rest, 1, 1))
+        for k in range(choose_prediction(&self.costs, m, num_threads, parts)):
+            p.run_forward(&parts[k])
         self.release_context(p)
 
     def forward(self, x, param, y, num_threads=None, seed=0, step=0, example_ids=None):
@@ -123,6 +127,7 @@ cdef class Plan(Program):
         cdef ExecutionContext p = self.acquire_context(False)
         cdef run_state *run = &p.run
         cdef Py_ssize_t m = p.bind_inputs(x, None, param, self.dtype, self.has_state_updates)
+        cdef schedule s
         self.check_flat_size(p.arguments.rows)
         if example_ids is not None:
             p.arguments.acquire(example_ids, "int64", m, 1, False, "example_ids")
@@ -132,7 +137,8 @@ cdef class Plan(Program):
         p.arguments.check_no_overlap()
         run.train.training, run.train.seed, run.train.first_step = 1, index(seed), index(step)
         if m:
-            p.prepare(m, self.threads(num_threads, m, 3, 1), True, True)   # backward costs about twice a forward
+            s = choose_step(&self.costs, m, num_threads, 1, True, 0, 1)
+            p.prepare(&s)
             p.add_forward(False)
             add_stages(run)
             if self.has_state_updates:
@@ -151,7 +157,7 @@ cdef class Plan(Program):
         self._guarded_backward(p, dy, dx, param, grad, None)
 
     def backward_examples(self, ExecutionContext p not None, dy, dx, param, outputs):
-        """As `backward`, but with the per-example gradients of some parameters and no sums.
+        """Computes dx as `backward` does, and the per-example gradients of some parameters instead of sums.
 
         outputs: for each requested parameter (offset, size, grads, squares): its range in the flat buffer; grads (n, size) OUT
         its gradients, or None; squares (n,) float64 OUT the sums of their squares, or None. Raises ValueError for a range
@@ -205,46 +211,38 @@ cdef class Plan(Program):
 
     # ---- training
 
-    def train(self, x, rows, Py_ssize_t batch, targets, weights, losses, scores, divisors, lrs, param, grad, Update update,
-              num_threads, seed, step_counter, example_ids=None, clip_norm=None, clip_value=None, comm=None):
-        """Runs training steps on x[rows] (None: all), `batch` rows each, without Python between them; returns their number.
+    def train(self, call):
+        """Runs the steps of a TrainingCall without Python between them; returns the number of completed ones.
 
-        By row of x: targets (int64 labels, or numbers (n, n_target)) and weights (or None). By position in rows: example_ids
-        int64 (None: rows), on which random masks depend; losses (len(rows),) OUT; scores (len(rows), classes) OUT or None.
-        By step: divisors and lrs, float64: the divisor of the gradient's sums, and the learning rate.
-        step_counter (1,) int64 IN and OUT: the steps completed so far, incremented in this very call, so that no signal comes in
-        between; param IN and OUT; grad OUT: the divided gradient of the last step, after clipping (see clip.pyx).
-        update: None leaves the parameters unchanged. A step whose losses or gradients are not finite changes nothing and ends
-        the run. comm: the processes that run each batch together (see minidl/distributed/mpi.py); losses and scores are those
-        of the local examples then. Raises as `predict`, for labels outside the classes, and for ops that are not distributable.
+        A step whose losses or gradients are not finite changes nothing and ends the run. If several processes run each batch, losses
+        and scores are those of the local examples. Raises as `predict`, for labels outside the classes, and for ops that are not
+        distributable.
         """
         cdef ExecutionContext p = self.acquire_context(True)
         cdef run_state *run = &p.run
-        cdef Py_ssize_t m = p.bind_inputs(x, rows, param, self.dtype, True), n_steps
+        cdef Py_ssize_t batch = call.batch, m = p.bind_inputs(call.x, call.rows, call.param, self.dtype, True), n_steps
+        cdef Update update = call.update
         cdef int64_t *steps
+        cdef schedule s
         if batch < 1 or m == 0 or m % batch or m // batch >= 2**31:
             raise ValueError(f"train: expected whole batches of at least one row, got {m} rows in batches of {batch}")
         n_steps = m // batch
-        steps = self.bind_training(p, m, n_steps, targets, weights, example_ids, losses, scores, divisors, lrs, grad, update,
-                                   step_counter)
-        set_limits(&run.train.clip, clip_norm, clip_value)
-        if comm is not None:
+        steps = self.bind_training(p, call, m, n_steps)
+        set_limits(&run.train.clip, call.clip_norm, call.clip_value)
+        if call.comm is not None:
             if not self.is_distributable:
                 raise ValueError("comm: expected ops whose reductions work from partial results, and parameters to train")
-            p.partition.rank, p.partition.size = comm.rank, comm.size
-        run.train.training, run.train.seed, run.train.first_step = 1, index(seed), steps[0]
-        threads = self.threads(num_threads, batch, 3, n_steps)
-        if comm is None and self.trains_blocked(batch, threads):
-            p.prepare_blocked_training(batch, threads)
-        else:
-            p.prepare(batch, threads, False, True)
+            p.partition.rank, p.partition.size = call.comm.rank, call.comm.size
+        run.train.training, run.train.seed, run.train.first_step = 1, index(call.seed), steps[0]
+        s = choose_step(&self.costs, batch, call.num_threads, n_steps, False, p.partition.rank, p.partition.size)
+        p.prepare(&s)
         self.schedule_steps(p, update)
         try:
-            if run.local.partition == NULL:
+            if run.partition == NULL:
                 with nogil:
                     execute(run, n_steps)
             else:
-                run_distributed(run, &p.partition, p.exchange_buffers, n_steps, comm)
+                run_distributed(run, &p.partition, p.exchange_buffers, n_steps, call.comm)
         finally:
             n_steps = n_steps if run.train.stopped < 0 else run.train.stopped
             steps[0] += n_steps
@@ -253,25 +251,25 @@ cdef class Plan(Program):
         self.release_context(p)
         return n_steps
 
-    cdef int64_t *bind_training(self, ExecutionContext p, Py_ssize_t m, Py_ssize_t n_steps, targets, weights, example_ids,
-                                losses, scores, divisors, lrs, grad, Update update, step_counter) except NULL:
+    cdef int64_t *bind_training(self, ExecutionContext p, object call, Py_ssize_t m, Py_ssize_t n_steps) except NULL:
         """Binds the arrays of training, after those of bind_inputs; returns the step counter."""
+        cdef Update update = call.update
         cdef ArrayArgs a = p.arguments
         cdef run_state *run = &p.run
         cdef Py_ssize_t n = a.rows, classes = self.values[self.n_ops - 1].size
-        cdef int64_t *steps = <int64_t *> a.acquire(step_counter, "int64", 1, 1, True, "step_counter")
+        cdef int64_t *steps = <int64_t *> a.acquire(call.step_counter, "int64", 1, 1, True, "step_counter")
         self.check_flat_size(n)
-        p.bind_targets(targets, m)
-        if weights is not None:
-            run.batch.weights = a.acquire(weights, self.dtype, p.n_x, 1, False, "weights")
-        if example_ids is not None:
-            run.batch.example_ids = <const int64_t *> a.acquire(example_ids, "int64", m, 1, False, "example_ids")
-        run.batch.losses = a.acquire(losses, self.dtype, m, 1, True, "losses")
-        if scores is not None:
-            run.batch.y = a.acquire(scores, self.dtype, m, classes, True, "scores")
-        run.train.divisors = <const double *> a.acquire(divisors, "float64", n_steps, 1, False, "divisors")
-        run.train.lrs = <const double *> a.acquire(lrs, "float64", n_steps, 1, False, "lrs")
-        run.train.n, run.train.grad = n, a.acquire(grad, self.dtype, n, 1, True, "grad")
+        p.bind_targets(call.targets, m)
+        if call.weights is not None:
+            run.batch.weights = a.acquire(call.weights, self.dtype, p.n_x, 1, False, "weights")
+        if call.example_ids is not None:
+            run.batch.example_ids = <const int64_t *> a.acquire(call.example_ids, "int64", m, 1, False, "example_ids")
+        run.batch.losses = a.acquire(call.losses, self.dtype, m, 1, True, "losses")
+        if call.scores is not None:
+            run.batch.y = a.acquire(call.scores, self.dtype, m, classes, True, "scores")
+        run.train.divisors = <const double *> a.acquire(call.divisors, "float64", n_steps, 1, False, "divisors")
+        run.train.lrs = <const double *> a.acquire(call.lrs, "float64", n_steps, 1, False, "lrs")
+        run.train.n, run.train.grad = n, a.acquire(call.grad, self.dtype, n, 1, True, "grad")
         if update is not None:
             update.bind(a, n, self.dtype, self.max_skipped_steps)
         a.check_no_overlap()

@@ -1,36 +1,21 @@
 """Program: the checked ops of a plan in order, with the indices of their values and the offsets of their parameters and sums."""
 from operator import index
-from libc.math cimport sqrt
 from libc.stdlib cimport calloc, free
 
 from minidl_c.op cimport ALIAS_SKIP, LANES, Op, blocks_of, dtype_of, op, target_bytes
-from minidl_c.runtime.blocked_form cimport adds_sums, can_train, has_work, is_converted, is_repacked, keeps_layout
+from minidl_c.runtime.blocked_form cimport adds_sums, can_train, is_converted, is_repacked, keeps_layout
+from minidl_c.runtime.schedule cimport measure_blocked
 
 cdef extern from "minidl_c/runtime/optimize.h" nogil:
     void optimize(op *, int, value *)
     void optimize_blocked(const op *, int, value *, int training)
 
-# The cost of reading a weight for each example, in multiply-adds; a tile reads it once. Fitted to the nets of benchmarks/inference.py.
-cdef double CACHED_READ = 3, MEMORY_READ = 19
-cdef Py_ssize_t CACHED_WEIGHTS = 2**22
-cdef double CONVERTED_EXAMPLE = 2       # the copies of an example to and from the tile of a converted op
-cdef double JOINT_SHARE = 10            # weights that are read once for all examples, for each element of a value
-cdef double CHUNK_SHARE = 0.85          # of the work, in joint ops with full lanes
-cdef Py_ssize_t MIN_CHUNK = 4           # examples of a thread that reads all weights from its cache, instead of its share of them
-cdef double TRANSPOSED_WORK = 1.5       # a multiply-add of a dense layer in training, which transposes its weights for dx
-cdef double SHARED_TILE = 1.3           # a tile that threads share: they read from each other's caches
-cdef double SHARED_TRAINING = 1.05      # the same in training
 cdef object MAX_OFFSET = 2**62         # elements; sums of such do not overflow
 
 
 cdef inline Py_ssize_t flat_elements(const op *o) noexcept:
     """The number of elements of an op in the flat buffer: parameters, then state."""
     return o.n_param + o.n_state
-
-
-cdef inline double waste_of(Py_ssize_t channels) noexcept:
-    """The number of lanes for each channel."""
-    return <double> (blocks_of(channels) * LANES) / channels
 
 
 cdef inline bint is_shapeless(const op *o) noexcept:
@@ -42,9 +27,9 @@ cdef inline bint is_shapeless(const op *o) noexcept:
 cdef class Program:
     """The ops of a model in order, and the offsets of their parameters in the flat buffer.
 
-    ops: Op objects of one dtype; offsets: of the first parameter of each; has_loss: the last op is a loss. For each op, or
-    empty: frozen, whether its parameters are left alone; lr_scales, a factor of the learning rate; skipped_steps, the number of
-    optimizer steps made while it was frozen.
+    ops: Op objects of one dtype. offsets: the offset of the first parameter of each op. has_loss: whether the last op is a loss.
+    The others are empty or have an item for each op. frozen: whether its parameters are left alone. lr_scales: a factor of its
+    learning rate. skipped_steps: the number of optimizer steps that were made while it was frozen.
     Raises TypeError or ValueError if the ops do not fit together or one was compiled against another minidl.
     """
 
@@ -59,6 +44,7 @@ cdef class Program:
             if not 0 <= offset <= MAX_OFFSET:
                 raise ValueError(f"offsets: expected offsets in the flat buffer, got {offset}")
         self.sources, self.n_ops, self.has_loss = ops, len(ops), has_loss
+        self.costs.trains = self.has_loss
         self.dtype = dtype_of((<Op> ops[0]).c.real_bytes)
         self.ops = <op *> calloc(self.n_ops, sizeof(op))
         self.values = <value *> calloc(self.n_ops + 1, sizeof(value))
@@ -81,20 +67,20 @@ cdef class Program:
 
     @property
     def blocked_limit(self):
-        """Up to this many examples of a call run in the blocked layout, and more if threads would have to share a tile.
+        """The number of examples up to which a call runs in the blocked layout: see the table in schedule.pyx.
 
-        More examples also run in it as chunks, if the plan has them. It may be set; 0: none. A plan in which it was set counts the
-        layout as free: unless it is 0, any batch of at most 16 examples then runs in it on several threads. Results have the same bits.
+        Setting it overrides the cost model: the blocked layout then counts as free, so that on several threads every batch of 1 to
+        16 examples uses it. 0 turns the layout off. Results have the same bits.
         Raises ValueError for numbers outside 0..16, and any but 0 if the ops do not fit that layout.
         """
-        return self.limit
+        return self.costs.limit
 
     @blocked_limit.setter
     def blocked_limit(self, value):
-        most = LANES if self.blocked_values != NULL else 0
-        if not 0 <= index(value) <= most:
-            raise ValueError(f"blocked_limit: expected a number from 0 to {most}, got {value}")
-        self.limit, self.blocked_cost = value, 0
+        largest = LANES if self.blocked_values != NULL else 0
+        if not 0 <= index(value) <= largest:
+            raise ValueError(f"blocked_limit: expected a number from 0 to {largest}, got {value}")
+        self.costs.limit, self.costs.example = value, 0
 
     cdef int add(self, int k, Op source, Py_ssize_t offset) except -1:
         """Adds op k; raises TypeError or ValueError unless it fits the ops before it."""
@@ -118,9 +104,10 @@ cdef class Program:
         o.memory.scratch = (o.memory.scratch + 63) // 64 * 64 + target_bytes(o)     # a tile of a loss's targets comes last
         for i in (k, k + 1):
             self.values[i].bytes = self.values[i].size * LANES * o.real_bytes
-        self.n_flat = max(self.n_flat, offset + flat_elements(o)) if flat_elements(o) else self.n_flat
-        self.work += o.work
-        self.barriers |= o.reduce.barrier
+        if flat_elements(o):
+            self.costs.n_flat = max(self.costs.n_flat, offset + flat_elements(o))
+        self.costs.work += o.work
+        self.costs.has_barriers |= o.reduce.barrier != 0
         return 0
 
     cdef int check_offsets(self) except -1:
@@ -135,9 +122,9 @@ cdef class Program:
         return 0
 
     cdef void place_sums(self) noexcept:
-        """Sets the offsets of all sums. Those that are added up lane by lane come first: only they need an array of lanes.
+        """Sets the offsets of all sums. Sums that are added up lane by lane come first, since only they need an array of lanes.
 
-        Those that the blocked layout does not have come last.
+        Sums that do not exist in the blocked layout come last.
         """
         cdef Py_ssize_t offset = 0
         cdef int k, group
@@ -183,9 +170,10 @@ cdef class Program:
             o.out_channels, o.out_rows = o.in_channels, o.in_rows
 
     cdef int find_blocked_values(self) except -1:
-        """Sets the values in the blocked layout, unless an op takes another number of channels than its input or skip has.
+        """Sets the values and the costs of the blocked layout if all ops fit it.
 
-        Those of a plan that trains, unless an op cannot be trained in that layout.
+        An op does not fit if it takes another number of channels than its input or skip has. In a plan that trains, it also has to be
+        one that can be trained in that layout.
         """
         cdef bint training = self.has_loss
         cdef const op *o = &self.ops[self.n_ops - 1]
@@ -210,70 +198,8 @@ cdef class Program:
                 v.channels = self.values[self.ops[k - 1].plan.input].channels
             v.bytes = blocks_of(v.channels) * LANES * (v.size // v.channels) * self.ops[0].real_bytes
         optimize_blocked(self.ops, self.n_ops, self.blocked_values, training)
-        self.choose_chunk()
-        self.choose_limit()
+        measure_blocked(&self.costs, self.ops, self.n_ops)
         return 0
-
-    cdef void choose_chunk(self) noexcept:
-        """Sets `together` if reading the weights of joint ops once saves more than it costs to keep the values of all examples.
-
-        And the number of examples of a chunk, if almost all work is that of joint ops.
-        """
-        cdef double weights = 0, elements = 0, work = 0
-        cdef int k
-        for k in range(self.n_ops):
-            elements += self.ops[k].out_size
-            if self.ops[k].blocked.joint:
-                weights += self.ops[k].n_param
-                work += self.ops[k].work / waste_of(self.ops[k].out_channels)
-        self.together = weights > JOINT_SHARE * elements
-        self.chunk = 2 * LANES if self.together and work > CHUNK_SHARE * self.work else 0
-        self.min_chunk = MIN_CHUNK if weights < CACHED_WEIGHTS else self.chunk
-
-    cdef void choose_limit(self) noexcept:
-        """Sets the number of examples up to which the blocked layout costs less than a tile."""
-        cdef double lanes = 0, blocked = 0, least = 0, waste, weights = 0
-        cdef bint training = self.has_loss, has_trained = False
-        cdef const op *o
-        cdef int k
-        for k in range(self.n_ops - training):
-            o = &self.ops[k]
-            waste = waste_of(o.out_channels)
-            if is_converted(o, training):
-                waste = CONVERTED_EXAMPLE if training else 2 * LANES
-            elif has_trained:                                 # backward computes dx as well
-                waste = (2 * waste + waste_of(o.in_channels)) / 3
-            has_trained |= training and o.n_param > 0
-            if has_work(o, training):
-                lanes, least = lanes + o.work, least + o.work * waste
-                # loads are wasted too: powers of 1.5 and, in training, 1.75 (pow would need glibc 2.29)
-                blocked += o.work * waste * sqrt(waste) * (sqrt(sqrt(waste)) if training else 1) * (
-                    TRANSPOSED_WORK if training and o.blocked.joint and o.memory.prepare_dx == NULL else 1)
-                weights += 0 if training or self.together and o.blocked.joint else o.n_param
-        blocked += weights * (CACHED_READ if weights < CACHED_WEIGHTS else MEMORY_READ)
-        self.tile_cost, self.blocked_cost = LANES * lanes, blocked
-        self.limit = <Py_ssize_t> min(<double> LANES, LANES * lanes / blocked) if blocked else 0
-        if self.limit == 0 and least <= LANES * lanes:        # one example alone is no slower
-            self.limit = 1
-
-    cdef Py_ssize_t blocked_examples(self, Py_ssize_t n, int threads) noexcept:
-        """Returns how many of n examples, the last ones, to predict in the blocked layout: all if they make up chunks.
-
-        With as many tiles as threads, those of the last tile if it is mostly empty. With fewer, all or none: tiles are then shared.
-        """
-        cdef Py_ssize_t tiles = (n + LANES - 1) // LANES, rest = n if n <= self.limit else n % LANES
-        if self.chunk and self.limit and n > LANES:
-            return n
-        if self.limit == 0 or n == 0 or tiles >= threads:
-            return rest if rest <= self.limit else 0
-        shared = self.tile_cost * SHARED_TILE / (threads // tiles) if 2 * tiles <= threads else self.tile_cost
-        return n if (n + threads - 1) // threads * self.blocked_cost <= shared else 0
-
-    cdef bint trains_blocked(self, Py_ssize_t n, int threads) noexcept:
-        """Whether a batch of n examples is trained in the blocked layout."""
-        if n <= self.limit or self.limit == 0 or n > LANES:
-            return n <= self.limit
-        return threads > 1 and n * self.blocked_cost <= self.tile_cost * SHARED_TRAINING
 
     cdef int set_training(self, tuple frozen, tuple lr_scales, tuple skipped_steps) except -1:
         """Sets which ops are trained, and with which rates. Raises ValueError."""
@@ -296,6 +222,6 @@ cdef class Program:
 
     cdef int check_flat_size(self, Py_ssize_t n) except -1:
         """Raises ValueError if a flat buffer of n elements does not hold the parameters of all ops."""
-        if n < self.n_flat:
-            raise ValueError(f"param: expected at least {self.n_flat} elements, got {n}")
+        if n < self.costs.n_flat:
+            raise ValueError(f"param: expected at least {self.costs.n_flat} elements, got {n}")
         return 0

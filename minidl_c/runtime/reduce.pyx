@@ -6,13 +6,11 @@ from minidl_c.optimizers.clip cimport find_factor, scale_range
 from minidl_c.runtime.lane_sums cimport has_sums
 from minidl_c.runtime.partition cimport aligned_bytes, combined_items, losses_finite
 from minidl_c.runtime.reduction_tree cimport emit_examples, emit_partial, fill_batch_view, has_reduction, item_bytes, items_of_task
-from minidl_c.runtime.run_state cimport BACKWARD, REDUCE_TASKS, instr, op_of, phase, run_state
+from minidl_c.runtime.run_state cimport BACKWARD, REDUCE_TASKS, instr, is_blocked, op_of, phase, run_state
+from minidl_c.runtime.schedule cimport MAX_SLOTS
 
 cdef extern from "minidl_c/simd/prefetch.h" nogil:
     void fetch_to_write(const char *, Py_ssize_t)
-
-cdef extern from "minidl_c/simd/reduction.h" nogil:
-    const int MAX_SLOTS
 
 cdef extern from "minidl_c/simd/finite.h" nogil:
     int divide_by_bytes(int real_bytes, void *, Py_ssize_t, double)
@@ -22,7 +20,7 @@ cdef void run_reduce(run_state *run, const phase *f, Py_ssize_t step, Py_ssize_t
     """Reduces a range of the items of each op of a stage."""
     cdef const char *combined = NULL
     cdef int k
-    if run.local.partition != NULL:
+    if run.partition != NULL:
         combined = combined_items(run, f, task)
     for k in range(f.first, f.last):
         if has_reduction(run, &run.program.instrs[k]):
@@ -41,9 +39,9 @@ cdef char *reduction_of(const run_state *run, const instr *i) noexcept nogil:
 
 cdef const char *reduce_op(run_state *run, const instr *i, Py_ssize_t step, Py_ssize_t task, const char *combined,
                            int thread) noexcept nogil:
-    """Reduces a range of one op's items; combined: these items, combined over all processes, or NULL.
+    """Reduces a range of one op's items; returns where the combined items of the next op are.
 
-    Returns where the items of the next op are.
+    combined: the items of this op, combined over all processes; NULL if there is only one.
     """
     cdef const op *o = op_of(run, i)
     cdef Py_ssize_t starts[17]
@@ -54,7 +52,7 @@ cdef const char *reduce_op(run_state *run, const instr *i, Py_ssize_t step, Py_s
     items_of_task(o, task, &i0, &i1)
     if i0 >= i1:
         return combined
-    if run.local.blocked and back:
+    if is_blocked(run) and back:
         emit_examples(run, i, total, i0, i1, thread)
     elif combined == NULL:
         emit_partial(run, i, 0, run.local.slots, total, i0, i1)

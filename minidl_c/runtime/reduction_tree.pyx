@@ -7,11 +7,11 @@
 The whole batch is a node too. Several processes compute smaller nodes and combine them: see partition.pyx.
 """
 from minidl_c.op cimport LANES
-from minidl_c.runtime.layout cimport nth_copy
+from minidl_c.runtime.memory_map cimport nth_copy
 from minidl_c.runtime.lane_sums cimport add_lanes, slot_sums_of, tiles_are_split
+from minidl_c.runtime.run_state cimport is_blocked
 
 cdef extern from "minidl_c/runtime/reduction_tree.h" nogil:
-    const int MAX_SLOTS
     const int MAX_PARTIAL_BYTES
     const Py_ssize_t *single_slots
     void combine_partials(const op *, const char *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, char *)
@@ -35,12 +35,12 @@ cdef void fill_batch_view(const run_state *run, const instr *i, Py_ssize_t s0, P
     w.param, w.packed = run.train.param + o.plan.param * run.program.real_bytes, run.memory.packed[i.op].base
     w.starts, w.slots, w.tiles = starts, s1 - s0, run.local.starts[s1] - first
     w.examples, w.training = min(run.batch.examples - first * LANES, w.tiles * LANES), run.train.training
-    w.blocked = run.local.blocked
+    w.blocked = is_blocked(run)
 
 
 cdef void sum_slots(const run_state *run, const op *o, Py_ssize_t s0, Py_ssize_t s1, char *total,
                     Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
-    """total = the sums of reduction items i0 to i1 over slots s0 to s1, which are a node of the tree or the whole batch."""
+    """Sets `total` to the sums of reduction items i0 to i1 over slots s0 to s1, which are a node of the tree or the whole batch."""
     cdef Py_ssize_t width = o.reduce.n_sums // o.reduce.n_items, slot, a = i0 * width, b = i1 * width
     if tiles_are_split(run):                                  # threads have added parts of a tile, which is a slot
         for slot in range(s0, s1):
@@ -50,7 +50,7 @@ cdef void sum_slots(const run_state *run, const op *o, Py_ssize_t s0, Py_ssize_t
 
 
 cdef void emit_examples(const run_state *run, const instr *i, char *out, Py_ssize_t i0, Py_ssize_t i1, int thread) noexcept nogil:
-    """out = the gradient of the whole batch, one slot of examples in the blocked layout, for items i0 to i1."""
+    """Sets `out` to the gradient of the whole batch, one slot of examples in the blocked layout, for items i0 to i1."""
     cdef const op *o = op_of(run, i)
     cdef Py_ssize_t starts[17]
     cdef Py_ssize_t width, real_bytes = run.program.real_bytes
@@ -69,7 +69,7 @@ cdef void emit_examples(const run_state *run, const instr *i, char *out, Py_ssiz
 
 cdef void emit_partial(const run_state *run, const instr *i, Py_ssize_t s0, Py_ssize_t s1, char *out,
                        Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
-    """out = the partial result of slots s0 to s1, a node or the whole batch, for items i0 to i1; out is where item 0 would be."""
+    """Sets `out`, the address of item 0, to items i0 to i1 of the partial result of slots s0 to s1: of a node, or the whole batch."""
     cdef const op *o = op_of(run, i)
     cdef char of_slots[16][MAX_PARTIAL_BYTES]
     cdef Py_ssize_t starts[17]
@@ -91,7 +91,7 @@ cdef void emit_partial(const run_state *run, const instr *i, Py_ssize_t s0, Py_s
 
 cdef void combine_nodes(const run_state *run, const instr *i, const char *nodes, Py_ssize_t stride, const Py_ssize_t *first,
                         Py_ssize_t n_nodes, char *out, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
-    """out = items i0 to i1 over the whole batch, from nodes, one every `stride` bytes; node k begins with slot first[k]."""
+    """Sets `out` to items i0 to i1 over the whole batch. Nodes lie `stride` bytes from each other; node k begins with slot first[k]."""
     cdef const op *o = op_of(run, i)
     cdef Py_ssize_t width = item_bytes(run, i) // run.program.real_bytes, item
     if o.reduce.partial != NULL and i.kind == FORWARD:

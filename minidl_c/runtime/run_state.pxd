@@ -5,7 +5,8 @@ from minidl_c.op cimport op
 from minidl_c.optimizers.clip cimport clipping
 from minidl_c.optimizers.update cimport optimizer
 from minidl_c.runtime.copies cimport copies, number_kind
-from minidl_c.runtime.layout cimport buffer, value
+from minidl_c.runtime.memory_map cimport buffer, value
+from minidl_c.runtime.schedule cimport IN_TILES, schedule
 
 ctypedef enum instr_kind:
     GATHER_X                            # packs rows of x into tiles
@@ -18,17 +19,17 @@ ctypedef enum instr_kind:
 ctypedef enum phase_kind:
     PREPARE                             # a task: part of the packing of one op
     TILES                               # a task: a slot, which is a run of tiles; all instructions of a stage, depth first
-    SPLIT_TILES                         # a task: (tile, part of the channels or rows); for fewer tiles than threads. One instruction,
-                                        # or in the blocked layout a stretch: see execution_context.pyx
+    SPLIT_TILES                         # a task: a part of the channels or rows of a tile that threads share. One instruction,
+                                        # or in the blocked layout a stretch of them: see phases.pyx
     JOINT                               # a task: a part of the channels of an op that takes all examples at once, in the blocked layout
     CHUNKS                              # a task: some examples, which go through all ops together in the memory of their thread
     CONVERTED                           # one task: an instruction of an op on a tile, in training in the blocked layout
-    PARTIALS                            # a task as of REDUCE: this process's partial results, before the exchange
-    COMBINE                             # a task as of REDUCE: the batch's results, from the partial results of all processes
+    PARTIALS                            # a task is one of REDUCE: this process's partial results, before the exchange
+    COMBINE                             # a task is one of REDUCE: the batch's results, from the partial results of all processes
     REDUCE                              # a task: a range of the reduction items of each op of the stage
     CLIP                                # a task: a block of the flat gradient
     CHECK                               # one task: are all losses and gradients finite?
-    UPDATE                              # a task as of REDUCE
+    UPDATE                              # a task is one of REDUCE
     COMMIT                              # a task: an op
 
 cdef enum:
@@ -64,7 +65,7 @@ ctypedef struct memory_state:           # arrays in the arena
     const buffer *tile_grad
     const buffer *saved                 # by op
     const buffer *packed                # by op
-    bint keeps_packed                   # in inference: it is what the last call left
+    bint keeps_packed                   # in inference: what the call before has packed is still there
     const buffer *combined              # by op: the batch's results of reduce.partial, [n_items][partial_bytes]
     buffer scratch                      # by thread
     buffer sums                         # by thread, or by slot: [n_sums][16]. In the blocked layout by example: [n_sums]
@@ -80,7 +81,7 @@ ctypedef struct example_output:         # the destination of a parameter's per-e
 ctypedef struct per_example_state:
     const example_output *outputs       # NULL: gradients are summed
     int n_outputs
-    char *lanes                         # by thread: [n_param][16] of an op
+    char *lanes                         # by thread: the sums of an op over a tile, [n_sums][16]
     Py_ssize_t lanes_bytes
 
 ctypedef struct batch_state:            # arrays of the caller
@@ -107,15 +108,6 @@ ctypedef struct partition:              # a batch's slots, divided among process
     char *received                      # partial results of all processes: what COMBINE reads
     char *combined                      # the batch's results: what COMBINE writes and REDUCE reads
 
-ctypedef struct local_state:            # the tiles of this process
-    Py_ssize_t tiles, slots
-    Py_ssize_t first_tile               # in the batch
-    bint blocked                        # a tile is one example in the blocked layout; in training, all of them make up one slot
-    bint together                       # all examples go through the ops together; else one by one, if there are threads enough
-    Py_ssize_t chunk                    # examples for which a thread has memory, in CHUNKS; 0: a copy for each tile, or thread
-    Py_ssize_t starts[17]               # the first tile of each slot, counted from first_tile, and their end
-    const partition *partition          # NULL: they are the whole batch
-
 ctypedef struct train_state:
     int training
     int64_t seed, first_step
@@ -134,9 +126,9 @@ ctypedef struct run_state:
     memory_state memory
     per_example_state per_example
     batch_state batch
-    local_state local
+    schedule local                      # the tiles of this process
+    const partition *partition          # NULL: they are the whole batch
     train_state train
-    int threads
     Py_ssize_t step_offset              # of the steps and phases that run now: see exchange.pyx
     int phase_offset
 
@@ -148,4 +140,9 @@ cdef inline const op *op_of(const run_state *run, const instr *i) noexcept nogil
 
 cdef inline bint tiles_are_split(const run_state *run) noexcept nogil:
     """Whether several threads share a tile, which is a slot then."""
-    return run.local.tiles < run.threads
+    return run.local.tiles < run.local.threads
+
+
+cdef inline bint is_blocked(const run_state *run) noexcept nogil:
+    """Whether a tile is one example in the blocked layout."""
+    return run.local.form != IN_TILES

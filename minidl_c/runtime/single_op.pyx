@@ -12,6 +12,7 @@ from minidl_c.runtime.executor cimport execute
 from minidl_c.runtime.phases cimport add_stages
 from minidl_c.runtime.plan cimport Plan
 from minidl_c.runtime.run_state cimport SCATTER_DX, run_state
+from minidl_c.runtime.schedule cimport in_tiles, schedule, threads_of
 
 
 cdef class BatchArrays:
@@ -123,6 +124,7 @@ def loss_batch(
     cdef ExecutionContext p = plan.acquire_context(True)
     cdef run_state *run = &p.run
     cdef bint back = dscores is not None
+    cdef schedule s
     rows, param = b.as_rows("scores", scores, op.in_shape, op.c.in_size, False), empty(0, b.dtype)
     out = b.as_rows("dscores", dscores, op.in_shape, op.c.in_size, True) if back else None
     plan.check_flat_size(0)
@@ -135,7 +137,8 @@ def loss_batch(
         run.batch.dx = p.arguments.acquire(out, b.dtype, b.n, op.c.in_size, True, "dscores")
     p.arguments.check_no_overlap()
     if b.n:
-        p.prepare(b.n, plan.threads(num_threads, b.n, 2, 1), False, back)
+        s = in_tiles(b.n, threads_of(&plan.costs, num_threads, b.n, 2, 1), False, back, 0, 1)
+        p.prepare(&s)
         p.find_wanted(back)
         p.add_forward(True)
         if back:

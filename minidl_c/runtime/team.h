@@ -71,45 +71,29 @@ static void team_release(team *c, int holders) {
   if (atomic_fetch_sub(&c->holders, holders) == holders) free(c);
 }
 
-#ifdef _OPENMP
-static void team_region(team *c) {
-  #pragma omp parallel num_threads(c->threads)
-  team_member(c, omp_get_thread_num());
-  team_release(c, c->threads);
-}
-#else
-static void team_guest(void *c, int thread) {
-  team_member(c, thread);
-  team_release(c, 1);
-}
-
-static void team_region(team *c) {
-  int n = c->threads - 1, missing = n;
-  worker *guests = pool_invite(n, team_guest, c);
-  for (worker *w = guests; w; w = w->next) missing--;
-  if (EXACT && missing) abort();                             /* their shares would remain */
-  team_member(c, 0);
-  team_release(c, 1 + missing + pool_withdraw(n, guests));
-}
-#endif
-
-/* Returns 0 if there is no memory, before any task has run. */
-static int team_run_parallel(team_work work, void *arg, ptrdiff_t steps, const ptrdiff_t *tasks, ptrdiff_t phases, int threads) {
-  ptrdiff_t step_tasks = 0, most = 1;                        /* `most`: more threads than tasks of a phase have nothing to do */
+/* Returns NULL if there is no memory. */
+static team *team_new(team_work work, void *arg, ptrdiff_t steps, const ptrdiff_t *tasks, ptrdiff_t phases, int threads) {
+  ptrdiff_t step_tasks = 0, largest = 1;                     /* more threads than tasks of a phase have nothing to do */
   for (ptrdiff_t p = 0; p < phases; p++) {
     step_tasks += tasks[p];
-    if (tasks[p] > most) most = tasks[p];
+    if (tasks[p] > largest) largest = tasks[p];
   }
-  if (threads > most) threads = (int)most;
+  if (threads > largest) threads = (int)largest;
   team *c = calloc(1, sizeof *c + phases * sizeof *c->tasks + step_tasks * sizeof *c->claims);
   if (!c) return 0;
   *c = (team){.work = work, .arg = arg, .phases = phases, .step_tasks = step_tasks, .total_tasks = step_tasks * steps,
               .threads = threads, .holders = threads, .tasks = (ptrdiff_t *)(c + 1)};
   c->claims = (_Atomic int32_t *)(c->tasks + phases);
   memcpy(c->tasks, tasks, phases * sizeof *tasks);           /* a late thread reads them after the caller has returned */
-  team_region(c);
-  return 1;
+  return c;
 }
+
+#ifndef _OPENMP
+static void team_guest(void *c, int thread) {
+  team_member(c, thread);
+  team_release(c, 1);
+}
+#endif
 
 static void team_run_serial(team_work work, void *arg, ptrdiff_t steps, const ptrdiff_t *tasks, ptrdiff_t phases) {
   unsigned before = flush_subnormals();
@@ -119,9 +103,25 @@ static void team_run_serial(team_work work, void *arg, ptrdiff_t steps, const pt
   restore_subnormals(before);
 }
 
-/* Runs all steps with at most `threads` threads, numbered from 0. One thread opens no region. */
+/* Runs all steps with at most `threads` threads, numbered from 0. One thread opens no region; without memory for a team, one thread
+ * runs them. */
 static void team_run(team_work work, void *arg, ptrdiff_t steps, const ptrdiff_t *tasks, ptrdiff_t phases, int threads) {
-  if (threads > 1 && team_run_parallel(work, arg, steps, tasks, phases, threads)) return;
-  team_run_serial(work, arg, steps, tasks, phases);
+  team *c = threads > 1 ? team_new(work, arg, steps, tasks, phases, threads) : 0;
+  if (!c) {
+    team_run_serial(work, arg, steps, tasks, phases);
+    return;
+  }
+#ifdef _OPENMP
+  #pragma omp parallel num_threads(c->threads)
+  team_member(c, omp_get_thread_num());
+  team_release(c, c->threads);
+#else
+  int n = c->threads - 1, missing = n;
+  worker *guests = pool_invite(n, team_guest, c);
+  for (worker *w = guests; w; w = w->next) missing--;
+  if (EXACT && missing) abort();                             /* their shares would remain */
+  team_member(c, 0);
+  team_release(c, 1 + missing + pool_withdraw(n, guests));
+#endif
 }
 #endif

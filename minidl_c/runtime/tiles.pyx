@@ -6,7 +6,7 @@ from minidl_c.op cimport LANES, aligned, op, split_range, target_bytes, tile
 from minidl_c.runtime.copies cimport UINT8
 from minidl_c.runtime.gather cimport pack_labels
 from minidl_c.runtime.lane_sums cimport sums_of
-from minidl_c.runtime.layout cimport copy_of, nth_copy
+from minidl_c.runtime.memory_map cimport copy_of, nth_copy
 from minidl_c.runtime.per_example cimport cleared_lanes, write_example_grads
 from minidl_c.runtime.run_state cimport (
     BACKWARD, GATHER_DY, GATHER_X, SCATTER_DX, SCATTER_Y, instr, op_of, run_state,

@@ -14,6 +14,7 @@ from minidl_c.kernels.flatten import FlattenOp
 from minidl_c.kernels.relu import ReLUOp
 from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
 from minidl_c.runtime.plan import Plan
+from minidl_c.runtime.training_call import TrainingCall
 
 SHAPE, SIZE, CLASSES = (3, 2, 5), 30, 5
 
@@ -36,7 +37,8 @@ def train(update, n: int, threads: int) -> list[np.ndarray]:
     param, grad = np.zeros((2, (SIZE + 1) * CLASSES), "f4")
     counts, rates = np.full(2, float(n)), np.full(2, 0.1)
     done = np.zeros(1, np.int64)
-    plan.train(x, rows, n, labels, None, losses, None, counts, rates, param, grad, update, threads, 0, done)
+    call = x, rows, n, labels, None, losses, None, counts, rates, param, grad, update, threads, 0, done
+    plan.train(TrainingCall(*call))
     return [losses, grad]
 
 

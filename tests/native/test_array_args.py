@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from odd_arrays import KINDS, NEVER, plain
 from plans import OUT, SIZE, N, dense_plan, loss_plan, predicting, training
+from plans import train as train_plan
 from subprocess_cases import REFUSALS, Cases
 
 import minidl_c
@@ -86,7 +87,7 @@ def backward_examples(dy, dx, param, weights, bias, squares):
 
 
 def train(**arguments):
-    loss_plan().train(update=SGDUpdate(SIZE, "float32", 0.5), **arguments)
+    train_plan(loss_plan(), update=SGDUpdate(SIZE, "float32", 0.5), **arguments)
 
 
 def convolve(weight, bias, **arguments):

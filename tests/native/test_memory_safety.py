@@ -8,7 +8,21 @@ import sys
 
 import numpy as np
 import pytest
-from plans import IN, OUT, SIZE, N, back, dense_plan, kept, loss_plan, predicting, regression, regression_plan, training
+from plans import (
+    IN,
+    OUT,
+    SIZE,
+    N,
+    back,
+    dense_plan,
+    kept,
+    loss_plan,
+    predicting,
+    regression,
+    regression_plan,
+    train,
+    training,
+)
 from subprocess_cases import REFUSALS, Cases, refused
 
 from minidl_c.functional import dense_forward
@@ -56,7 +70,7 @@ def valid_calls_succeed():
     plan.predict(**given)
     assert (given["y"] == 5).all()
     trained = training()
-    assert loss_plan().train(**trained) == 5 and trained["step_counter"][0] == 5
+    assert train(loss_plan(), **trained) == 5 and trained["step_counter"][0] == 5
 
 
 @case
@@ -96,12 +110,12 @@ def train_refuses_invalid_arrays():
 @case
 def train_refuses_invalid_regression_targets():
     given = regression()
-    assert regression_plan().train(**given) == 5
+    assert train(regression_plan(), **given) == 5
     train_with_invalid_arrays(regression_plan, regression, ["x", "targets"])
     for targets in (np.ones((N, OUT)), np.ones((N, OUT + 1), "f4"), np.arange(N), np.ones((OUT, N), "f4").T):
-        refused(regression_plan().train, **regression() | {"targets": targets})
-    refused(regression_plan().train, **regression() | {"targets": given["x"], "x": given["targets"]})
-    refused(regression_plan().train, **given | {"scores": given["targets"]})
+        refused(train, regression_plan(), **regression() | {"targets": targets})
+    refused(train, regression_plan(), **regression() | {"targets": given["x"], "x": given["targets"]})
+    refused(train, regression_plan(), **given | {"scores": given["targets"]})
 
 
 def train_with_invalid_arrays(plan, right, names):
@@ -114,7 +128,7 @@ def train_with_invalid_arrays(plan, right, names):
             before = given["param"].copy(), given["step_counter"].copy()
             if name == "x" and longer(wrong, given["x"]):
                 continue
-            refused(plan().train, **given | {name: wrong})
+            refused(train, plan(), **given | {name: wrong})
             assert np.array_equal(given["param"], before[0]) and given["step_counter"][0] == 0
 
 
@@ -124,34 +138,34 @@ def out_of_range_rows_and_labels():
         rows = np.arange(N)
         rows[-1] = bad
         refused(dense_plan().predict, **predicting() | {"rows": rows})
-        refused(loss_plan().train, **training() | {"rows": rows})
-        refused(loss_plan().train, **training() | {"targets": np.where(np.arange(N) == 7, bad, 0)})
-        loss_plan().train(**training() | {"example_ids": rows})  # ids are only passed to ops, never used as an index
-    refused(loss_plan().train, **training() | {"targets": np.full(N, OUT)})
+        refused(train, loss_plan(), **training() | {"rows": rows})
+        refused(train, loss_plan(), **training() | {"targets": np.where(np.arange(N) == 7, bad, 0)})
+        train(loss_plan(), **training() | {"example_ids": rows})  # ids are only passed to ops, never used as an index
+    refused(train, loss_plan(), **training() | {"targets": np.full(N, OUT)})
 
 
 @case
 def labels_of_unused_rows_are_not_read():
     given = training() | {"targets": np.where(np.arange(N) < 8, 0, 99), "rows": np.arange(N) % 8}
-    assert loss_plan().train(**given) == 5
+    assert train(loss_plan(), **given) == 5
 
 
 @case
 def invalid_batch_sizes():
     for batch in (0, -1, -8, 7, 41, 2**62, -(2**62), 2**63, None, "8", 8.5):
-        refused(loss_plan().train, **training() | {"batch": batch})
+        refused(train, loss_plan(), **training() | {"batch": batch})
     empty = {name: value[:0] if isinstance(value, np.ndarray) else value for name, value in training().items()}
     for batch in (0, 1, 8):
-        refused(loss_plan().train, **empty | {"batch": batch, "step_counter": np.zeros(1, "i8")})
+        refused(train, loss_plan(), **empty | {"batch": batch, "step_counter": np.zeros(1, "i8")})
 
 
 @case
 def invalid_seeds_threads_and_counts():
     for name in ("num_threads", "seed"):
         for wrong in ("a", 1.5, 2**80, object()):
-            refused(loss_plan().train, **training() | {name: wrong})
+            refused(train, loss_plan(), **training() | {name: wrong})
     for wrong in (np.zeros(0, "i8"), np.zeros(2, "i8"), None, 0):
-        refused(loss_plan().train, **training() | {"step_counter": wrong})
+        refused(train, loss_plan(), **training() | {"step_counter": wrong})
 
 
 @case
@@ -161,9 +175,9 @@ def updates_for_other_parameters():
         SGDUpdate(SIZE, "float64"), Update.__new__(Update), 3, "sgd",
     ):  # fmt: skip
         given = training()
-        refused(loss_plan().train, **given | {"update": update})
+        refused(train, loss_plan(), **given | {"update": update})
         assert not given["param"].any()
-    loss_plan().train(**training() | {"update": None})
+    train(loss_plan(), **training() | {"update": None})
 
 
 @case
@@ -207,7 +221,7 @@ def a_velocity_cannot_be_resized():
                 what.resize(size, refcheck=False)
             except (*REFUSALS, AttributeError):
                 pass
-    assert loss_plan().train(**training() | {"update": update}) == 5
+    assert train(loss_plan(), **training() | {"update": update}) == 5
 
 
 # ---- arguments that share memory
@@ -224,9 +238,9 @@ def outputs_of_a_plan_that_share_memory():
         sizes = {name: given[name].size for name in (a, b)}
         room = np.zeros(max(sizes.values()), "f4")
         shared = {name: room[:size].reshape(given[name].shape) for name, size in sizes.items()}
-        refused(loss_plan().train, **given | shared)
+        refused(train, loss_plan(), **given | shared)
     rates = np.zeros(5)
-    refused(loss_plan().train, **given | {"lrs": rates, "losses": rates.view("f4").repeat(4)[:0]})
+    refused(train, loss_plan(), **given | {"lrs": rates, "losses": rates.view("f4").repeat(4)[:0]})
     plan, p, given = kept()
     refused(back, plan, p, given, dx=data[: N * IN].reshape(N, IN), dy=data[: N * OUT].reshape(N, OUT))
     refused(back, plan, p, given, grad=given["param"])
@@ -294,7 +308,7 @@ def large_thread_counts():
         dense_plan().predict(**given | {"num_threads": threads})
         assert (given["y"] == 5).all()
         trained = training()
-        assert loss_plan().train(**trained | {"num_threads": threads}) == 5
+        assert train(loss_plan(), **trained | {"num_threads": threads}) == 5
         out = np.zeros((N, OUT), "f4")
         forward_batch(SoftmaxOp((OUT,)), np.zeros((N, OUT), "f4"), out, num_threads=threads)
         assert np.allclose(out, 1 / OUT)

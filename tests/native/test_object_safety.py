@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from plans import IN, OUT, SIZE, N, back, dense_plan, kept, loss_plan, predicting, training
+from plans import IN, OUT, SIZE, N, back, dense_plan, kept, loss_plan, predicting, train, training
 from subprocess_cases import REFUSALS, Cases, refused
 
 import minidl_c
@@ -104,7 +104,7 @@ def parameters_beyond_the_end_of_the_buffer():
         refused(plan.forward, given["x"], given["param"], given["y"], 1)
     plan, p, given = kept()
     refused(back, plan, p, given, grad=np.zeros(SIZE - 1, "f4"), param=given["param"][:-1])
-    refused(loss_plan().train, **training() | {"param": np.zeros(3, "f4"), "grad": np.zeros(3, "f4")})
+    refused(train, loss_plan(), **training() | {"param": np.zeros(3, "f4"), "grad": np.zeros(3, "f4")})
 
 
 @case
@@ -135,7 +135,7 @@ def a_plan_with_a_loss_only_trains():
     given = predicting()
     refused(loss_plan().predict, **given)
     refused(loss_plan().forward, given["x"], given["param"], given["y"], 1)
-    refused(dense_plan().train, **training())
+    refused(train, dense_plan(), **training())
 
 
 @case

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from plans import train
 
 from minidl_c.kernels.activations import ActivationOp
 from minidl_c.kernels.branches import AddOp, ConcatOp, RecallOp, SplitOp
@@ -78,8 +79,8 @@ def trained(**options):
     plan = Plan(ops, [0, sizes[0], 0], True, **options)
     param, x = rng.standard_normal(sum(sizes), "f4"), rng.standard_normal((40, 4), "f4")
     grad, labels, first = np.full(sum(sizes), 7, "f4"), rng.integers(0, 3, 40), param.copy()
-    plan.train(
-        x, None, 20, labels, None, np.empty(40, "f4"), None, np.full(2, 20.0), np.full(2, 0.1), param, grad,
+    train(
+        plan, x, None, 20, labels, None, np.empty(40, "f4"), None, np.full(2, 20.0), np.full(2, 0.1), param, grad,
         SGDUpdate(sum(sizes), "float32"), 2, 0, np.zeros(1, "i8"),
     )  # fmt: skip
     return (param - first)[: sizes[0]], (param - first)[sizes[0] :]

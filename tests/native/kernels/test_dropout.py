@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import reference as ref
+from plans import train
 
 from minidl_c.kernels.dropout import DropoutOp
 from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
@@ -140,9 +141,9 @@ def test_a_training_plan_advances_the_step(dtype, batch):
     ops = [DropoutOp((37,), 0.3, "2", dtype), SoftmaxCrossEntropyOp((37,), dtype=dtype)]
     for threads in THREADS:
         scores, losses, count = np.empty((3 * batch, 37), dtype), np.empty(3 * batch, dtype), np.array([first])
-        done = Plan(ops, [0, 0], has_loss=True).train(
-            x, rows, batch, np.zeros(200, "i8"), None, losses, scores, np.ones(3), np.zeros(3),
-            NOTHING[dtype], NOTHING[dtype], None, threads, 5, count,
+        done = train(
+            Plan(ops, [0, 0], has_loss=True), x, rows, batch, np.zeros(200, "i8"), None, losses, scores, np.ones(3),
+            np.zeros(3), NOTHING[dtype], NOTHING[dtype], None, threads, 5, count,
         )  # fmt: skip
         assert done == 3
         assert scores.tobytes() == np.concatenate(expected).tobytes(), threads

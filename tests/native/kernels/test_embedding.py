@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import reference as ref
 from per_example_checks import check_alone, check_sums
+from plans import train
 
 from minidl_c.kernels.dense import DenseOp
 from minidl_c.kernels.embedding import EmbeddingOp
@@ -120,7 +121,7 @@ def test_the_blocked_layout_has_the_bits_of_tiles(dtype, geometry):
         y, losses, grad = np.empty((n, n_out), dtype), np.empty(n, dtype), np.full(weight.size, 7, dtype)
         inference.predict(x[:n], None, weight.ravel(), y, threads)
         given = (x[:n], None, n, targets[:n], weights[:n], losses, None, np.full(1, 3.0), np.zeros(1))
-        training.train(*given, weight.ravel().copy(), grad, None, threads, 5, np.full(1, 9), None)
+        train(training, *given, weight.ravel().copy(), grad, None, threads, 5, np.full(1, 9))
         return y.tobytes(), losses.tobytes(), grad.tobytes()
 
     for n in (1, 2, 7, 16):

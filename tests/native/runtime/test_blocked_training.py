@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from blocked_models import MODELS, built
 from geometries import conv_cases, depthwise_cases, pool_cases
+from plans import train
 from slow_marks import slow_after
 
 from minidl import Sequential, Trainer
@@ -166,7 +167,7 @@ class Step:
         losses, scores = np.full(n, np.nan, self.dtype), np.full((n, self.n_out), np.nan, self.dtype)
         grad = np.full(len(param), 7, self.dtype)
         given = (self.x[:n], None, n, self.targets[:n], self.weights[:n], losses, scores, np.full(1, 3.0), np.zeros(1))
-        done = self.plan.train(*given, param, grad, None, threads, 5, np.full(1, 9), None)
+        done = train(self.plan, *given, param, grad, None, threads, 5, np.full(1, 9))
         return done, losses.tobytes(), scores.tobytes(), grad.tobytes(), param.tobytes()
 
 

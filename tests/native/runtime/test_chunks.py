@@ -43,6 +43,10 @@ def plans_of(model):
     return [segment.plan for segment in model.network.segments if hasattr(segment, "plan")]
 
 
+def predicts_in_chunks(plan):
+    return [form for form, _, _ in plan.schedules(64, 1)] == ["IN_CHUNKS"]
+
+
 def built(make, dtype):
     """Returns a model that predicts in chunks, the same one in tiles, and examples."""
     shape, layers = make()
@@ -50,7 +54,7 @@ def built(make, dtype):
     tiles = Sequential(make()[1], input_shape=shape, dtype=dtype)
     for plan in plans_of(tiles):
         plan.blocked_limit = 0
-    assert all(plan.chunk for plan in plans_of(chunks))
+    assert all(predicts_in_chunks(plan) for plan in plans_of(chunks))
     return chunks, tiles, np.random.default_rng(0).standard_normal((MOST, *shape)).astype(dtype)
 
 
@@ -94,13 +98,13 @@ def test_nothing_remains_of_the_prediction_before(make):
 
 
 def test_only_models_of_mostly_dense_layers_without_empty_lanes_are_predicted_in_chunks():
-    def chunk(*layers, shape):
-        return Sequential(list(layers), input_shape=shape).network.segments[0].plan.chunk
+    def chunks(*layers, shape):
+        return predicts_in_chunks(Sequential(list(layers), input_shape=shape).network.segments[0].plan)
 
-    assert chunk(Dense(256), ReLU(), Dense(10), shape=(784,)) >= 16
-    assert chunk(Dense(17), ReLU(), Dense(17), shape=(300,)) == 0  # 15 of 32 lanes would be empty
-    assert chunk(Conv2D(16, 3, padding=1), Flatten(), Dense(2048), shape=(16, 16, 16)) >= 16
-    assert chunk(Conv2D(64, 3, padding=1), ReLU(), Conv2D(64, 3), Flatten(), Dense(10), shape=(3, 16, 16)) == 0
+    assert chunks(Dense(256), ReLU(), Dense(10), shape=(784,))
+    assert not chunks(Dense(17), ReLU(), Dense(17), shape=(300,))  # 15 of 32 lanes would be empty
+    assert chunks(Conv2D(16, 3, padding=1), Flatten(), Dense(2048), shape=(16, 16, 16))
+    assert not chunks(Conv2D(64, 3, padding=1), ReLU(), Conv2D(64, 3), Flatten(), Dense(10), shape=(3, 16, 16))
 
 
 RUN = """
@@ -111,7 +115,7 @@ from minidl.layers import Dense, ReLU
 
 model = Sequential([Dense(512), ReLU(), Dense(512), ReLU(), Dense(16)], input_shape=(64,))
 plan, param = model.network.segments[0].plan, model.network.parameters.values
-assert plan.chunk
+assert plan.schedules(1000, 2)[0][0] == "IN_CHUNKS"
 x, y = np.ones((30_000, 64), "uint8"), np.ones((30_000, 16), "float32")
 def megabytes():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10

@@ -5,7 +5,7 @@ import functools
 
 import numpy as np
 import pytest
-from plans import loss_plan, training
+from plans import loss_plan, train, training
 from threaded_ranks import run_ranks
 
 from minidl import Sequential, Trainer
@@ -71,8 +71,8 @@ def trained(net, dtype, batch, ranks, weights=None, bad_row=None, threads=(1, 2)
         plan, parameters, update = (steps := trainer.steps()).plan, model.network.parameters, steps.update
         losses, count = np.zeros(3 * batch, dtype), np.zeros(1, np.int64)
         with np.errstate(all="ignore"):
-            done = plan.train(
-                X.reshape(len(X), -1), np.arange(len(X)), batch, y, weights, losses, None,
+            done = train(
+                plan, X.reshape(len(X), -1), np.arange(len(X)), batch, y, weights, losses, None,
                 np.full(3, float(batch)), np.full(3, 0.1), parameters.values, parameters.grads, update,
                 trainer.num_threads, 0, count, comm=comm if ranks > 1 else None,
             )  # fmt: skip
@@ -196,7 +196,7 @@ def test_messages_know_the_step():
 
     def run_rank(comm):
         given = training() | {"step_counter": np.full(1, 5)}
-        assert loss_plan().train(**given, comm=comm) == len(given["lrs"])
+        assert train(loss_plan(), **given, comm=comm) == len(given["lrs"])
         return comm.marks, len(given["lrs"])
 
     (marks, steps), *others = run_ranks(2, run_rank)[0]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from geometries import pool_cases
-from plans import IN, OUT, SIZE, training
+from plans import IN, OUT, SIZE, train, training
 
 from minidl_c.functional import maxpool2d_backward, maxpool2d_forward
 from minidl_c.kernels.dense import DenseOp
@@ -73,10 +73,10 @@ def test_an_update_that_missed_steps_is_refused(late, steps):
     update.steps = steps
     ops = [DenseOp((IN,), OUT), SoftmaxCrossEntropyOp((OUT,))]
     with pytest.raises(ValueError, match=f"skipped_steps: expected at most the {steps} steps .* got {late[0]}"):
-        Plan(ops, [0, 0], True, skipped_steps=(*late, 0)).train(**given)
+        train(Plan(ops, [0, 0], True, skipped_steps=(*late, 0)), **given)
     assert (update.steps, given["step_counter"][0]) == (steps, 0) and not given["param"].any()
     frozen = Plan(ops, [0, 0], True, frozen=(True, False), skipped_steps=(*late, 0))
-    assert frozen.train(**given) == len(given["lrs"])  # frozen parameters need no update
+    assert train(frozen, **given) == len(given["lrs"])  # frozen parameters need no update
     with pytest.raises(ValueError, match="skipped_steps: expected numbers of at least 0, got -1"):
         Plan(ops, [0, 0], True, skipped_steps=(-1, 0))
 
@@ -85,7 +85,7 @@ def test_an_update_that_missed_steps_is_refused(late, steps):
 def test_an_array_that_is_refused_is_named(name):
     plan = Plan([DenseOp((IN,), OUT), SoftmaxCrossEntropyOp((OUT,))], [0, 0], True)
     with pytest.raises((TypeError, ValueError), match=f"^{name}: "):
-        plan.train(**training() | {name: np.zeros(2, "f2")})
+        train(plan, **training() | {name: np.zeros(2, "f2")})
 
 
 @pytest.mark.parametrize("offsets", [(0, 0), (0, 14), (7, 0), (1, 0), (100, 93), (0, 3)])
@@ -110,7 +110,7 @@ def test_the_gradient_of_a_step_matches_the_formula(dtype, batch, threads):
     plan = Plan([DenseOp((7,), 4, dtype), loss], [0, 0], has_loss=True)
     param, grad, losses = np.zeros(32, dtype), np.empty(32, dtype), np.empty(batch, dtype)
     given = x.astype(dtype), None, batch, targets.astype(dtype), None, losses, None, np.ones(1), np.ones(1)
-    assert plan.train(*given, param, grad, None, threads, 0, np.zeros(1, "i8")) == 1
+    assert train(plan, *given, param, grad, None, threads, 0, np.zeros(1, "i8")) == 1
     dy = -targets / 2  # the derivative of a mean of 4 squares
     assert np.array_equal(grad[:28].reshape(7, 4), x.T @ dy) and np.array_equal(grad[28:], dy.sum(axis=0))
 
@@ -124,7 +124,7 @@ def test_each_step_has_a_divisor_of_its_own(dtype):
     plan = Plan([DenseOp((7,), 4, dtype), loss], [0, 0], has_loss=True)
     param, grad, losses = np.zeros(32, dtype), np.empty(32, dtype), np.empty(len(x), dtype)
     given = x, None, 16, targets, None, losses, None, np.array([1.0, 2.0, 8.0]), np.ones(steps)
-    assert plan.train(*given, param, grad, None, 2, 0, np.zeros(1, "i8")) == steps
+    assert train(plan, *given, param, grad, None, 2, 0, np.zeros(1, "i8")) == steps
     dy = -targets[-16:] / 2  # the derivative of a mean of 4 squares
     assert np.array_equal(grad[:28].reshape(7, 4), x[-16:].T @ dy / 8)
     assert np.array_equal(grad[28:], dy.sum(axis=0) / 8)
@@ -140,12 +140,12 @@ def test_steps_in_one_call_equal_single_steps(kind):
         given["x"] = np.random.default_rng(0).standard_normal(given["x"].shape).astype("f4")
         given["update"] = kind(SIZE, "float32", **options)
     steps = len(together["lrs"])
-    assert Plan(ops, [0, 0], True).train(**together) == steps
+    assert train(Plan(ops, [0, 0], True), **together) == steps
     by_position = ("rows", "losses", "scores", "example_ids")
     for k in range(steps):
         part = {name: apart[name][8 * k : 8 * k + 8] for name in by_position}
         one = apart | part | {name: apart[name][k : k + 1] for name in ("divisors", "lrs")}
-        assert Plan(ops, [0, 0], True).train(**one) == 1
+        assert train(Plan(ops, [0, 0], True), **one) == 1
     for given in (together, apart):
         assert (given["step_counter"][0], given["update"].steps) == (steps, steps)
     for name in ("param", "grad", "losses", "scores"):

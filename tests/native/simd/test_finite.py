@@ -7,6 +7,7 @@ gradient of its slope. The flat buffer consists of these slopes, so that any of 
 import numpy as np
 import pytest
 from in_turn import in_turn
+from plans import train
 
 from minidl_c.kernels.prelu import PReLUOp
 from minidl_c.losses.elementwise_losses import ElementwiseLossOp
@@ -31,9 +32,9 @@ def step(dtype, batch, size, weight=None, place=None, nonfinite=None, target=0.0
     param, grad, count = np.zeros(size, dtype), np.full(size, 7, dtype), np.zeros(1, "i8")
     totals = np.array([batch if weight is None else weight], "f8")
     losses, update = np.empty(batch, dtype), SGDUpdate(size, dtype)
-    done = plan.train(
-        x.reshape(batch, -1), None, batch, targets.reshape(batch, -1), None, losses, None, totals, np.full(1, 0.1),
-        param, grad, update, threads, 0, count,
+    done = train(
+        plan, x.reshape(batch, -1), None, batch, targets.reshape(batch, -1), None, losses, None, totals,
+        np.full(1, 0.1), param, grad, update, threads, 0, count,
     )  # fmt: skip
     assert place is None or np.isfinite(losses).all()
     assert update.steps == count[0] == done
@@ -83,7 +84,7 @@ def test_a_sum_that_overflows_when_divided_stops_the_step(dtype, weight):
     x[0, 2] = -half
     arguments = x, None, 1, np.ones((1, 3), dtype), None, np.empty(1, dtype), None
     for totals, done in ((1.0, 1), (weight / 2, 0)):
-        assert plan.train(*arguments, np.array([totals]), np.ones(1), param, grad, None, 1, 0, count) == done
+        assert train(plan, *arguments, np.array([totals]), np.ones(1), param, grad, None, 1, 0, count) == done
         assert np.isfinite(grad[2]) == (done == 1)
 
 
@@ -97,9 +98,9 @@ def test_an_infinite_loss_of_any_example_stops_the_step(dtype, batch):
         targets = np.ones((batch, 1), dtype)
         targets[row] = 0.1 * np.finfo(dtype).max
         param, grad, losses = np.zeros(1, dtype), np.empty(1, dtype), np.empty(batch, dtype)
-        done = plan.train(
-            np.zeros((batch, 1), dtype), None, batch, targets, None, losses, None, np.full(1, float(batch)), np.ones(1),
-            param, grad, SGDUpdate(1, dtype), 1, 0, np.zeros(1, "i8"),
+        done = train(
+            plan, np.zeros((batch, 1), dtype), None, batch, targets, None, losses, None, np.full(1, float(batch)),
+            np.ones(1), param, grad, SGDUpdate(1, dtype), 1, 0, np.zeros(1, "i8"),
         )  # fmt: skip
         assert list(np.flatnonzero(~np.isfinite(losses))) == [row]
         assert done == 0 and np.isfinite(grad).all()

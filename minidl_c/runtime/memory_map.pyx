@@ -1,8 +1,8 @@
-"""Layout: where the arrays of a running plan lie in its arena, as offsets. Nothing is allocated here.
+"""MemoryMap: where the arrays of a running plan lie in its arena, as offsets. Nothing is allocated here.
 
-A value that is read after its stage, or after all tiles, has a copy for each tile of the batch. Any other lives and dies inside
-one tile, so one copy for each thread is enough (for each tile, if threads share it); and those whose lifetimes do not overlap share
-their memory, so that a thread's tile stays in its core's cache. In the blocked layout a tile is one example; in training all
+A value that is read after its stage, or after all tiles, has a copy for each tile of the batch. Any other value is used inside one
+tile only: one copy for each thread is enough, or one for each tile if threads share it. Those whose lifetimes do not overlap share
+memory, so that a thread's tile stays in its core's cache. In the blocked layout a tile is one example. In training there, all
 examples go through the ops together, so each has its own memory.
 """
 from libc.stdlib cimport calloc, free
@@ -10,15 +10,10 @@ from libc.stdlib cimport calloc, free
 from minidl_c.op cimport LANES, READS_X, READS_Y, REACHES_ALL, op
 from minidl_c.runtime.blocked_form cimport adds_sums, is_converted, reach_back, reach_of
 from minidl_c.runtime.memory_planner import plan_offsets
-
-cdef extern from "minidl_c/simd/reduction.h" nogil:
-    const int MAX_SLOTS
+from minidl_c.runtime.schedule cimport MAX_SLOTS
 
 cdef extern from "minidl_c/runtime/asan.h":
     const Py_ssize_t RED_ZONE
-
-cdef enum:
-    ALIGNMENT = 64                      # bytes: a cache line, and the widest vector
 
 cdef Py_ssize_t MAX_BYTES = <Py_ssize_t> 1 << 50       # more than any machine has; sums of such sizes do not overflow
 
@@ -27,7 +22,7 @@ cdef dict lifetimes(const op *ops, int n_ops, const value *values, int with_back
     """Returns the first and last use of each array of a tile: {(DATA or GRAD, value) or (SAVED, op): (first, last)}.
 
     A time is the index of an instruction: gather x, forward of each op, scatter y and gather dy, backward of each op, scatter dx.
-    In the blocked layout, ops that may run without a barrier between them (see add_stretches) have the same time.
+    In the blocked layout, ops that may run without a barrier between them have the same time: see `add_stretches` in phases.pyx.
     """
     cdef int k, forward = 0, backward = n_ops + 1
     cdef const op *o
@@ -60,14 +55,14 @@ cdef Py_ssize_t converting_scratch(const op *o, const value *values) noexcept:
 
 
 cdef inline Py_ssize_t round_up(Py_ssize_t bytes) noexcept:
-    return (bytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+    return (bytes + CACHE_LINE - 1) // CACHE_LINE * CACHE_LINE
 
 
-cdef class Layout:
+cdef class MemoryMap:
     """The buffers of one plan: `lay_out` computes their offsets for a batch, and the number of bytes of all of them."""
 
     cdef int bind(self, const op *ops, const value *values, int n_ops, bint blocked) except -1:
-        """Sets the ops of the plan; once."""
+        """Sets the ops of the plan. Called once."""
         self.ops, self.values, self.n_ops, self.blocked = ops, values, n_ops, blocked
         self.n_buffers = 4 * (n_ops + 1) + 3 * n_ops + 4
         self.buffers = <buffer *> calloc(self.n_buffers, sizeof(buffer))
@@ -107,7 +102,7 @@ cdef class Layout:
         return 0
 
     cdef int plan_tiles(self, int keep_all, int with_backward) except -1:
-        """Finds which arrays of a tile there are, and the offsets of those with a copy per thread; once for each mode."""
+        """Finds which arrays of a tile there are, and the offsets of those with a copy per thread, unless it is known already."""
         if self.modes == (keep_all, with_backward):
             return 0
         self.modes = None
@@ -208,20 +203,22 @@ cdef class Layout:
             return max(o.blocked.scratch, o.blocked.gradient_scratch if self.with_backward else 0)
         return o.memory.scratch if self.with_backward else converting_scratch(o, self.values)
 
-    cdef Py_ssize_t lay_out(self, Py_ssize_t tiles, int threads, int keep_all, int with_backward) except -1:
-        """Computes the offsets of all buffers for a batch; returns their bytes, or MAX_BYTES if there are more."""
+    cdef Py_ssize_t lay_out(self, const schedule *s) except -1:
+        """Computes the offsets of all buffers for a call; returns their bytes. Raises MemoryError for more than MAX_BYTES."""
         cdef Py_ssize_t scratch = 0
         cdef int k
-        self.plan_tiles(keep_all, with_backward)
+        self.plan_tiles(s.keep_all, s.with_backward)
         self.used = 0
         self.place_packed()
-        self.place_tiles(tiles, threads)
+        self.place_tiles(s.copies, s.threads)
         for k in range(self.n_ops):
             self.place(&self.combined[k], self.ops[k].reduce.n_items * self.ops[k].reduce.partial_bytes, 1)
             scratch = max(scratch, self.scratch_of(&self.ops[k]))
         self.place_converted()
-        self.place(self.scratch, scratch, threads)
-        self.place_sums(tiles, threads)
+        self.place(self.scratch, scratch, s.threads)
+        self.place_sums(s.copies, s.threads)
+        if self.used >= MAX_BYTES:
+            raise MemoryError(f"this batch needs more than {MAX_BYTES} bytes")
         return self.used
 
 

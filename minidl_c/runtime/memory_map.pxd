@@ -1,5 +1,6 @@
-"""Layout: where the arrays of a running plan lie. See layout.pyx."""
+"""MemoryMap: where the arrays of a running plan lie in memory. See memory_map.pyx."""
 from minidl_c.op cimport op
+from minidl_c.runtime.schedule cimport schedule
 
 ctypedef struct buffer:                 # an array in the arena, in `copies` copies
     char *base                          # set by the arena: its first byte + offset
@@ -8,6 +9,9 @@ ctypedef struct buffer:                 # an array in the arena, in `copies` cop
     Py_ssize_t stride                   # bytes from copy to copy
     Py_ssize_t copies
     int per_tile                        # 1: a copy for each tile of the batch, 0: for each thread
+
+cdef extern from "minidl_c/simd/prefetch.h" nogil:
+    const int CACHE_LINE                # bytes; also the widest vector
 
 cdef extern from "minidl_c/runtime/optimize.h" nogil:
     ctypedef struct value:
@@ -20,7 +24,7 @@ cdef enum array_kind:                   # arrays of a tile
     SAVED                               # of an op
 
 
-cdef class Layout:
+cdef class MemoryMap:
     cdef const op *ops
     cdef const value *values
     cdef int n_ops, keep_all, with_backward
@@ -54,7 +58,7 @@ cdef class Layout:
     cdef void place_converted(self) noexcept
     cdef void place_packed(self) noexcept
     cdef Py_ssize_t scratch_of(self, const op *o) noexcept
-    cdef Py_ssize_t lay_out(self, Py_ssize_t tiles, int threads, int keep_all, int with_backward) except -1
+    cdef Py_ssize_t lay_out(self, const schedule *s) except -1
 
 
 cdef inline char *copy_of(const buffer *b, Py_ssize_t tile, int thread) noexcept nogil:

@@ -1,0 +1,192 @@
+"""The schedule of a call: the layout of its examples, its threads, and what stays in memory. All of it is chosen in this file.
+
+    form         layout    a thread computes                                       an array has a copy for each
+    IN_TILES     tiles     all ops of a stage on one tile, then on the next        thread; tile, if a later stage reads it
+      shared               a part of one op on one tile                            tile
+    BY_EXAMPLE   blocked   all ops on one example, then on the next                thread
+      shared               a part of some ops on one example                       example
+    TOGETHER     blocked   a part of a joint op on all examples; between joint     example
+                           ops, all or a part of an example
+    IN_CHUNKS    blocked   all ops on some examples (32), joint ops on all of      thread and example of a chunk
+                           them, then on the next
+
+Tiles and examples are shared if there are at least two threads for each; such a schedule has fewer tiles than threads.
+
+    call                                                                           form
+    predict, if the plan has chunks and n > 16                                     blocked
+    predict, if there are as many tiles as threads or more
+      the examples of full tiles                                                   IN_TILES
+      the last n % 16 examples (all n, if n <= limit)                              blocked if at most `limit`, else IN_TILES
+    predict, if there are fewer tiles than threads                                 blocked if it costs less, else IN_TILES
+    the blocked part of a prediction
+      if joint ops read many weights and it has at least 2 examples                TOGETHER
+      the same, with at least `min_chunk` examples for each thread                 IN_CHUNKS, if the plan has chunks
+      otherwise, first the same number of examples for each thread                 BY_EXAMPLE
+                 then what is left over                                            BY_EXAMPLE, shared if possible
+    train, if n <= limit, or n <= 16 and it costs less on several threads          TOGETHER; all examples are one slot
+    train otherwise, or in several processes                                       IN_TILES
+    forward and backward, or a loss alone                                          IN_TILES
+
+`limit` is 0 if an op does not fit the blocked layout. What costs less is decided by a model of the costs, which are found once for
+each plan. All forms give the same bits.
+"""
+from libc.math cimport sqrt
+
+from minidl_c.op cimport LANES, SMALL_BATCH, blocks_of
+from minidl_c.runtime.blocked_form cimport has_work, is_converted
+from minidl_c.runtime.threads cimport threads_for
+
+# The cost of reading a weight for each example, in multiply-adds; a tile reads it once. Fitted to the nets of benchmarks/inference.py.
+cdef double CACHED_READ = 3, MEMORY_READ = 19
+cdef Py_ssize_t CACHED_WEIGHTS = 2**22
+cdef double CONVERTED_EXAMPLE = 2       # the copies of an example to and from the tile of a converted op
+cdef double JOINT_SHARE = 10            # weights that are read once for all examples, for each element of a value
+cdef double CHUNK_SHARE = 0.85          # of the work, in joint ops with full lanes
+cdef Py_ssize_t MIN_CHUNK = 4           # examples of a thread that reads all weights from its cache, instead of its share of them
+cdef double TRANSPOSED_WORK = 1.5       # a multiply-add of a dense layer in training, which transposes its weights for dx
+cdef double SHARED_TILE = 1.3           # a tile that threads share: they read from each other's caches
+cdef double SHARED_TRAINING = 1.05      # the same in training
+cdef double UPDATE_WORK = 6             # of a parameter, in multiply-adds: the sums of its gradient, and the optimizer
+
+
+# ---- costs
+
+cdef inline double waste_of(Py_ssize_t channels) noexcept:
+    """The number of lanes for each channel."""
+    return <double> (blocks_of(channels) * LANES) / channels
+
+
+cdef void measure_joint(costs *c, const op *ops, int n_ops) noexcept:
+    """Sets `together` if reading the weights of joint ops once saves more than keeping the values of all examples costs.
+
+    If joint ops do nearly all the work, also sets how many examples form a chunk.
+    """
+    cdef double weights = 0, elements = 0, work = 0
+    cdef int k
+    for k in range(n_ops):
+        elements += ops[k].out_size
+        if ops[k].blocked.joint:
+            weights += ops[k].n_param
+            work += ops[k].work / waste_of(ops[k].out_channels)
+    c.together = weights > JOINT_SHARE * elements
+    c.chunk = 2 * LANES if c.together and work > CHUNK_SHARE * c.work else 0
+    c.min_chunk = MIN_CHUNK if weights < CACHED_WEIGHTS else c.chunk
+
+
+cdef void measure_blocked(costs *c, const op *ops, int n_ops) noexcept:
+    """Sets the costs of ops that fit the blocked layout, and the number of examples up to which it costs less than a tile."""
+    cdef double lanes = 0, blocked = 0, least = 0, waste, weights = 0
+    cdef bint training = c.trains, has_trained = False
+    cdef const op *o
+    cdef int k
+    measure_joint(c, ops, n_ops)
+    for k in range(n_ops - training):
+        o = &ops[k]
+        waste = waste_of(o.out_channels)
+        if is_converted(o, training):
+            waste = CONVERTED_EXAMPLE if training else 2 * LANES
+        elif has_trained:                                     # backward computes dx as well
+            waste = (2 * waste + waste_of(o.in_channels)) / 3
+        has_trained |= training and o.n_param > 0
+        if has_work(o, training):
+            lanes, least = lanes + o.work, least + o.work * waste
+            # loads are wasted too: powers of 1.5 and, in training, 1.75 (pow would need glibc 2.29)
+            blocked += o.work * waste * sqrt(waste) * (sqrt(sqrt(waste)) if training else 1) * (
+                TRANSPOSED_WORK if training and o.blocked.joint and o.memory.prepare_dx == NULL else 1)
+            weights += 0 if training or c.together and o.blocked.joint else o.n_param
+    blocked += weights * (CACHED_READ if weights < CACHED_WEIGHTS else MEMORY_READ)
+    c.tile, c.example = LANES * lanes, blocked
+    c.limit = <Py_ssize_t> min(<double> LANES, c.tile / blocked) if blocked else 0
+    if c.limit == 0 and least <= c.tile:                      # one example alone is no slower
+        c.limit = 1
+
+
+cdef int threads_of(const costs *c, object num_threads, Py_ssize_t examples, int sweeps, Py_ssize_t n_steps) except -1:
+    """Returns the number of threads for n_steps steps of `examples` examples, each `sweeps` times through the ops."""
+    cdef Py_ssize_t lanes = examples if examples <= SMALL_BATCH else (examples + LANES - 1) // LANES * LANES
+    return threads_for(num_threads, sweeps * c.work * lanes + (UPDATE_WORK * c.n_flat if sweeps > 1 else 0), n_steps)
+
+
+# ---- schedules
+
+cdef schedule in_tiles(Py_ssize_t examples, int threads, bint keep_all, bint with_backward, Py_ssize_t rank, Py_ssize_t size) noexcept:
+    """Divides a batch into tiles and slots; process `rank` of `size` has a contiguous range of the slots."""
+    cdef schedule s
+    cdef Py_ssize_t starts[17]
+    cdef Py_ssize_t slots = find_slots((examples + LANES - 1) // LANES, starts), i
+    cdef Py_ssize_t s0 = slots * rank // size, s1 = slots * (rank + 1) // size
+    for i in range(s0, s1 + 1):
+        s.starts[i - s0] = starts[i] - starts[s0]
+    s.form, s.first_tile, s.tiles, s.slots = IN_TILES, starts[s0], starts[s1] - starts[s0], s1 - s0
+    s.total_examples = examples
+    s.examples = max(min(examples, starts[s1] * LANES) - starts[s0] * LANES, <Py_ssize_t> 0)
+    # Parts of tiles are uneven work, so tiles are shared only if at least twice as many threads have work then. Each tile has to be
+    # a slot: in a batch divided among processes, a few tiles may share a slot.
+    can_share = 0 < s.tiles == s.slots < MAX_SLOTS and 2 * s.tiles <= threads
+    s.threads = max(1, threads if can_share else min(<Py_ssize_t> threads, s.slots))
+    s.chunk, s.copies, s.keep_all, s.with_backward = 0, max(s.tiles, <Py_ssize_t> 1), keep_all, with_backward
+    return s
+
+
+cdef schedule in_blocks(form form, Py_ssize_t first, Py_ssize_t examples, int threads, Py_ssize_t chunk) noexcept:
+    """Returns the schedule of predicting some examples, from `first` on, in the blocked layout."""
+    cdef schedule s
+    s.form, s.first_tile, s.chunk, s.with_backward = form, first, chunk, False
+    s.tiles = s.total_examples = s.examples = examples
+    s.slots = find_slots(examples, s.starts)
+    s.threads = threads if form != BY_EXAMPLE or 2 * examples <= threads else min(<Py_ssize_t> threads, s.slots)
+    s.copies, s.keep_all = chunk * threads if chunk else examples, form != BY_EXAMPLE
+    return s
+
+
+cdef Py_ssize_t blocked_examples(const costs *c, Py_ssize_t n, int threads) noexcept:
+    """Returns how many of n examples, the last ones, to predict in the blocked layout."""
+    cdef Py_ssize_t tiles = (n + LANES - 1) // LANES, rest = n if n <= c.limit else n % LANES
+    cdef double tile_time
+    if c.chunk and c.limit and n > LANES:
+        return n
+    if c.limit == 0 or n == 0 or tiles >= threads:
+        return rest if rest <= c.limit else 0
+    tile_time = c.tile * SHARED_TILE / (threads // tiles) if 2 * tiles <= threads else c.tile
+    return n if (n + threads - 1) // threads * c.example <= tile_time else 0
+
+
+cdef bint trains_blocked(const costs *c, Py_ssize_t n, int threads) noexcept:
+    """Whether a batch of n examples is trained in the blocked layout."""
+    if n <= c.limit or c.limit == 0 or n > LANES:
+        return n <= c.limit
+    return threads > 1 and n * c.example <= c.tile * SHARED_TRAINING
+
+
+cdef int choose_prediction(const costs *c, Py_ssize_t n, object num_threads, schedule *parts) except -1:
+    """Sets the schedules of the parts of a prediction of n examples, one after the other; returns their number, at most 3."""
+    cdef Py_ssize_t rest = blocked_examples(c, n, threads_of(c, num_threads, n, 1, 1)), first = n - rest, shared, chunk
+    cdef int k = 0, threads = threads_of(c, num_threads, rest, 1, 1)
+    if first:
+        parts[k] = in_tiles(first, threads_of(c, num_threads, first, 1, 1), False, False, 0, 1)
+        k += 1
+    if c.together and rest > 1:
+        chunk = c.chunk if rest >= c.min_chunk * threads else 0
+        parts[k] = in_blocks(IN_CHUNKS if chunk else TOGETHER, first, rest, threads, chunk)
+        return k + 1
+    shared = rest % threads if 2 * (rest % threads) <= threads else 0
+    if rest > shared:
+        parts[k] = in_blocks(BY_EXAMPLE, first, rest - shared, threads, 0)
+        k += 1
+    if shared:
+        parts[k] = in_blocks(BY_EXAMPLE, n - shared, shared, threads, 0)
+        k += 1
+    return k
+
+
+cdef schedule choose_step(const costs *c, Py_ssize_t n, object num_threads, Py_ssize_t n_steps, bint manual, Py_ssize_t rank,
+                          Py_ssize_t size) except *:
+    """Returns the schedule of training steps of n examples in process `rank` of `size`; manual: of forward and backward."""
+    cdef int threads = threads_of(c, num_threads, n, 3, n_steps)            # backward costs about twice a forward
+    cdef schedule s
+    if manual or size > 1 or not c.trains or not trains_blocked(c, n, threads):
+        return in_tiles(n, threads, manual or c.has_barriers, True, rank, size)
+    s = in_blocks(TOGETHER, 0, n, threads, 0)
+    s.slots, s.starts[0], s.starts[1] = 1, 0, 1               # all examples are one slot, as the lanes of a tile
+    s.keep_all, s.with_backward = False, True
+    return s

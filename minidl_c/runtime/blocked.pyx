@@ -61,7 +61,7 @@ cdef void collect(const run_state *run, int index, const buffer *examples, const
     cdef char *lanes = nth_copy(&tiles[index], 0)
     cdef Py_ssize_t e
     memset(lanes, 0, v.size * LANES * run.program.real_bytes)
-    for e in range(run.local.tiles):
+    for e in range(run.schedule.tiles):
         run.program.copies.to_lane(nth_copy(&examples[index], e), v.channels, v.size // v.channels, lanes + e * run.program.real_bytes)
 
 
@@ -70,7 +70,7 @@ cdef void distribute(const run_state *run, int index, const buffer *tiles, const
     cdef const value *v = &run.program.values[index]
     cdef const char *lanes = nth_copy(&tiles[index], 0)
     cdef Py_ssize_t e
-    for e in range(run.local.tiles):
+    for e in range(run.schedule.tiles):
         run.program.copies.from_lane(lanes + e * run.program.real_bytes, v.channels, v.size // v.channels, nth_copy(&examples[index], e))
 
 
@@ -79,7 +79,7 @@ cdef void run_converted(const run_state *run, const instr *i, Py_ssize_t step, i
     cdef const op *o = op_of(run, i)
     cdef run_state tiles = run[0]
     tiles.memory.data, tiles.memory.grad = run.memory.tile_data, run.memory.tile_grad
-    tiles.local.form, tiles.local.tiles = IN_TILES, 1
+    tiles.schedule.form, tiles.schedule.tiles = IN_TILES, 1
     if i.kind == FORWARD:
         collect(run, o.plan.input, run.memory.data, run.memory.tile_data)
         if o.branch.skip >= 0:
@@ -165,7 +165,7 @@ cdef void run_op(const run_state *run, const instr *i, Py_ssize_t step, Py_ssize
                  Py_ssize_t parts, bint by_rows) noexcept nogil:
     """Runs one op on a part of an example, or of all examples."""
     cdef const op *o = op_of(run, i)
-    cdef Py_ssize_t position = step * run.batch.total_examples + run.local.first_tile + t
+    cdef Py_ssize_t position = step * run.batch.total_examples + run.schedule.first_tile + t
     cdef const buffer *saved = &run.memory.saved[i.op]
     cdef tile v
     v.labels = NULL
@@ -177,7 +177,7 @@ cdef void run_op(const run_state *run, const instr *i, Py_ssize_t step, Py_ssize
     v.scratch = nth_copy(&run.memory.scratch, thread)
     v.param = run.train.param + o.plan.param * run.program.real_bytes
     v.packed = run.memory.packed[i.op].base
-    v.example_ids, v.index, v.examples = run.batch.example_ids + position, run.local.first_tile + t, examples
+    v.example_ids, v.index, v.examples = run.batch.example_ids + position, run.schedule.first_tile + t, examples
     v.read_stride = run.memory.data[o.plan.input].stride // o.real_bytes
     v.write_stride = run.memory.data[o.plan.output].stride // o.real_bytes
     v.part, v.parts, v.sum_stride, v.training = 0, 1, 1, run.train.training and not o.plan.frozen
@@ -191,7 +191,7 @@ cdef void run_op(const run_state *run, const instr *i, Py_ssize_t step, Py_ssize
 cdef void run_blocked(const run_state *run, const instr *i, Py_ssize_t step, Py_ssize_t t, int thread, Py_ssize_t part,
                       Py_ssize_t parts, bint by_rows) noexcept nogil:
     """Runs one instruction on part `part` of example t."""
-    cdef Py_ssize_t p0 = 0, p1 = 0, position = step * run.batch.total_examples + run.local.first_tile + t
+    cdef Py_ssize_t p0 = 0, p1 = 0, position = step * run.batch.total_examples + run.schedule.first_tile + t
     if i.kind == GATHER_X:
         split_range(run.program.values[0].size // run.program.values[0].channels, part, parts, &p0, &p1)
         gather_example(run, run.batch.rows[position], copy_of(&run.memory.data[0], t, thread), p0, p1)
@@ -203,17 +203,17 @@ cdef void run_blocked(const run_state *run, const instr *i, Py_ssize_t step, Py_
 
 cdef void run_joint(const run_state *run, const instr *i, Py_ssize_t step, int thread, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
     """Runs one op on part `part` of the channels of all examples."""
-    run_op(run, i, step, 0, run.local.tiles, thread, part, parts, False)
+    run_op(run, i, step, 0, run.schedule.tiles, thread, part, parts, False)
 
 
 cdef void run_chunk(const run_state *run, const phase *f, Py_ssize_t step, Py_ssize_t task, int thread) noexcept nogil:
     """Runs all instructions on a chunk of examples: joint ops on all of them, the ops between example by example."""
     cdef const instr *instrs = run.program.instrs
-    cdef Py_ssize_t first = thread * run.local.chunk, start = 0, end = 0, t
+    cdef Py_ssize_t first = thread * run.schedule.chunk, start = 0, end = 0, t
     cdef run_state chunk = run[0]
     cdef int k = f.first, stop, j
-    split_range(run.local.tiles, task, f.tasks, &start, &end)
-    chunk.local.first_tile += start - first                  # of copy 0: this thread's copies begin at `first`
+    split_range(run.schedule.tiles, task, f.tasks, &start, &end)
+    chunk.schedule.first_tile += start - first                  # of copy 0: this thread's copies begin at `first`
     while k < f.last:
         stop = k
         while stop < f.last and not (instrs[stop].kind == FORWARD and op_of(run, &instrs[stop]).blocked.joint):

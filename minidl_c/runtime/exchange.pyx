@@ -23,7 +23,7 @@ cdef int run_distributed(run_state *run, partition *s, list buffers, Py_ssize_t 
     cdef int k, first
     for k in range(run.program.n_phases):
         width = max(width, run.program.phases[k].offsets[REDUCE_TASKS])
-    node_counts = find_nodes(s, find_slots((run.local.total_examples + LANES - 1) // LANES, starts))
+    node_counts = find_nodes(s, find_slots((run.schedule.total_examples + LANES - 1) // LANES, starts))
     sizes = [s.n_local_nodes * width, s.n_nodes * width, width]
     if [len(array) for array in buffers] != sizes:
         buffers[:] = [zeros(size, "uint8") for size in sizes]

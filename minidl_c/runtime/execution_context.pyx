@@ -139,7 +139,7 @@ cdef class ExecutionContext:
         cdef Arena arena = self.arena_of(s)
         cdef MemoryMap map = arena.map
         arena.prepare(s)
-        run.local = s[0]
+        run.schedule = s[0]
         run.partition = &self.partition if self.partition.size > 1 else NULL
         run.batch.total_examples, run.batch.examples = s.total_examples, s.examples
         run.program.n_instrs = run.program.n_phases = 0

@@ -55,7 +55,7 @@ cdef void run_tiles(const run_state *run, const phase *f, Py_ssize_t step, Py_ss
     cdef int k, has_sums = run.per_example.outputs == NULL and not is_blocked(run)
     if has_sums:
         clear_slot_sums(run, f, slot)
-    for t in range(run.local.starts[slot], run.local.starts[slot + 1]):
+    for t in range(run.schedule.starts[slot], run.schedule.starts[slot + 1]):
         if has_sums:
             clear_tile_sums(run, f, slot, thread)
         for k in range(f.first, f.last):
@@ -69,7 +69,7 @@ cdef void run_tiles(const run_state *run, const phase *f, Py_ssize_t step, Py_ss
 
 cdef void run_split_tiles(const run_state *run, const phase *f, Py_ssize_t step, Py_ssize_t task, int thread) noexcept nogil:
     """Runs one instruction on a part of one tile, which is a slot; in the blocked layout, some instructions."""
-    cdef Py_ssize_t parts = f.tasks // run.local.tiles, t = task // parts
+    cdef Py_ssize_t parts = f.tasks // run.schedule.tiles, t = task // parts
     cdef const instr *i = &run.program.instrs[f.first]
     cdef int k
     if is_blocked(run):
@@ -139,10 +139,10 @@ cdef void begin_run(run_state *run) noexcept nogil:
 cdef void execute_phases(run_state *run, Py_ssize_t step, int first, int last) noexcept nogil:
     """Runs phases first..last of one step, after begin_run."""
     run.step_offset, run.phase_offset = step, first
-    team_run(run_task, run, 1, run.program.tasks + first, last - first, run.local.threads)
+    team_run(run_task, run, 1, run.program.tasks + first, last - first, run.schedule.threads)
 
 
 cdef void execute(run_state *run, Py_ssize_t n_steps) noexcept nogil:
     """Runs all phases of n_steps steps."""
     begin_run(run)
-    team_run(run_task, run, n_steps, run.program.tasks, run.program.n_phases, run.local.threads)
+    team_run(run_task, run, n_steps, run.program.tasks, run.program.n_phases, run.schedule.threads)

@@ -113,7 +113,7 @@ cdef inline Py_ssize_t owner_of(Py_ssize_t task, const partition *s) noexcept no
 
 cdef bint losses_finite(const run_state *run, Py_ssize_t step) noexcept nogil:
     """Whether the losses of this process's examples are finite."""
-    cdef Py_ssize_t first = step * run.batch.total_examples + run.local.first_tile * LANES
+    cdef Py_ssize_t first = step * run.batch.total_examples + run.schedule.first_tile * LANES
     return all_finite_by_bytes(run.program.real_bytes, run.batch.losses + first * run.program.real_bytes, run.batch.examples)
 
 

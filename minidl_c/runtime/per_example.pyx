@@ -104,7 +104,7 @@ cdef class PerExampleOutputs:
         for k in range(n_ops):
             max_sums = max(max_sums, ops[k].reduce.n_sums)
         run.per_example.lanes_bytes = (max_sums * LANES * run.program.real_bytes + 63) // 64 * 64
-        lanes = empty(run.per_example.lanes_bytes * run.local.threads + 64, "uint8")
+        lanes = empty(run.per_example.lanes_bytes * run.schedule.threads + 64, "uint8")
         run.per_example.lanes = aligned(self.acquire(lanes, "uint8", -1, 1, "lanes"))
         run.per_example.outputs, run.per_example.n_outputs = self.outputs, <int> len(self.requests)
         return 0

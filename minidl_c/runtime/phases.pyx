@@ -55,7 +55,7 @@ cdef bint runs_converted(run_state *run, int k) noexcept:
 cdef bint runs_alone(run_state *run, int k) noexcept:
     """Whether an instruction is one of an op that takes all examples at once: it has a phase of its own."""
     cdef const instr *i = &run.program.instrs[k]
-    if not is_op(i) or run.local.form != TOGETHER:
+    if not is_op(i) or run.schedule.form != TOGETHER:
         return False
     return op_of(run, i).blocked.joint or run.train.training and runs_converted(run, k)
 
@@ -74,14 +74,14 @@ cdef Py_ssize_t blocks_computed(run_state *run, int k) noexcept:
 
 cdef bint is_uneven(run_state *run, int k) noexcept:
     """Whether the threads' shares of an instruction's blocks of channels would differ much."""
-    cdef Py_ssize_t blocks = blocks_computed(run, k), threads = run.local.threads, largest = (blocks + threads - 1) // threads
+    cdef Py_ssize_t blocks = blocks_computed(run, k), threads = run.schedule.threads, largest = (blocks + threads - 1) // threads
     return largest * threads > MAX_UNEVEN * blocks
 
 
 cdef bint splits_rows(run_state *run, int k) noexcept:
     """Whether threads share the rows of an instruction's y or dx, not its channels."""
     cdef const instr *i = &run.program.instrs[k]
-    cdef Py_ssize_t threads = run.local.threads
+    cdef Py_ssize_t threads = run.schedule.threads
     cdef const op *o
     if not is_op(i) or not can_split_rows(op_of(run, i), i.kind == BACKWARD):
         return False
@@ -134,8 +134,8 @@ cdef void add_stretches(run_state *run, int first, int last) noexcept:
 
     TOGETHER, a part is a whole example if all threads then have about as many of them.
     """
-    cdef Py_ssize_t tiles = run.local.tiles, threads = run.local.threads, parts
-    cdef bint whole = run.local.form == TOGETHER and (tiles % threads == 0 or tiles >= 4 * threads), by_rows
+    cdef Py_ssize_t tiles = run.schedule.tiles, threads = run.schedule.threads, parts
+    cdef bint whole = run.schedule.form == TOGETHER and (tiles % threads == 0 or tiles >= 4 * threads), by_rows
     cdef int k = first, end
     cdef const instr *i
     while k < last:
@@ -160,12 +160,12 @@ cdef void add_stretches(run_state *run, int first, int last) noexcept:
 cdef void add_stage(run_state *run, int first, int last) noexcept:
     """Adds the phases of a stage, instructions first..last: all tiles, then their reductions."""
     cdef int k, can_split, has_reduction = 0, by_example = run.per_example.outputs != NULL     # then nothing is summed
-    cdef Py_ssize_t tiles = run.local.tiles, threads = run.local.threads
+    cdef Py_ssize_t tiles = run.schedule.tiles, threads = run.schedule.threads
     cdef const op *o
     cdef instr *i
-    if run.local.form == IN_CHUNKS:                           # each thread has as many chunks, of at most `chunk` examples
-        add_phase(run, CHUNKS, first, last, (tiles + run.local.copies - 1) // run.local.copies * threads)
-    elif run.local.form == TOGETHER or run.local.form == BY_EXAMPLE and tiles < threads:
+    if run.schedule.form == IN_CHUNKS:                           # each thread has as many chunks, of at most `chunk` examples
+        add_phase(run, CHUNKS, first, last, (tiles + run.schedule.copies - 1) // run.schedule.copies * threads)
+    elif run.schedule.form == TOGETHER or run.schedule.form == BY_EXAMPLE and tiles < threads:
         add_stretches(run, first, last)
     elif tiles < threads:
         for k in range(first, last):
@@ -174,7 +174,7 @@ cdef void add_stage(run_state *run, int first, int last) noexcept:
                 (i.kind == FORWARD or i.kind == BACKWARD) and op_of(run, i).splits and not by_example)
             add_phase(run, SPLIT_TILES, k, k + 1, tiles * (threads if can_split else 1))
     else:
-        add_phase(run, TILES, first, last, run.local.slots)
+        add_phase(run, TILES, first, last, run.schedule.slots)
     for k in range(first, last):
         i = &run.program.instrs[k]
         o = op_of(run, i)
@@ -203,7 +203,7 @@ cdef void add_prepare(run_state *run) noexcept:
             program.prepares[n] = program.instrs[k]
             bytes, n = bytes + o.memory.packed_dx, n + 1
     program.n_prepares = n
-    add_phase(run, PREPARE, 0, 0, n * (run.local.threads if bytes > MIN_SPLIT_BYTES else 1))
+    add_phase(run, PREPARE, 0, 0, n * (run.schedule.threads if bytes > MIN_SPLIT_BYTES else 1))
 
 
 cdef void add_stages(run_state *run) noexcept:

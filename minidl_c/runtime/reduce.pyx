@@ -55,12 +55,12 @@ cdef const char *reduce_op(run_state *run, const instr *i, Py_ssize_t step, Py_s
     if is_blocked(run) and back:
         emit_examples(run, i, total, i0, i1, thread)
     elif combined == NULL:
-        emit_partial(run, i, 0, run.local.slots, total, i0, i1)
+        emit_partial(run, i, 0, run.schedule.slots, total, i0, i1)
     else:
         memcpy(total + i0 * item_bytes(run, i), combined, (i1 - i0) * item_bytes(run, i))
         combined += aligned_bytes(run, i, i0, i1)
     if (o.reduce.backward if back else o.reduce.forward) != NULL and (not back or has_sums(o, i.kind)):
-        fill_batch_view(run, i, 0, run.local.slots, &w, starts)
+        fill_batch_view(run, i, 0, run.schedule.slots, &w, starts)
         w.grad, w.examples = total, run.batch.total_examples
         if back:
             o.reduce.backward(o, &w, i0, i1)

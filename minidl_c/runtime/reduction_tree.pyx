@@ -24,16 +24,16 @@ cdef void fill_batch_view(const run_state *run, const instr *i, Py_ssize_t s0, P
                           Py_ssize_t *starts) noexcept nogil:
     """Sets w to slots s0 to s1 as if they were the whole batch; starts [17] OUT is the array of w.starts."""
     cdef const op *o = op_of(run, i)
-    cdef Py_ssize_t first = run.local.starts[s0], slot
+    cdef Py_ssize_t first = run.schedule.starts[s0], slot
     for slot in range(s0, s1 + 1):
-        starts[slot - s0] = run.local.starts[slot] - first
+        starts[slot - s0] = run.schedule.starts[slot] - first
     w.x_tile, w.dy_tile = run.memory.data[o.plan.input].stride, run.memory.grad[o.plan.output].stride
     w.saved_tile = run.memory.saved[i.op].stride
     w.x = run.memory.data[o.plan.input].base + first * w.x_tile
     w.dy = run.memory.grad[o.plan.output].base + first * w.dy_tile
     w.saved = run.memory.saved[i.op].base + first * w.saved_tile
     w.param, w.packed = run.train.param + o.plan.param * run.program.real_bytes, run.memory.packed[i.op].base
-    w.starts, w.slots, w.tiles = starts, s1 - s0, run.local.starts[s1] - first
+    w.starts, w.slots, w.tiles = starts, s1 - s0, run.schedule.starts[s1] - first
     w.examples, w.training = min(run.batch.examples - first * LANES, w.tiles * LANES), run.train.training
     w.blocked = is_blocked(run)
 

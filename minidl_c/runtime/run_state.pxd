@@ -126,7 +126,7 @@ ctypedef struct run_state:
     memory_state memory
     per_example_state per_example
     batch_state batch
-    schedule local                      # the tiles of this process
+    schedule schedule                   # the tiles of this process
     const partition *partition          # NULL: they are the whole batch
     train_state train
     Py_ssize_t step_offset              # of the steps and phases that run now: see exchange.pyx
@@ -140,9 +140,9 @@ cdef inline const op *op_of(const run_state *run, const instr *i) noexcept nogil
 
 cdef inline bint tiles_are_split(const run_state *run) noexcept nogil:
     """Whether several threads share a tile, which is a slot then."""
-    return run.local.tiles < run.local.threads
+    return run.schedule.tiles < run.schedule.threads
 
 
 cdef inline bint is_blocked(const run_state *run) noexcept nogil:
     """Whether a tile is one example in the blocked layout."""
-    return run.local.form != IN_TILES
+    return run.schedule.form != IN_TILES

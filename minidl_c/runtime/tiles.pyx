@@ -131,7 +131,7 @@ cdef void run_loss(const run_state *run, const op *o, tile *v, Py_ssize_t first,
 cdef void run_instr(const run_state *run, const instr *i, Py_ssize_t step, Py_ssize_t slot, Py_ssize_t t, int thread,
                     Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
     """Runs one instruction on one tile, or on part `part` of it."""
-    cdef Py_ssize_t first = step * run.batch.total_examples + (run.local.first_tile + t) * LANES    # the tile's first position
+    cdef Py_ssize_t first = step * run.batch.total_examples + (run.schedule.first_tile + t) * LANES    # the tile's first position
     cdef Py_ssize_t examples = min(<Py_ssize_t> LANES, run.batch.examples - t * LANES)
     cdef int n_ops = run.program.n_ops, is_loss = run.batch.losses != NULL and i.op == n_ops - 1
     cdef tile v
@@ -146,7 +146,7 @@ cdef void run_instr(const run_state *run, const instr *i, Py_ssize_t step, Py_ss
     else:
         v.labels = NULL
         v.targets = v.weights = v.losses = NULL
-        v.example_ids, v.index, v.examples = run.batch.example_ids + first, run.local.first_tile + t, examples
+        v.example_ids, v.index, v.examples = run.batch.example_ids + first, run.schedule.first_tile + t, examples
         v.part, v.parts = part, parts
         v.seed, v.step = run.train.seed, run.train.first_step + step
         if is_loss:

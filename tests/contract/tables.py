@@ -15,7 +15,7 @@ def embedding(rng):
     def indices(rng, shape):
         return rng.integers(0, categories, shape).astype(float)
 
-    return Case(Embedding(categories, dim), (length,), by_torch, indices, integers=True)
+    return Case(Embedding(categories, dim), (length,), by_torch, indices, categories=categories)
 
 
 DRAWS = {"Embedding": embedding}

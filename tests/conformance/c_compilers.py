@@ -177,7 +177,6 @@ def main():
     parser.add_argument("--builds", nargs="+", help="only those whose names contain one of these words")
     parser.add_argument("--all-images", action="store_true", help="compute all images in slow builds as well")
     args = parser.parse_args()
-    assert not c_nets.missing_layers(), c_nets.missing_layers()
     clang = next((name for name in ("clang", "clang-19", "clang-16", "clang-14") if shutil.which(name)), "clang")
     chosen = [b for b in builds(clang) if not args.builds or any(word in b.name for word in args.builds)]
     if args.all_images:

@@ -9,96 +9,32 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import nets
 
-from minidl import Sequential, Trainer, layers
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from contract.every_layer import DRAWS
+
+from minidl import Sequential, Trainer
 from minidl.datasets import DatasetUnavailable, load_digits, load_mnist
-from minidl.layers import (
-    AdaptiveAvgPool2D,
-    AdaptiveMaxPool2D,
-    AvgPool1D,
-    AvgPool2D,
-    BatchNorm1D,
-    BatchNorm2D,
-    Block,
-    ChannelShuffle,
-    ColorJitter,
-    Columns,
-    Conv1D,
-    Conv2D,
-    ConvTranspose1D,
-    ConvTranspose2D,
-    Cutout,
-    Dense,
-    DepthwiseConv1D,
-    DepthwiseConv2D,
-    Dropout,
-    Dropout2D,
-    Embedding,
-    Flatten,
-    GaussianNoise,
-    GlobalAvgPool1D,
-    GlobalAvgPool2D,
-    GlobalMaxPool1D,
-    GlobalMaxPool2D,
-    GroupNorm,
-    LayerNorm,
-    LogSoftmax,
-    MaxPool1D,
-    MaxPool2D,
-    Normalize,
-    Pad2D,
-    Parallel,
-    Permute,
-    PReLU,
-    RandomCrop,
-    RandomFlip,
-    RandomRotation,
-    RandomShift,
-    RandomZoom,
-    ReLU,
-    Rescale,
-    Reshape,
-    Residual,
-    RMSNorm,
-    Scale,
-    Softmax,
-    Softmin,
-    SqueezeExcite,
-    StochasticDepth,
-    Threshold,
-    Upsample2D,
-)
+from minidl.layers import Block, Columns, Dense, Flatten, Parallel, Rescale, Reshape
 from minidl.optimizers import SGD
 
 TRAINING = 2000  # examples
-ELEMENTWISE = """
-CELU ELU Exp GELU HardSigmoid Hardshrink Hardswish Hardtanh LeakyReLU LogSigmoid Mish ReLU6 SELU SiLU Sigmoid Softplus
-Softshrink Softsign SparsePlus Squareplus Tanh Tanhshrink
-"""
+
+
+def fed_by_pixels(name):
+    """Returns a random layer that sees pixels: the 400th as a category, or some after the 408th as numbers up to 3."""
+    rng = np.random.default_rng([*name.encode()])
+    while True:
+        case = DRAWS[name](rng)
+        size = int(np.prod(case.in_shape))
+        if size <= (8 if case.categories else 376) and (not case.categories or case.categories >= 256):
+            break
+    start, scaled = (400, []) if case.categories else (408, [Rescale(1 / 64, -1)])
+    return Block(Flatten(), Columns(start, start + size), *scaled, Reshape(case.in_shape), case.layer, Flatten())
 
 
 def every_layer():
-    """Returns layers among which are all of minidl's: an embedding of some pixels beside a net for images."""
-    augmentation = [RandomShift(1), RandomFlip(), RandomRotation(5), RandomZoom(0.1), ColorJitter(0.1), Cutout(3)]
-    stem = [Rescale(1 / 255), *augmentation, RandomCrop(26), Normalize(0.13, 0.31), Pad2D(1), GaussianNoise(0.01)]
-    body = [
-        Conv2D(16, 3, padding=1), BatchNorm2D(), ReLU(), Conv2D(16, 3, padding=1), PReLU(), MaxPool2D(2),
-        Residual(DepthwiseConv2D(3, padding=1, depth_multiplier=2), Conv2D(16, 1, groups=4), StochasticDepth(0.1)),
-        SqueezeExcite(4), ChannelShuffle(4), GroupNorm(4), Dropout2D(0.1),
-        Parallel(Conv2D(8, 3, dilation=2, padding=2), [AvgPool2D(3, 1, padding=1), Conv2D(8, 1)]),
-        LayerNorm(axis="channels"), RMSNorm(), Scale(0.9, use_bias=True), ConvTranspose2D(8, 3, stride=2, padding=1),
-        AvgPool2D(2, ceil_mode=True), Upsample2D(size=(17, 19), mode="bilinear"), AdaptiveAvgPool2D((9, 7)),
-        Upsample2D(2), AdaptiveMaxPool2D((6, 5)), Permute((0, 2, 1)),
-    ]  # fmt: skip
-    signal = [
-        Reshape((8, 30)), Conv1D(12, 3, padding="causal"), DepthwiseConv1D(3, padding="same"), BatchNorm1D(),
-        MaxPool1D(2), ConvTranspose1D(10, 4, stride=2), AvgPool1D(2), Parallel(GlobalAvgPool1D(), GlobalMaxPool1D()),
-    ]  # fmt: skip
-    ends = Parallel(GlobalAvgPool2D(), GlobalMaxPool2D(), Block(*signal))
-    functions = [getattr(layers, name)() for name in ELEMENTWISE.split()] + [Threshold(0.1, -0.2), Softmin()]
-    branches = [[Columns(2 * i, 2 * i + 2), function] for i, function in enumerate(functions)]
-    head = [ends, Dense(2 * len(branches)), LayerNorm(), Parallel(*branches), Dropout(0.1)]
-    pixels = [Flatten(), Columns(400, 410), Embedding(256, 2), Flatten()]
-    return [Parallel(pixels, Block(*stem, *body, *head)), Dense(10), Parallel(Softmax(), LogSoftmax()), Dense(10)]
+    """Returns one branch for each of minidl's layers."""
+    return [Parallel(*(fed_by_pixels(name) for name in sorted(DRAWS))), Dense(10)]
 
 
 NETS = {name: nets.ALL_NETS[name] for name in ("lenet", "cnn", "mlp", "vgg", "resnet20", "mobilenet")}
@@ -138,17 +74,3 @@ def in_dtype(name, model, dtype):
     copy = Sequential(NETS[name].layers(), model.input_shape, dtype=dtype)
     copy.load_state_dict(model.state_dict())
     return copy
-
-
-def missing_layers():
-    """Returns the names of minidl's layers that are not in the net with every layer."""
-    kinds = set()
-
-    def visit(layer):
-        kinds.add(type(layer).__name__)
-        for _, child in getattr(layer, "named_children", lambda: ())():
-            visit(child)
-
-    for layer in every_layer():
-        visit(layer)
-    return set(layers.__all__) - kinds

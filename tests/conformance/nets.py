@@ -4,23 +4,19 @@ import contextlib
 import hashlib
 
 import numpy as np
+from contract import chance
 from threaded_ranks import Rank, run_ranks
 
 import minidl
 from minidl import Sequential, Trainer
 from minidl.layers import (
     Conv2D,
-    Cutout,
     Dense,
     Dropout,
-    Dropout2D,
     Flatten,
-    GaussianNoise,
     MaxPool2D,
-    RandomRotation,
     ReLU,
     Rescale,
-    StochasticDepth,
 )
 from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
 from minidl.optimizers.base import Optimizer
@@ -39,9 +35,9 @@ def _image_layer(rng):
 
 
 def _random_image_layers(rng):
-    """Returns at most one layer of each kind that draws random numbers."""
-    layers = (Cutout(3, 0.5, 0.7), RandomRotation(30, 0.5), Dropout2D(0.2), GaussianNoise(0.1), StochasticDepth(0.2))
-    return [layer for layer in layers if rng.random() < 0.2]
+    """Returns at most one layer of each kind that draws random numbers, in random order."""
+    kinds = [draw for draw in rng.permutation(list(chance.DRAWS.values())) if rng.random() < 0.1]
+    return [draw(rng).layer for draw in kinds]
 
 
 def _layers(rng, is_image, classes):

@@ -5,6 +5,7 @@ import pickle
 from pathlib import Path
 
 import numpy as np
+from contract.every_layer import DRAWS
 from sklearn.base import clone
 
 import minidl
@@ -20,6 +21,7 @@ except ImportError:  # the ONNX extra is not installed
     EXPORTS = False
 
 MOST_NUMBERS = 1500  # elements of one example between two layers
+TRIES = 5  # layers drawn for each of a chain: many do not fit
 THREADS = (1, 2, 3)
 
 
@@ -34,98 +36,25 @@ class Doubled(Layer):
 
 
 CUSTOM = {"Doubled": Doubled}
-POINTWISE = (
-    *("GELU", "Hardswish", "SiLU", "Sigmoid", "Tanh", "Softmax", "ReLU", "ELU", "LeakyReLU", "PReLU", "CELU", "Exp"),
-    *(
-        "HardSigmoid",
-        "Hardshrink",
-        "Hardtanh",
-        "LogSigmoid",
-        "LogSoftmax",
-        "Mish",
-        "ReLU6",
-        "SELU",
-        "Softmin",
-        "Softplus",
-    ),
-    *("Softshrink", "Softsign", "SparsePlus", "Squareplus", "Tanhshrink"),
-)
-ANYWHERE = {  # layers for any shape, drawn from a random generator
-    **{name: (lambda rng, name=name: getattr(nn, name)()) for name in POINTWISE},
-    "Dropout": lambda rng: nn.Dropout(0.3),
-    "Dropout2D": lambda rng: nn.Dropout2D(0.3),
-    "LayerNorm": lambda rng: nn.LayerNorm(affine=False, axis=(None, "channels")[rng.integers(2)]),
-    "RMSNorm": lambda rng: nn.RMSNorm(axis="channels"),
-    "Scale": lambda rng: nn.Scale(0.5, use_bias=rng.random() < 0.5),
-    "Threshold": lambda rng: nn.Threshold(0.5, 0.25),
-    "Rescale": lambda rng: nn.Rescale(0.5, 0.1),
-    "Normalize": lambda rng: nn.Normalize(0.5, 2.0),
-    "GaussianNoise": lambda rng: nn.GaussianNoise(0.1),
-    "StochasticDepth": lambda rng: nn.StochasticDepth(0.3),
-    "Block": lambda rng: nn.Block(nn.ELU(0.5), nn.PReLU(shared=True)),
-    "Columns": lambda rng: nn.Columns(few(rng, 3) - 1),
-    "ChannelShuffle": lambda rng: nn.ChannelShuffle(few(rng, 4)),
-    "product": lambda rng: nn.Parallel([], [nn.Sigmoid()], join="multiply"),
-    "Doubled": lambda rng: Doubled(),
-}
-ROWS = {
-    "Dense": lambda rng: nn.Dense(few(rng, 30)),
-    "BatchNorm1D": lambda rng: nn.BatchNorm1D(),
-    "Embedding": lambda rng: nn.Block(nn.Rescale(0.0, few(rng, 4) - 1), nn.Embedding(3, few(rng, 6)), nn.Flatten()),
-    "Residual": lambda rng: nn.Residual(nn.Dropout(0.2), nn.ReLU()),
-    "Parallel": lambda rng: nn.Parallel(nn.Dense(few(rng, 5)), [nn.ReLU(), nn.Dense(2)]),
-}
-IMAGES = {
-    "Conv2D": lambda rng: nn.Conv2D(few(rng, 9), few(rng, 4), few(rng, 3), padding=few(rng, 2)),
-    "ConvTranspose2D": lambda rng: nn.ConvTranspose2D(3, 2, few(rng, 3)),
-    "DepthwiseConv2D": lambda rng: nn.DepthwiseConv2D(3, depth_multiplier=few(rng, 3)),
-    "MaxPool2D": lambda rng: nn.MaxPool2D(few(rng, 4), few(rng, 3), ceil_mode=rng.random() < 0.5),
-    "AdaptiveAvgPool2D": lambda rng: nn.AdaptiveAvgPool2D(few(rng, 5)),
-    "AdaptiveMaxPool2D": lambda rng: nn.AdaptiveMaxPool2D((None, few(rng, 5))),
-    "AvgPool2D": lambda rng: nn.AvgPool2D(few(rng, 4), padding=few(rng, 2) - 1),
-    "GlobalAvgPool2D": lambda rng: nn.GlobalAvgPool2D(),
-    "GlobalMaxPool2D": lambda rng: nn.GlobalMaxPool2D(),
-    "BatchNorm2D": lambda rng: nn.BatchNorm2D(),
-    "GroupNorm": lambda rng: nn.GroupNorm(few(rng, 4)),
-    "Pad2D": lambda rng: nn.Pad2D((1, 0), 0.5),
-    "ColorJitter": lambda rng: nn.ColorJitter(0.2, 0.3),
-    "Cutout": lambda rng: nn.Cutout(few(rng, 4), rate=0.5),
-    "Upsample2D": lambda rng: nn.Upsample2D(2, str(rng.choice(["nearest", "bilinear"]))),
-    "RandomCrop": lambda rng: nn.RandomCrop(3, padding=1),
-    "RandomFlip": lambda rng: nn.RandomFlip(vertical=True),
-    "RandomShift": lambda rng: nn.RandomShift(1),
-    "RandomRotation": lambda rng: nn.RandomRotation(30),
-    "RandomZoom": lambda rng: nn.RandomZoom(0.3),
-    "Residual": lambda rng: nn.Residual(nn.Conv2D(3, 1), nn.ReLU(), shortcut=nn.Conv2D(3, 1)),
-    "Parallel": lambda rng: nn.Parallel(nn.Conv2D(2, 1), [nn.ReLU(), nn.Conv2D(1, 3, padding=1)]),
-    "Permute": lambda rng: nn.Permute([int(axis) for axis in rng.permutation(3)]),
-    "SqueezeExcite": lambda rng: nn.SqueezeExcite(few(rng, 4)),
-    "Flatten": lambda rng: nn.Flatten(),
-    "Reshape": lambda rng: nn.Reshape((-1,)),
-}
-SIGNALS = {
-    "Conv1D": lambda rng: nn.Conv1D(few(rng, 9), few(rng, 4), padding=str(rng.choice(["same", "causal"]))),
-    "ConvTranspose1D": lambda rng: nn.ConvTranspose1D(3, 2, few(rng, 3)),
-    "DepthwiseConv1D": lambda rng: nn.DepthwiseConv1D(3, padding="causal", depth_multiplier=few(rng, 3)),
-    "MaxPool1D": lambda rng: nn.MaxPool1D(few(rng, 4), few(rng, 3), ceil_mode=rng.random() < 0.5),
-    "AvgPool1D": lambda rng: nn.AvgPool1D(few(rng, 4), padding=few(rng, 2) - 1),
-    "GlobalAvgPool1D": lambda rng: nn.GlobalAvgPool1D(),
-    "GlobalMaxPool1D": lambda rng: nn.GlobalMaxPool1D(),
-}
-EVERY = {**ANYWHERE, **ROWS, **IMAGES, **SIGNALS}
-
-
-def few(rng, end):
-    """Draws an integer from 1 to end - 1."""
-    return int(rng.integers(1, end))
+def draw_layer(rng, axes):
+    """Draws a layer for examples of that many axes, or the user-defined one."""
+    while True:
+        name = str(rng.choice([*DRAWS, *CUSTOM]))
+        if name in CUSTOM:
+            return CUSTOM[name]()
+        case = DRAWS[name](rng)
+        if len(case.in_shape) == axes:
+            break
+    if case.categories:  # other layers compute no categories but a constant
+        return nn.Block(nn.Rescale(0.0, case.categories - 1), case.layer)
+    return case.layer
 
 
 def random_layers(rng, shape, depth):
     """Draws a chain of layers, leaving out those that do not fit; returns them and their output shape."""
     made = []
-    for _ in range(depth):
-        family = ANYWHERE if rng.random() < 0.4 else {1: ROWS, 2: SIGNALS, 3: IMAGES}[min(len(shape), 3)]
-        layer = family[str(rng.choice(sorted(family)))](rng)
+    for _ in range(TRIES * depth):
+        layer = draw_layer(rng, len(shape))
         try:
             out = Sequential([copy.deepcopy(layer)], shape).output_shape
         except ValueError:
@@ -133,6 +62,8 @@ def random_layers(rng, shape, depth):
         if np.prod(out) <= MOST_NUMBERS:
             made.append(layer)
             shape = out
+        if len(made) == depth:
+            break
     return made, shape
 
 

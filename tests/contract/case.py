@@ -26,8 +26,8 @@ class Case:
     """A layer and the shape of its inputs.
 
     torch(x, **params): PyTorch's counterpart, with `params` by the layer's names; None if there is none.
-    values(rng, shape): draws x. couples_examples: True if an example's output depends on the others. integers: True if
-    x has to hold integers.
+    values(rng, shape): draws x. couples_examples: True if an example's output depends on the others. categories: if
+    positive, x holds integers below this number.
     """
 
     layer: Layer
@@ -35,7 +35,7 @@ class Case:
     torch: Callable[..., Any] | None = None
     values: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray] = normal
     couples_examples: bool = False
-    integers: bool = False
+    categories: int = 0
 
 
 def any_shape(rng):

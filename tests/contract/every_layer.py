@@ -1,4 +1,4 @@
-"""DRAWS: for each public layer, a function that draws a random case."""
+"""DRAWS: for each public layer, a function that draws a random case. Exceptions, by what the layer lacks."""
 
 from importlib import import_module
 from pathlib import Path
@@ -6,3 +6,12 @@ from pathlib import Path
 OTHERS = {"case", "every_layer", "losses", "optimizers"}
 FAMILIES = sorted({path.stem for path in Path(__file__).parent.glob("*.py")} - OTHERS)
 DRAWS = {name: draw for family in FAMILIES for name, draw in import_module(f"contract.{family}").DRAWS.items()}
+
+# Layers that alone are computed in tiles, also for few examples; the tests hold all others to the blocked layout.
+PREDICTED_IN_TILES = {
+    *("GroupNorm", "LogSoftmax", "PReLU", "Permute", "RandomCrop", "RandomFlip", "RandomShift", "Softmax", "Softmin"),
+}
+# Layers with parameters that only tiles have: models with them are trained in tiles.
+TRAINED_IN_TILES = {"ConvTranspose1D", "ConvTranspose2D", "PReLU"}
+# Layers without a writer of their own in C: containers, whose layers are written.
+WRITTEN_AS_LAYERS = {"Block", "Parallel", "Residual", "SqueezeExcite"}

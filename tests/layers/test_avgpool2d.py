@@ -9,20 +9,13 @@ from geometries import Pool
 from minidl import Sequential
 from minidl.layers import AdaptiveAvgPool2D, AvgPool2D, Flatten, GlobalAvgPool2D
 
-CASES = [
-    Pool(17, 3, 8, 8, (2, 2), (2, 2)),
-    Pool(5, 2, 9, 7, (3, 3), (2, 2), (1, 1)),
-    Pool(3, 2, 7, 8, (3, 3), (2, 3), (1, 0), True),
-    Pool(2, 2, 4, 5, (4, 5), (1, 1)),
-    Pool(5, 2, 9, 8, (3, 2), (2, 1), (0, 1, 1, 0)),
-    Pool(5, 2, 9, 8, (3, 2), (1, 2), (1, 1), dilation=(2, 3)),
-]
+CASE = Pool(5, 2, 9, 8, (3, 2), (2, 3), (0, 1, 1, 0), True, dilation=(1, 2))  # no default
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("count", [True, False])
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_agrees_with_the_reference(case, count, dtype, rng):
+def test_agrees_with_the_reference(count, dtype, rng):
+    case = CASE
     layer = AvgPool2D(case.kernel, case.stride, case.padding, case.ceil_mode, count, case.dilation)
     model = Sequential([layer], input_shape=case.x_shape[1:], dtype=dtype)
     x, dy = rng.normal(size=case.x_shape).astype(dtype), rng.normal(size=case.y_shape).astype(dtype)

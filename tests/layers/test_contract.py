@@ -52,7 +52,7 @@ def test_no_layer_is_missing():
 def test_keeps_the_contract(name, number):
     rng = seeded(name, number)
     case = small(name, rng)
-    x = case.values(rng, (40, *case.in_shape)).astype(int) if case.integers else None
+    x = case.values(rng, (40, *case.in_shape)).astype(int) if case.categories else None
     check_layer(case.layer, case.in_shape, couples_examples=case.couples_examples, x=x)
 
 

@@ -32,7 +32,6 @@ from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
 from minidl_c.kernels.cutout import CutoutOp
 from minidl_c.kernels.dense import DenseOp
 from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
-from minidl_c.kernels.dropout import DropoutOp
 from minidl_c.kernels.embedding import EmbeddingOp
 from minidl_c.kernels.flatten import FlattenOp
 from minidl_c.kernels.groupnorm import GroupNormOp
@@ -52,7 +51,7 @@ from minidl_c.kernels.upsample2d import BilinearUpsample2DOp, Upsample2DOp
 from minidl_c.losses.elementwise_losses import ElementwiseLossOp
 from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
 from minidl_c.op import Op
-from minidl_c.optimizers.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
+from minidl_c.optimizers.adaptive import AdamUpdate
 from minidl_c.optimizers.sgd import SGDUpdate
 from minidl_c.optimizers.update import Update
 from minidl_c.runtime.arena import Arena
@@ -63,13 +62,13 @@ CASES = Cases()
 case = CASES.add
 
 
-def every_op():
-    """Returns the Op classes of all modules of minidl_c."""
+def every_class():
+    """Returns the extension types of all modules of minidl_c."""
     package = Path(minidl_c.__file__).parent
     names = [".".join(path.relative_to(package).with_suffix("").parts) for path in package.rglob("*.pyx")]
     modules = [import_module(f"minidl_c.{name}") for name in names]
     found = {value for module in modules for value in vars(module).values() if isinstance(value, type)}
-    return {cls for cls in found if issubclass(cls, Op) and cls is not Op}
+    return {cls for cls in found if cls.__module__.startswith("minidl_c")}
 
 
 # ---- construction
@@ -140,67 +139,17 @@ def a_plan_with_a_loss_only_trains():
 
 @case
 def calling_init_again_changes_nothing():
-    plan = dense_plan()
-    remade = [
-        (DenseOp((IN,), OUT), ((900,), 800)),
-        (Conv2DOp((1, 4, 4), 2, (3, 3)), ((1, 90, 90), 2, (3, 3))),
-        (ConvTranspose2DOp((1, 4, 4), 2, (3, 3)), ((1, 90, 90), 2, (3, 3))),
-        (DepthwiseConv2DOp((2, 4, 4), (3, 3)), ((9, 90, 90), (3, 3))),
-        (MaxPool2DOp((1, 4, 4), (2, 2), (2, 2)), ((9, 90, 90), (2, 2), (2, 2))),
-        (ReLUOp((4,)), ((4000,),)),
-        (RescaleOp((4,), 2.0), ((4000,), 1.0)),
-        (DropoutOp((4,), 0.5), ((4000,), 0.1, "", "float32", 4000)),
-        (EmbeddingOp((4,), 3, 2), ((4000,), 3000, 2000)),
-        (FlattenOp((4,)), ((4000,),)),
-        (BatchNormOp((4, 2)), ((4000, 2),)),
-        (BatchStatisticsOp((4, 2)), ((4000, 2),)),
-        (SplitOp((4,), 1), ((4000,), 2)),
-        (RecallOp((4,), (4,), 0, 2, 4), ((4000,), (4000,), 1, 2, 4000)),
-        (AddOp((4,), 0), ((4000,), 1)),
-        (ConcatOp((4,), (4,), 0), ((4000,), (4000,), 1)),
-        (MultiplyOp((4, 3), (4, 1), 0), ((4000, 3), (4000, 1), 1)),
-        (ColumnsOp((4,), 1, 3), ((4000,), 0, 3000)),
-        (PermuteOp((4, 2), (1, 0)), ((4000, 3, 3), (2, 1, 0))),
-        (ChannelShuffleOp((4, 2), 2), ((4000, 3), 4)),
-        (GroupNormOp((4,), 2, 4), ((4000,), 1, 4000)),
-        (LayerNormOp((4, 2), 4), ((4000, 200), 4000)),
-        (ActivationOp((4,), "elu", 1.0), ((4000,), "gelu")),
-        (ActivationOp((4,), "hardtanh", 0.0, 6.0), ((4000,), "exp")),
-        (PReLUOp((4, 2)), ((4000, 2), True)),
-        (ScaleOp((4, 2)), ((4000, 2), True)),
-        (SoftmaxOp((4, 2)), ((4000, 2),)),
-        (SoftmaxOp((4, 2), "float64", "log_softmax"), ((4000, 2), "float64", "softmin")),
-        (AvgPool2DOp((1, 4, 4), (2, 2), (2, 2)), ((9, 90, 90), (2, 2), (2, 2))),
-        (AdaptiveAvgPool2DOp((1, 4, 4), (3, 2)), ((9, 90, 90), (7, 8))),
-        (AdaptiveMaxPool2DOp((1, 4, 4), (3, 2)), ((9, 90, 90), (7, 8))),
-        (Pad2DOp((1, 4, 4), (1, 1, 1, 1)), ((9, 90, 90), (2, 2, 2, 2))),
-        (Upsample2DOp((1, 4, 4), (2, 2)), ((9, 90, 90), (3, 3))),
-        (BilinearUpsample2DOp((1, 4, 4), (6, 6), (1.5, 1.5), False), ((9, 90, 90), (3, 3), (1.0, 1.0), True)),
-        (NormalizeOp((2, 4), [0, 0], [1, 1]), ((400, 4), [0] * 400, [1] * 400)),
-        (AugmentOp((1, 4, 4), (3, 3)), ((9, 90, 90), (50, 50))),
-        (AffineOp((1, 4, 4)), ((9, 90, 90), (0, 90), (1, 2))),
-        (ColorJitterOp((1, 4, 4)), ((3, 90, 90), (0, 1), (1, 2), (0, 2))),
-        (CutoutOp((1, 4, 4), (3, 3)), ((9, 90, 90), (50, 50), 1.0, 0.5)),
-        (NoiseOp((4,), 0.5), ((4000,), 0.1)),
-        (SoftmaxCrossEntropyOp((3,)), ((3000,), 0.5)),
-        (ElementwiseLossOp((3,), "huber", 2.0), ((3000,), "poisson")),
-        (SGDUpdate(6, "float32"), (10**6, "float64")),
-        (AdagradUpdate(6, "float32"), (10**6, "float64")),
-        (RMSpropUpdate(6, "float32"), (10**6, "float64", 0.9, 1e-8, 0, 0.9, True)),
-        (AdamUpdate(6, "float32"), (10**6, "float64", 0.9, 0.9, 1e-8, 0, True)),
-        (plan, ([DenseOp((900,), 800)], [0])),
-    ]
-    assert {type(thing) for thing, _ in remade if isinstance(thing, Op)} == every_op()
-    for thing, other in remade:
-        shape = getattr(thing, "in_shape", None)
+    """Objects are made in __cinit__, which cannot be called again; no class has an __init__ of its own."""
+    assert {cls for cls in every_class() if cls.__init__ is not object.__init__} == set()
+    plan, conv = dense_plan(), Conv2DOp((1, 4, 4), 2, (3, 3))
+    for thing, other in ((plan, ([DenseOp((900,), 800)], [0])), (conv, ((1, 90, 90), 2, (3, 3)))):
         for _ in range(3):
             with contextlib.suppress(REFUSALS):
                 thing.__init__(*other)
-        assert getattr(thing, "in_shape", None) == shape
+    assert conv.in_shape == (1, 4, 4)
     given = predicting()
     plan.predict(**given)
     assert (given["y"] == 5).all()
-    conv = remade[1][0]
     x, y = np.ones((2, 16), "f4"), np.zeros((2, 8), "f4")
     Plan([conv], [0]).predict(x, np.arange(2), np.ones(20, "f4"), y, 1)
     assert (y == 10).all()
@@ -208,7 +157,7 @@ def calling_init_again_changes_nothing():
 
 @case
 def objects_without_init_are_refused():
-    for cls in (Op, *every_op()):
+    for cls in (cls for cls in every_class() if issubclass(cls, Op)):
         try:
             op = cls.__new__(cls)
         except TypeError:

@@ -1,12 +1,13 @@
-"""Training of few examples, in the blocked layout, has the bits of tiles: each op, whole models, any threads."""
+"""Training of few examples, in the blocked layout, has the bits of tiles: each layer, whole models, any threads."""
 
-from functools import partial
+import contextlib
 
 import numpy as np
 import pytest
+from blocked_layers import blocked_cases
 from blocked_models import MODELS, built
-from geometries import conv_cases, depthwise_cases, pool_cases
-from plans import train
+from c_export.models import randomize
+from contract.every_layer import DRAWS, TRAINED_IN_TILES
 from slow_marks import slow_after
 
 from minidl import Sequential, Trainer
@@ -40,170 +41,58 @@ from minidl.layers import (
     Upsample2D,
 )
 from minidl.optimizers import SGD, Adam
-from minidl_c.kernels.activations import ActivationOp
-from minidl_c.kernels.avgpool2d import AdaptiveAvgPool2DOp, AvgPool2DOp
-from minidl_c.kernels.batchnorm import BatchNormOp
-from minidl_c.kernels.batchnorm_statistics import BatchStatisticsOp
-from minidl_c.kernels.columns import ColumnsOp
-from minidl_c.kernels.conv2d import Conv2DOp
-from minidl_c.kernels.dense import DenseOp
-from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
-from minidl_c.kernels.dropout import DropoutOp
-from minidl_c.kernels.flatten import FlattenOp
-from minidl_c.kernels.layernorm import LayerNormOp
-from minidl_c.kernels.maxpool2d import AdaptiveMaxPool2DOp, MaxPool2DOp
-from minidl_c.kernels.normalize import NormalizeOp
-from minidl_c.kernels.pad2d import Pad2DOp
-from minidl_c.kernels.permute import ChannelShuffleOp
-from minidl_c.kernels.relu import ReLUOp
-from minidl_c.kernels.rescale import RescaleOp
-from minidl_c.kernels.scale import ScaleOp
-from minidl_c.kernels.softmax import SoftmaxOp
-from minidl_c.kernels.upsample2d import BilinearUpsample2DOp, Upsample2DOp
-from minidl_c.losses.elementwise_losses import ElementwiseLossOp
-from minidl_c.runtime.plan import Plan
 
 DTYPES = ("float32", "float64")
 MOST = 16  # examples of a tile
 
 
-# ---- each op
-
-
-def convolutions(rng, seed):
-    for case in conv_cases(seed, 24):
-        yield f"conv2d {case}", [partial(Conv2DOp, case.x_shape[1:], case.filters, case.kernel, **case.options)]
-    for case in depthwise_cases(seed, 24):
-        window = (case.kernel, case.stride, case.padding, case.dilation, case.filters // case.channels)
-        yield f"depthwise {case}", [partial(DepthwiseConv2DOp, case.x_shape[1:], *window)]
-    for channels, filters, size, groups in (
-        (16, 16, 9, 1),
-        (32, 48, 9, 1),
-        (20, 70, 8, 1),
-        (32, 32, 7, 2),
-        (130, 18, 3, 1),
-        (7, 40, 5, 1),
-    ):
-        shape = (channels, size, size + 3)
-        for window in ({"padding": (1,) * 4}, {"stride": (2, 1), "padding": (2, 0, 1, 3)}, {"dilation": (1, 2)}):
-            yield f"conv2d of {shape} {window}", [partial(Conv2DOp, shape, filters, (3, 3), groups=groups, **window)]
-        yield f"pointwise of {shape}", [partial(Conv2DOp, shape, filters, (1, 1), groups=groups, use_bias=False)]
-        yield f"depthwise of {shape}", [partial(DepthwiseConv2DOp, shape, (3, 3), padding=(1,) * 4)]
-
-
-def pools(rng, seed):
-    for case in pool_cases(seed, 30):
-        pool = partial(MaxPool2DOp, case.x_shape[1:], **case.options)
-        yield f"maxpool {case}", [pool]
-        yield f"ReLU and maxpool {case}", [partial(ReLUOp, case.x_shape[1:]), pool]
-        yield f"avgpool {case}", [partial(AvgPool2DOp, case.x_shape[1:], **case.options)]
-        adaptive = case.x_shape[1:], case.out_size
-        yield f"adaptive maxpool {adaptive}", [partial(AdaptiveMaxPool2DOp, *adaptive)]
-        yield f"adaptive avgpool {adaptive}", [partial(AdaptiveAvgPool2DOp, *adaptive)]
-
-
-def others(rng, seed):
-    for inputs, outputs in ((1, 1), (3, 70), (33, 7), (64, 16), (300, 150), (129, 300)):
-        yield f"dense {inputs} {outputs}", [partial(DenseOp, (inputs,), outputs)]
-        yield f"dense without bias {inputs} {outputs}", [partial(DenseOp, (inputs,), outputs, use_bias=False)]
-    for _ in range(10):
-        shape = tuple(int(n) for n in rng.integers(1, (40, 8, 8)))
-        c = shape[0]
-        yield f"relu {shape}", [partial(ReLUOp, shape)]
-        yield f"silu {shape}", [partial(ActivationOp, shape, "silu")]
-        yield f"exp {shape}", [partial(ActivationOp, shape, "exp")]
-        yield f"rescale {shape}", [partial(RescaleOp, shape, 0.3, 1.0)]
-        yield f"normalize {shape}", [partial(NormalizeOp, shape, rng.standard_normal(c), rng.uniform(0.5, 2, c))]
-        yield f"pad {shape}", [partial(Pad2DOp, shape, (1, 0, 2, 1), 0.5)]
-        yield f"upsample {shape}", [partial(Upsample2DOp, shape, (2, 3))]
-        yield f"columns of {shape}", [partial(ColumnsOp, shape, c // 3, c - c // 4)]
-        yield f"channel shuffle of 3 * {shape}", [partial(ChannelShuffleOp, (3 * c, *shape[1:]), 3)]
-        yield f"bilinear {shape}", [partial(BilinearUpsample2DOp, shape, (9, 5), (1.5, 0.7), False)]
-        yield f"batch norm {shape}", [partial(BatchStatisticsOp, shape), partial(BatchNormOp, shape)]
-        yield (
-            f"batch norm, no gain {shape}",
-            [partial(op, shape, affine=False) for op in (BatchStatisticsOp, BatchNormOp)],
-        )
-        yield f"dropout {shape}", [partial(DropoutOp, shape, 0.4)]
-        for group in (shape[1] * shape[2], int(np.prod(shape))):
-            yield f"dropout of groups of {group} {shape}", [partial(DropoutOp, shape, 0.4, group=group)]
-        yield f"flatten and softmax {shape}", [partial(FlattenOp, shape), partial(SoftmaxOp, (int(np.prod(shape)),))]
-
-
-def norms(rng, seed):
-    shapes = [tuple(int(n) for n in rng.integers(1, (40, 8, 8))) for _ in range(8)]
-    for shape in (*shapes, (768, 3, 2), (1040, 2, 1), (2100, 1, 1), (17,), (2048,), (3, 5, 20)):
-        for centered in (True, False):
-            for affine in (True, False):
-                about = f"layer norm of {shape}, centered={centered}, affine={affine}"
-                yield about, [partial(LayerNormOp, shape, shape[0], 1e-3, centered, affine)]
-        for use_bias in (True, False):
-            yield f"scale of {shape}, use_bias={use_bias}", [partial(ScaleOp, shape, use_bias)]
+# ---- each layer
 
 
 class Step:
-    """A training step of ops, without an update: its losses, scores, gradient and state.
+    """Training steps of one layer, without a loss in Python; a Scale before it sees the gradient of its input."""
 
-    The gradient of the ops' input is seen in the parameters of an op before them.
-    """
+    def __init__(self, case, dtype, seed):
+        rng = np.random.default_rng(seed)
+        seen = [] if case.categories else [Scale(use_bias=True)]
+        layers = [*seen, case.layer, Flatten(), Dense(3)]
+        self.model = randomize(Sequential(layers, case.in_shape, seed=seed, dtype=dtype), rng)
+        self.state = self.model.state_dict()
+        self.nan = {name: np.full_like(value, np.nan) for name, value in self.state.items()}
+        self.x = case.values(rng, (MOST, *case.in_shape)).astype(dtype)
+        self.y, self.weights = rng.integers(0, 3, MOST), rng.uniform(0, 2, MOST)
+        self.trainer = Trainer(self.model, "softmax_cross_entropy", SGD(1e-3))
+        self.plan = self.trainer.steps().plan
 
-    def __init__(self, makers, dtype, seed):
-        ops = [make(dtype=dtype) for make in makers]
-        shape = ops[0].in_shape
-        is_image = len(shape) == 3
-        front = DepthwiseConv2DOp(shape, (1, 1), dtype=dtype) if is_image else DenseOp(shape, shape[0], dtype=dtype)
-        n_out = int(np.prod(ops[-1].out_shape))
-        ops = [front, *ops, ElementwiseLossOp((n_out,), "mean_squared_error", dtype=dtype)]
-        places = np.cumsum([0] + [op.n_param + op.n_state for op in ops])
-        self.plan, rng = Plan(ops, places[:-1].tolist(), True), np.random.default_rng(seed)
-        self.param = rng.standard_normal(max(1, places[-1])).astype(dtype)
-        self.x = rng.standard_normal((MOST, int(np.prod(front.in_shape)))).astype(dtype)
-        self.targets = rng.standard_normal((MOST, n_out)).astype(dtype)
-        self.weights, self.dtype, self.n_out = rng.uniform(0, 2, MOST).astype(dtype), dtype, n_out
-
-    def run(self, n, threads, limit, param=None):
-        self.plan.blocked_limit = limit
-        param = (self.param if param is None else param).copy()
-        losses, scores = np.full(n, np.nan, self.dtype), np.full((n, self.n_out), np.nan, self.dtype)
-        grad = np.full(len(param), 7, self.dtype)
-        given = (self.x[:n], None, n, self.targets[:n], self.weights[:n], losses, scores, np.full(1, 3.0), np.zeros(1))
-        done = train(self.plan, *given, param, grad, None, threads, 5, np.full(1, 9))
-        return done, losses.tobytes(), scores.tobytes(), grad.tobytes(), param.tobytes()
+    def run(self, n, threads, limit, state=None):
+        """Returns the loss, gradients and the next state, as bytes, of a step of n examples."""
+        self.model.load_state_dict(self.state if state is None else state)
+        self.plan.blocked_limit, self.trainer.num_threads, self.trainer.step = limit, threads, 9
+        loss = self.trainer.train_batch(self.x[:n], self.y[:n], sample_weight=self.weights[:n])
+        arrays = [*(p.grad for p in self.model.params.values()), *self.model.state_dict().values()]
+        return np.float64(loss).tobytes(), [array.tobytes() for array in arrays]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(
-    ("ops", "seed"), slow_after(1, [(ops, seed) for seed in range(4) for ops in (convolutions, pools, others, norms)])
-)
-def test_each_op_has_the_bits_of_a_tile(ops, seed, dtype):
-    compared = 0
-    for about, makers in ops(np.random.default_rng(seed), seed):
-        step = Step(makers, dtype, seed)
+@pytest.mark.parametrize("dtype", slow_after(1, DTYPES))
+@pytest.mark.parametrize("seed", slow_after(1, range(4)))
+@pytest.mark.filterwarnings("ignore:.*images are:UserWarning")  # some random shapes look like channels last
+def test_each_layer_has_the_bits_of_a_tile(seed, dtype):
+    """Steps with NaN in all parameters leave it in every lane of the memory that the next step uses again."""
+    compared = set()
+    for k, (name, case) in enumerate(blocked_cases(seed)):
+        step = Step(case, dtype, seed)
         try:
             step.plan.blocked_limit = MOST
-        except ValueError:  # groups that do not begin with a block
-            continue
-        for n in (1, 2 + compared % 8, MOST):
-            tiles = step.run(n, 1, 0)
-            for threads in (1, 2 + compared % 2):
-                assert step.run(n, threads, MOST) == tiles, f"{about}: {n} examples on {threads} threads differ"
-        compared += 1
-    assert compared >= 30
-
-
-def test_nothing_reads_the_lanes_after_the_last_channel():
-    """A step with NaN in all parameters leaves NaN in every lane of the memory, which the next step uses again."""
-    rng = np.random.default_rng(0)
-    cases = [*convolutions(rng, 0), *pools(rng, 0), *others(rng, 0), *norms(rng, 0)]
-    for about, makers in cases[::3]:
-        step = Step(makers, "float32", 0)
-        try:
-            expected = step.run(3, 1, MOST)
         except ValueError:
             continue
-        for threads in (1, 2):
-            step.run(3, threads, MOST, np.full_like(step.param, np.nan))
-            assert step.run(3, threads, MOST) == expected, about
+        for n in (2 + k % 8, MOST if k % 2 else max(1, case.layer.min_batch_size)):
+            tiles = step.run(n, 1, 0)
+            with contextlib.suppress(FloatingPointError):
+                step.run(n, 2, MOST, step.nan)
+            about = f"{case.layer!r} of {case.in_shape}: {n} examples on {1 + k % 3} threads differ"
+            assert step.run(n, 1 + k % 3, MOST) == tiles, about
+        compared.add(name)
+    assert set(DRAWS) - compared == TRAINED_IN_TILES
 
 
 # ---- models

@@ -28,9 +28,9 @@ Nothing is saved: backward reads y if the derivative follows from it, else x. Na
 derivative has its limit; PyTorch has NaN for gelu, silu, hardswish, mish and softsign there. (Exception: infinity times a slope of
 0, in leaky_relu and hard_sigmoid, is NaN.) At a kink, the derivative is PyTorch's.
 """
+from minidl_c.layouts cimport set_elementwise
 from minidl_c.op cimport (
-    LANES, READS_X, Op, by_dtype, elements_by_dtype, init_op, op, real, set_elementwise, split_range, tile_f32, tile_f64,
-    typed_tile,
+    LANES, READS_X, Op, by_dtype, elements_by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile,
 )
 
 cdef extern from "minidl_c/kernels/activations_tiles.h" nogil:

@@ -10,10 +10,11 @@ x - mean is exact for x close to the mean. The rounding error of the mean as a f
 """
 from libc.string cimport memset
 
+from minidl_c.layouts cimport first_channel, live_lanes, store_sums
 from minidl_c.op cimport (
     ALIAS_X, BARRIER_BACKWARD, LANES, REACHES_ELEMENT, READS_X, REDUCES_FROM_SUMS, Op, batch_f32, batch_f64, batch_view,
-    by_dtype, first_channel, init_op, live_lanes, op, prepare_by_dtype, real, reduce_by_dtype, split_range, store_sums,
-    tile_f32, tile_f64, typed_batch, typed_tile, update_state_by_dtype,
+    by_dtype, init_op, op, prepare_by_dtype, real, reduce_by_dtype, split_range, tile_f32, tile_f64, typed_batch, typed_tile,
+    update_state_by_dtype,
 )
 
 cdef extern from "minidl_c/kernels/batchnorm_tiles.h" nogil:

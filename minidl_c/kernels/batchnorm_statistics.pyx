@@ -14,9 +14,10 @@ from minidl_c.kernels.batchnorm cimport (
     GAIN, INVERSE, MEAN, MEAN_DGAIN, MEAN_DSHIFT, RUNNING_INVERSE, RUNNING_MEAN, VARIANCE, batchnorm_dims, channels,
     init_batchnorm,
 )
+from minidl_c.layouts cimport first_channel, live_lanes
 from minidl_c.op cimport (
-    ALIAS_X, BARRIER_FORWARD, LANES, REACHES_CHANNEL, Op, batch_f32, batch_f64, blocks_of, by_dtype, first_channel,
-    live_lanes, op, partial_by_dtype, real, reduce_by_dtype, tile_f32, tile_f64, typed_batch, typed_tile,
+    ALIAS_X, BARRIER_FORWARD, LANES, REACHES_CHANNEL, Op, batch_f32, batch_f64, blocks_of, by_dtype, op, partial_by_dtype,
+    real, reduce_by_dtype, tile_f32, tile_f64, typed_batch, typed_tile,
 )
 
 cdef extern from "minidl_c/kernels/batchnorm_tiles.h" nogil:

@@ -16,9 +16,10 @@ from libc.string cimport memcpy
 
 from minidl_c.kernels.channel_copies cimport copy_channels
 from minidl_c.kernels.product cimport dims_of, product_channels, product_dims
+from minidl_c.layouts cimport set_elementwise
 from minidl_c.op cimport (
-    ALIAS_SKIP, LANES, REACHES_CHANNEL, Op, by_dtype, elements_by_dtype, init_op, op, real, set_elementwise, split_range,
-    tile_f32, tile_f64, typed_tile,
+    ALIAS_SKIP, LANES, REACHES_CHANNEL, Op, by_dtype, elements_by_dtype, init_op, op, real, split_range, tile_f32, tile_f64,
+    typed_tile,
 )
 from minidl_c.op import check_ints
 

@@ -2,7 +2,8 @@
 from libc.stdlib cimport free, malloc
 
 from minidl_c.kernels.image_shapes import channel_statistics
-from minidl_c.op cimport LANES, REACHES_ELEMENT, Op, by_dtype, fill_row, init_op, op, real, tile_f32, tile_f64, typed_tile
+from minidl_c.layouts cimport fill_row
+from minidl_c.op cimport LANES, REACHES_ELEMENT, Op, by_dtype, init_op, op, real, tile_f32, tile_f64, typed_tile
 
 ctypedef struct normalize_dims:
     Py_ssize_t channels, plane          # elements of a channel

@@ -6,9 +6,8 @@
 Multiply merges the branches and computes db. Backward of the op that starts branch b, or both (see branches.pyx), computes da with
 the same functions: it has the gradient of y as `dskip`, and b as its `factor`.
 """
-from minidl_c.op cimport (
-    REACHES_CHANNEL, Op, by_dtype, elements_by_dtype, init_op, op, real, set_elementwise, tile_f32, tile_f64, typed_tile,
-)
+from minidl_c.layouts cimport set_elementwise
+from minidl_c.op cimport REACHES_CHANNEL, Op, by_dtype, elements_by_dtype, init_op, op, real, tile_f32, tile_f64, typed_tile
 from minidl_c.op import check_ints
 
 cdef extern from "minidl_c/kernels/product_tiles.h" nogil:

@@ -1,6 +1,7 @@
 """ReLU: y = max(x, 0). NaN stays NaN; the gradient at 0 is 0."""
 
-from minidl_c.op cimport LANES, READS_Y, Op, elements_by_dtype, init_op, op, real, set_elementwise, tile_f32, tile_f64, typed_tile
+from minidl_c.layouts cimport set_elementwise
+from minidl_c.op cimport LANES, READS_Y, Op, elements_by_dtype, init_op, op, real, tile_f32, tile_f64, typed_tile
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Rescale: y = x * scale + offset, two roundings."""
 
-from minidl_c.op cimport LANES, Op, elements_by_dtype, init_op, offset, op, real, set_elementwise, tile_f32, tile_f64, typed_tile
+from minidl_c.layouts cimport set_elementwise
+from minidl_c.op cimport LANES, Op, elements_by_dtype, init_op, offset, op, real, tile_f32, tile_f64, typed_tile
 
 ctypedef struct rescale_dims:
     double scale, offset

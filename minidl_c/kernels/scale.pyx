@@ -6,10 +6,8 @@
 """
 from libc.string cimport memset
 
-from minidl_c.op cimport (
-    LANES, REACHES_ELEMENT, READS_X, Op, by_dtype, first_channel, init_op, live_lanes, offset, op, real, store_sums, tile_f32,
-    tile_f64, typed_tile,
-)
+from minidl_c.layouts cimport first_channel, live_lanes, store_sums
+from minidl_c.op cimport LANES, REACHES_ELEMENT, READS_X, Op, by_dtype, init_op, offset, op, real, tile_f32, tile_f64, typed_tile
 
 cdef extern from "minidl_c/kernels/scale_tiles.h" nogil:
     void scale_row(const void *x, Py_ssize_t pixels, const void *weight, const void *bias, Py_ssize_t live, void *y)

@@ -20,9 +20,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py pyproject.toml build_tools/compiler.py $(foreach folder,minidl_c minidl_c/*,$(wildcard $(addprefix $(folder)/*,.py .pyx .pxd .h)))
 
-# Stamp files in .venv record what is installed. `all` includes `native`, and is updated in its place once it exists.
-NATIVE := $(VENV)/$(if $(wildcard $(VENV)/all),all,native)
+# Stamp files in .venv record what is installed. `all` includes `native`, and is updated in its place once it exists, or if
+# this run of make needs it for another target.
 ALL := $(VENV)/all
+NATIVE := $(if $(wildcard $(ALL))$(filter-out mnist test lint,$(MAKECMDGOALS)),$(ALL),$(VENV)/native)
+TESTS := $(VENV)/tests
 ORACLE := $(VENV)/torch
 CASES := $(VENV)/onnx
 OLD := $(VENV)/oldest
@@ -45,13 +47,13 @@ help: ## list the targets
 mnist: $(NATIVE) ## train LeNet-5 on MNIST
 	$(BIN)/python examples/mnist_lenet.py $(ARGS)
 
-test: $(ALL) lint ## after each change: linters, tests and docstring examples (ARGS="-k pool" to select)
+test: $(NATIVE) $(TESTS) lint ## after each change: linters, tests and docstring examples (ARGS="-k pool" to select)
 	$(PYTEST) -m 'not slow and not oracle' $(ARGS)
 
 check: $(ALL) lint ## before merging a change: the same and the tests marked slow
 	$(PYTEST) -m 'not oracle' $(ARGS)
 
-lint: $(ALL) ## run ruff, mypy and the prose lint
+lint: $(NATIVE) $(TESTS) ## run ruff, mypy and the prose lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python .ci/prose.py
@@ -186,6 +188,13 @@ $(VENV)/tools: pyproject.toml | $(BIN)/python
 $(VENV)/native: $(SOURCES) $(VENV)/tools
 	@echo 'Building minidl for this processor: about a minute ...'
 	@MINIDL_BUILD_ISA=native $(BIN)/python -m pip install $(PIP_ARGS) --no-build-isolation --editable .
+	@touch $@
+
+# The packages of the extra `test`; to name minidl itself would build it again.
+$(TESTS): pyproject.toml $(NATIVE)
+	@$(BIN)/python -c 'import tomllib; t = tomllib.load(open("pyproject.toml", "rb")); \
+	    print(*t["project"]["optional-dependencies"]["test"], sep="\n")' > $@.txt
+	@$(BIN)/python -m pip install $(PIP_ARGS) --requirement $@.txt
 	@touch $@
 
 $(VENV)/all: $(SOURCES) $(VENV)/tools

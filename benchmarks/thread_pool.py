@@ -32,6 +32,8 @@ def build_copy():
             shutil.copytree(ROOT / name, COPY / name, dirs_exist_ok=True, ignore=COMPILED)
         else:
             shutil.copy2(ROOT / name, COPY / name)
+    for path in (ROOT / "build").glob("cython-*"):  # what Cython has translated
+        shutil.copytree(path, COPY / "build" / path.name, dirs_exist_ok=True, ignore=COMPILED)
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
     variables = os.environ | {"MINIDL_NO_OPENMP": "1"}
     subprocess.run(command, cwd=COPY, env=variables, stdout=subprocess.DEVNULL, check=True)

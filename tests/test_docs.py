@@ -33,6 +33,7 @@ RUN_ELSEWHERE = {  # page: the test file that runs it
     "docs/reference/errors.md": "tests/test_errors.py",
     "docs/explanation/how-a-batch-is-backpropagated.md": "tests/test_max_pool_batch.py",
 }
+LONG = {"docs/coming-from/mlpclassifier.md", "docs/tutorials/image-folder.md"}  # they train nets for many seconds
 SCRIPTS = {  # file: the test that runs it
     "weights.py": ("tests/test_docs.py", "test_weights_have_the_documented_hash"),
     "train.py": ("tests/mpi/test_same_bits.py", "test_docs_print_what_they_say"),
@@ -121,7 +122,7 @@ def as_param(program):
         marks += [pytest.mark.skipif(find_spec("distributed") is None, reason="dask is missing"), pytest.mark.slow]
     if "load_mnist" in statements:
         marks += [needs_fma, pytest.mark.slow]  # it prints the accuracy of a whole training
-    if "setup.py" in files_of(program):
+    if "setup.py" in files_of(program) or program in LONG:
         marks.append(pytest.mark.slow)
     if "export_c" in statements:
         marks.append(needs_fma)
@@ -137,7 +138,7 @@ def test_program(program, tmp_path, request):
 
 def test_every_block_is_run():
     """By this module, or by a test that names the page or the file."""
-    assert len(PROGRAMS) >= 20
+    assert len(PROGRAMS) >= 20 and PROGRAMS.keys() >= LONG
     for page, text in PAGES.items():
         assert len(FENCE.findall(text)) == 2 * len(BLOCK.findall(text)), f"{page}: a block without a language"
     for program, blocks in PROGRAMS.items():

@@ -342,6 +342,7 @@ def test_transfer_learning(tmp_path):
 
 
 # ---- with scikit-learn
+@pytest.mark.slow
 def test_categories(tmp_path):
     output = run("categories.py", home=tmp_path)
     scores = [float(score) for score in re.findall(r"R² (\d\.\d+) after", output)]

@@ -1,5 +1,6 @@
 """Op: what a layer brings to a plan. The structs are explained in op.h."""
 from libc.stdint cimport int64_t
+from libc.string cimport memcpy
 
 ctypedef fused real:
     float
@@ -323,7 +324,9 @@ cdef inline void store_sums(const typed_tile *t, Py_ssize_t k, Py_ssize_t channe
     cdef Py_ssize_t live = live_lanes(t, channels, group), lane
     cdef Py_ssize_t at = k * channels + group * LANES if t.blocked else (k * channels + group) * LANES
     cdef real *sums = <real *> t.sums
-    for lane in range(live or LANES):
+    if not t.blocked:
+        memcpy(sums + at, row, LANES * sizeof(real))
+    for lane in range(live):
         sums[at + lane] = row[lane]
 
 

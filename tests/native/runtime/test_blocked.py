@@ -24,6 +24,7 @@ from minidl_c.kernels.maxpool2d import AdaptiveMaxPool2DOp, MaxPool2DOp
 from minidl_c.kernels.normalize import NormalizeOp
 from minidl_c.kernels.pad2d import Pad2DOp
 from minidl_c.kernels.permute import ChannelShuffleOp
+from minidl_c.kernels.prelu import PReLUOp
 from minidl_c.kernels.relu import ReLUOp
 from minidl_c.kernels.scale import ScaleOp
 from minidl_c.kernels.upsample2d import BilinearUpsample2DOp, Upsample2DOp
@@ -93,6 +94,8 @@ def norms(seed):
                 yield about, partial(LayerNormOp, shape, shape[0], 1e-3, centered, affine)
         for use_bias in (True, False):
             yield f"scale of {shape}, use_bias={use_bias}", partial(ScaleOp, shape, use_bias)
+        for shared in (True, False):
+            yield f"prelu of {shape}, shared={shared}", partial(PReLUOp, shape, shared)
 
 
 def check_rows(predict, x, sizes, threads, about):

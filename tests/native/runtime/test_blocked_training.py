@@ -54,6 +54,7 @@ from minidl_c.kernels.maxpool2d import AdaptiveMaxPool2DOp, MaxPool2DOp
 from minidl_c.kernels.normalize import NormalizeOp
 from minidl_c.kernels.pad2d import Pad2DOp
 from minidl_c.kernels.permute import ChannelShuffleOp
+from minidl_c.kernels.prelu import PReLUOp
 from minidl_c.kernels.relu import ReLUOp
 from minidl_c.kernels.rescale import RescaleOp
 from minidl_c.kernels.scale import ScaleOp
@@ -138,6 +139,7 @@ def norms(rng, seed):
                 yield about, [partial(LayerNormOp, shape, shape[0], 1e-3, centered, affine)]
         for use_bias in (True, False):
             yield f"scale of {shape}, use_bias={use_bias}", [partial(ScaleOp, shape, use_bias)]
+        yield f"prelu of {shape}", [partial(PReLUOp, shape)]
 
 
 class Step:

@@ -1,4 +1,6 @@
 """What a kernel needs to be written once for both layouts: see "Groups" and "Element-wise ops" in docs/reference/kernels.md."""
+from libc.string cimport memcpy
+
 from minidl_c.op cimport LANES, elements_function, op, real, split_range, tile, typed_tile
 
 
@@ -17,7 +19,9 @@ cdef inline void store_sums(const typed_tile *t, Py_ssize_t k, Py_ssize_t channe
     cdef Py_ssize_t live = live_lanes(t, channels, group), lane
     cdef Py_ssize_t at = k * channels + group * LANES if t.blocked else (k * channels + group) * LANES
     cdef real *sums = <real *> t.sums
-    for lane in range(live or LANES):
+    if not t.blocked:
+        memcpy(sums + at, row, LANES * sizeof(real))
+    for lane in range(live):
         sums[at + lane] = row[lane]
 
 

@@ -15,7 +15,8 @@ def structs_of_op_h():
     structs = {}
     for body, name in found:
         names = structs[name] = set()
-        for field in filter(None, map(str.strip, body.split(";"))):
+        flat = re.sub(r"\b(?:union|struct) \{|\}", "", body)  # members of unnamed unions
+        for field in filter(None, map(str.strip, flat.split(";"))):
             function = re.search(r"\(\*(\w+)\)", field)
             names |= {function[1]} if function else {re.search(r"\w+$", part.strip())[0] for part in field.split(",")}
     return structs

@@ -2,6 +2,7 @@
 #ifndef REAL
 #ifndef MINIDL_SCALE_TILES_H
 #define MINIDL_SCALE_TILES_H
+#include "minidl_c/simd/lane_math.h"
 #include "minidl_c/simd/pixel_sums.h"
 
 #define scale_row(x, pixels, weight, bias, live, y) BY_DTYPE(scale_row, y)(x, pixels, weight, bias, live, y)
@@ -12,13 +13,6 @@
 #include "minidl_c/simd/for_each_dtype.h"
 #endif
 #else
-
-/* The numbers of some lanes: those of `live` channels, or the same for all lanes if live is 0. */
-INLINE V FN(of_channels)(const REAL *numbers, ptrdiff_t live, int lane) {
-  if (!live) return FN(broadcast)(*numbers);
-  if (live - lane >= VL) return *(const FN(unaligned) *)(numbers + lane);
-  return live > lane ? FN(load_part)(numbers + lane, (int)live - lane) : (V){0};
-}
 
 /* y = weight * x + bias of rows [pixels][16]; y may be x, bias NULL.
  * live: the number of channels in the lanes, each with a weight and a bias; 0: all lanes are of one channel. */

@@ -48,6 +48,13 @@ static const double tail_denominator_f64[] = {
 #else
 #define C(c) FN(broadcast)(c)
 
+/* The numbers of some lanes: those of `live` channels, or the same for all lanes if live is 0. */
+INLINE V FN(of_channels)(const REAL *numbers, ptrdiff_t live, int lane) {
+  if (!live) return FN(broadcast)(*numbers);
+  if (live - lane >= VL) return *(const FN(unaligned) *)(numbers + lane);
+  return live > lane ? FN(load_part)(numbers + lane, (int)live - lane) : (V){0};
+}
+
 /* Horner's scheme: terms[0] x^(n-1) + ... + terms[n-1]. */
 INLINE V FN(polynomial)(V x, const REAL *terms, int n) {
   V p = C(terms[0]);

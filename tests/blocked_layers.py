@@ -21,7 +21,7 @@ from minidl.layers import (
     Scale,
 )
 
-OFTEN = {*windows.DRAWS, *signals.DRAWS, *norms.DRAWS}  # layers with many forms
+OFTEN = {*windows.DRAWS, *signals.DRAWS, *norms.DRAWS, "PReLU"}  # layers with many forms
 
 
 def wide():

@@ -36,7 +36,7 @@ COMPILED_FLOORS = (
     {"simd", "cpu_level"},
     {"cpu"},
     {"op", "minidl_c"},
-    {"array_args"},
+    {"array_args", "layouts"},
     {"kernels", "optimizers"},
     {"losses"},
     {"runtime"},

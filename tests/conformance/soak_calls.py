@@ -36,6 +36,8 @@ class Doubled(Layer):
 
 
 CUSTOM = {"Doubled": Doubled}
+
+
 def draw_layer(rng, axes):
     """Draws a layer for examples of that many axes, or the user-defined one."""
     while True:

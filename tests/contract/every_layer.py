@@ -9,7 +9,14 @@ DRAWS = {name: draw for family in FAMILIES for name, draw in import_module(f"con
 
 # Layers that alone are computed in tiles, also for few examples; the tests hold all others to the blocked layout.
 PREDICTED_IN_TILES = {
-    *("GroupNorm", "LogSoftmax", "Permute", "RandomCrop", "RandomFlip", "RandomShift", "Softmax", "Softmin"),
+    "GroupNorm",
+    "LogSoftmax",
+    "Permute",
+    "RandomCrop",
+    "RandomFlip",
+    "RandomShift",
+    "Softmax",
+    "Softmin",
 }
 # Layers with parameters that only tiles have: models with them are trained in tiles.
 TRAINED_IN_TILES = {"ConvTranspose1D", "ConvTranspose2D"}

@@ -1,9 +1,10 @@
 """SiLU, y = x * sigmoid(x), as a custom kernel: everything that an op needs, formulas first."""
-from minidl_c.op cimport LANES, READS_X, Op, init_op, op, split_range, tile
+from minidl_c.layouts cimport set_elementwise
+from minidl_c.op cimport LANES, READS_X, Op, elements_by_dtype, init_op, op, tile_f32, tile_f64, typed_tile
 
-# A tile holds 16 examples: an activation of shape (c, h, w) is an array [c][h][w][16]. A vector is as many of the 16 as this
-# processor computes with at once. minidl's headers define its type for both dtypes, and functions of vectors that give the
-# same bits everywhere, unlike libm's exp and tanh.
+# An array of a tile consists of rows of 16 numbers. A vector is as many of the 16 as this processor computes with at once.
+# minidl's headers define its type for both dtypes, and functions of vectors that give the same bits everywhere, unlike
+# libm's exp and tanh. Cython compiles a function of the fused type `vector` for both.
 cdef extern from "minidl_c/simd/lane_math.h" nogil:
     const int VECTOR_BYTES
     ctypedef float vector_f32
@@ -23,7 +24,7 @@ cdef inline vector sigmoid(vector x) noexcept nogil:
         return sigmoid_f64(x)
 
 
-# ---- the formulas, for the vectors start to end of one tile
+# ---- the formulas, for vectors start to end
 
 cdef void silu_forward(const vector *x, vector *y, Py_ssize_t start, Py_ssize_t end) noexcept nogil:
     cdef Py_ssize_t i
@@ -39,26 +40,16 @@ cdef void silu_backward(const vector *dy, const vector *x, vector *dx, Py_ssize_
         dx[i] = dy[i] * s * (1 + x[i] * (1 - s))
 
 
-# ---- called by a plan, from any of its threads: no Python, no allocation, no exception
+# ---- called by a plan for rows i0 to i1, from any of its threads: no Python, no allocation, no exception
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
-    cdef Py_ssize_t start = 0, end = 0                       # threads split the tiles of a small batch: see `splits`
-    split_range(o.in_size * LANES * o.real_bytes // VECTOR_BYTES, t.part, t.parts, &start, &end)
-    if o.real_bytes == 4:
-        silu_forward(<const vector_f32 *> t.x, <vector_f32 *> t.y, start, end)
-    else:
-        silu_forward(<const vector_f64 *> t.x, <vector_f64 *> t.y, start, end)
+cdef void forward(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+    cdef Py_ssize_t n = LANES * o.real_bytes // VECTOR_BYTES                # vectors of a row
+    silu_forward(t.x, t.y, i0 * n, i1 * n)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
-    cdef Py_ssize_t start = 0, end = 0
-    if t.dx == NULL:                                         # the first layer of a model: dx is not needed
-        return
-    split_range(o.in_size * LANES * o.real_bytes // VECTOR_BYTES, t.part, t.parts, &start, &end)
-    if o.real_bytes == 4:
-        silu_backward(<const vector_f32 *> t.dy, <const vector_f32 *> t.x, <vector_f32 *> t.dx, start, end)
-    else:
-        silu_backward(<const vector_f64 *> t.dy, <const vector_f64 *> t.x, <vector_f64 *> t.dx, start, end)
+cdef void backward(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+    cdef Py_ssize_t n = LANES * o.real_bytes // VECTOR_BYTES
+    silu_backward(t.dy, t.x, t.dx, i0 * n, i1 * n)
 
 
 cdef class SiLUOp(Op):
@@ -66,8 +57,9 @@ cdef class SiLUOp(Op):
 
     def __cinit__(self, in_shape, dtype):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)              # always first: input shape, output shape, dtype
-        self.c.forward_tile, self.c.backward_tile = forward, backward
+        # an element of y depends on the same element of x alone: functions of rows, compiled for float32 and float64
+        set_elementwise(&self.c, elements_by_dtype(&self.c, forward[tile_f32], forward[tile_f64]),
+                        elements_by_dtype(&self.c, backward[tile_f32], backward[tile_f64]))
         self.c.reads = READS_X                               # backward reads x (READS_Y: y), so the plan keeps it
-        self.c.splits = 1                                    # computes part t.part of t.parts
         self.c.memory.in_place = 1                           # y may alias x, and dx may alias dy, if the plan chooses so
         self.c.work = 20 * self.c.in_size                    # multiply-adds per example, roughly: determines the number of threads

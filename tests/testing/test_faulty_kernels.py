@@ -11,7 +11,8 @@ from minidl.initializers import ones
 from minidl.layers import Block, ReLU
 from minidl.testing import check_layer
 
-KERNEL = Path(__file__).parents[2] / "examples" / "custom_kernel"
+ROOT = Path(__file__).parents[2]
+OLD = ROOT / "tests" / "old_kernels"
 
 
 @pytest.fixture
@@ -98,26 +99,53 @@ BLOCKED_FAULTS = {
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory, kernels_of):
-    """A layer class for each fault: copies of examples/custom_kernel/channel_swish.pyx, with one line changed."""
+def built(tmp_path_factory, kernels_of):
+    """The kernels of old_kernels/, and for each fault a copy of old_channel_swish.pyx with one line changed."""
     folder = tmp_path_factory.mktemp("planted")
-    source = (KERNEL / "channel_swish.pyx").read_text(encoding="utf-8")
-    shutil.copy(KERNEL / "setup.py", folder)
+    shutil.copytree(OLD, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.c", "*.so", "build"))
+    shutil.copy(ROOT / "examples" / "custom_kernel" / "setup.py", folder)
+    source = (OLD / "old_channel_swish.pyx").read_text(encoding="utf-8")
     for fault, (right, wrong) in BLOCKED_FAULTS.items():
         assert source.count(right) == 1
         (folder / f"planted_{fault}.pyx").write_text(source.replace(right, wrong), encoding="utf-8")
-    modules = kernels_of(folder)
+    return kernels_of(folder)
 
-    def layer_of(fault):
-        class ChannelSwish(Layer):
-            def build(self, in_shape):
-                self.op = getattr(modules, f"planted_{fault}").ChannelSwishOp(in_shape, self.dtype)
-                self.param("beta", in_shape[:1], ones)
-                return in_shape
 
-        return ChannelSwish()
+class ChannelSwish(Layer):
+    """Swish with a beta per channel, computed by this class of op."""
 
-    return layer_of
+    def __init__(self, op_class):
+        self.op_class = op_class
+
+    def build(self, in_shape):
+        self.op = self.op_class(in_shape, self.dtype)
+        self.param("beta", in_shape[:1], ones)
+        return in_shape
+
+
+@pytest.fixture(scope="module")
+def planted(built):
+    """A function that returns a layer with this fault."""
+    return lambda fault: ChannelSwish(getattr(built, f"planted_{fault}").ChannelSwishOp)
+
+
+class Elementwise(Layer):
+    """A layer whose op is made by this function of a shape and a dtype."""
+
+    def __init__(self, make):
+        self.make = make
+
+    def build(self, in_shape):
+        self.op = self.make(in_shape, self.dtype)
+        return in_shape
+
+
+@pytest.mark.parametrize("shape", [(7,), (20, 3, 4)], ids=str)
+def test_kernels_without_typed_tiles_and_groups_pass(built, shape):
+    """As users have written them: a function for each layout, and in each a choice by the dtype."""
+    check_layer(Elementwise(built.old_silu.SiLUOp), shape)
+    check_layer(Elementwise(lambda shape, dtype: built.old_knee.KneeOp(shape, 0.5, 0.25, dtype)), shape)
+    check_layer(ChannelSwish(built.old_channel_swish.ChannelSwishOp), shape)
 
 
 BLOCKED_MESSAGES = {

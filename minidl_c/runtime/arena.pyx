@@ -17,6 +17,7 @@ cdef extern from "minidl_c/runtime/aligned_memory.h":
 cdef enum:
     PAGE = 4096
 
+
 cdef inline Py_ssize_t alignment_of(Py_ssize_t bytes) noexcept:
     return HUGE_PAGE if bytes >= HUGE_PAGE else CACHE_LINE
 
@@ -61,7 +62,7 @@ cdef class Arena:
             bytes = self.block_bytes(s)
             if bytes > self.capacity:
                 self.grow(bytes)
-            elif s.with_backward != self.packs_dx:              # packed parameters have other places
+            elif s.with_backward != self.packs_dx:            # packed parameters have other places
                 unpoison(self.block, self.map.packed_bytes)
                 memset(self.block, 0, self.map.packed_bytes)
             self.packs_dx = s.with_backward

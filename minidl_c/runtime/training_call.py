@@ -25,9 +25,7 @@ class TrainingCall:
     update: Any  # an Update, the optimizer; None: the parameters do not change
     num_threads: int | None
     seed: int  # of random numbers
-    step_counter: (
-        Any  # IN and OUT (1,) int64: the number of completed steps; no signal separates a step from it
-    )
+    step_counter: Any  # IN and OUT (1,) int64: the number of completed steps; no signal comes between a step and it
     example_ids: Any = None  # IN (m,) int64: what the random numbers of each example depend on; None: `rows`
     clip_norm: float | None = None
     clip_value: float | None = None

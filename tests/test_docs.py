@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from scripts import run_script
 
 import minidl_c
 from minidl.callbacks import Checkpoint
@@ -33,7 +34,12 @@ RUN_ELSEWHERE = {  # page: the test file that runs it
     "docs/reference/errors.md": "tests/test_errors.py",
     "docs/explanation/how-a-batch-is-backpropagated.md": "tests/test_max_pool_batch.py",
 }
-LONG = {"docs/coming-from/mlpclassifier.md", "docs/tutorials/image-folder.md"}  # they train nets for many seconds
+LONG = {  # they train many nets
+    "docs/coming-from/mlpclassifier.md",
+    "docs/how-to/estimators.md",
+    "docs/tutorials/image-folder.md",
+    "docs/tutorials/tables.md",
+}
 SCRIPTS = {  # file: the test that runs it
     "weights.py": ("tests/test_docs.py", "test_weights_have_the_documented_hash"),
     "train.py": ("tests/mpi/test_same_bits.py", "test_docs_print_what_they_say"),
@@ -78,21 +84,6 @@ def statements_of(program):
     return "".join(text for language, text in PROGRAMS[program] if language == "python" and not FILE.match(text))
 
 
-def python(*args, cwd):
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, *args],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def write_files(program, folder):
     for name, text in files_of(program).items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -108,10 +99,12 @@ def run_program(program, folder):
             expected += text.splitlines()
     write_files(program, folder)
     if (folder / "setup.py").exists():
-        python("setup.py", "--quiet", "build_ext", "--inplace", cwd=folder)
+        command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
+        subprocess.run(command, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
     (folder / "program.py").write_text(statements_of(program), encoding="utf-8")
-    printed = [line for line in python("program.py", cwd=folder).splitlines() if not line.startswith("epoch ")]
-    assert printed == expected
+    done = run_script(folder / "program.py", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if not line.startswith("epoch ")] == expected
 
 
 def as_param(program):
@@ -129,6 +122,7 @@ def as_param(program):
     return pytest.param(program, marks=marks)
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")  # open files
 @pytest.mark.parametrize("program", [as_param(p) for p in PROGRAMS if p not in RUN_ELSEWHERE and statements_of(p)])
 def test_program(program, tmp_path, request):
     if "load_mnist" in statements_of(program):
@@ -161,7 +155,8 @@ def test_every_block_is_run():
 @needs_fma
 def test_weights_have_the_documented_hash(tmp_path):
     write_files("docs/explanation/promises.md", tmp_path)
-    hashes = {python("weights.py", str(threads), cwd=tmp_path).strip() for threads in (1, 2, 3, 8)}
+    runs = [run_script(tmp_path / "weights.py", threads, folder=tmp_path) for threads in (1, 2, 3, 8)]
+    hashes = {done.stdout.strip() for done in runs}
     assert len(hashes) == 1
     promised = re.search(r"python weights\.py .*# (\w+)", PAGES["docs/explanation/promises.md"])[1]
     assert hashes == {promised}

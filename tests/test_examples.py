@@ -1,66 +1,61 @@
 """Runs every example, with settings that take seconds."""
 
+import importlib.util
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scripts import run_script
 
-from minidl import Sequential
+from minidl import Sequential, Trainer
 from minidl.c_export import HAS_FMA
-from minidl.datasets import load_digits
+from minidl.datasets import load_digits, openml
 
 ROOT = Path(__file__).parents[1]
 DATA_HOME = Path(os.environ.get("SCIKIT_LEARN_DATA") or "~/scikit_learn_data").expanduser()
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-BEFORE = """
-import runpy, socket, sys
-
-import minidl
-
-def nearby(host, *args, **kwargs):
-    if host == "127.0.0.1":
-        return getaddrinfo(host, *args, **kwargs)
-    raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-getaddrinfo, socket.getaddrinfo = socket.getaddrinfo, nearby
-most, *sys.argv = sys.argv[1:]
-fit = minidl.Trainer.fit
-minidl.Trainer.fit = lambda trainer, *args, epochs, **options: fit(
-    trainer, *args, epochs=min(epochs, int(most)), **options
-)
-"""
-RUN = 'runpy.run_path(sys.argv[0], run_name="__main__")'
 FEW = {"cifar_10": (200, 40), "fashion-mnist": (150, 30)}  # training and test images, instead of thousands
-SMALL = f"""
-from dataclasses import replace
-from minidl.datasets import openml
-
-for source in (openml._CIFAR10, openml._FASHION_MNIST):
-    n_train, n_test = {FEW}[source.name.lower()]
-    name = "_CIFAR10" if source is openml._CIFAR10 else "_FASHION_MNIST"
-    setattr(openml, name, replace(source, n_train=n_train, n_test=n_test))
-"""
 
 
-def start_example(name, *args, home, epochs=99, before=""):
+def start_example(name, *args, home, epochs=99, before=None):
     """Starts an example as in a fresh installation: data only in `home`, no external network, few epochs."""
-    script = str(ROOT / "examples" / name)
-    path = os.pathsep.join([str(ROOT), str(ROOT / "examples")])
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", BEFORE + before + RUN, str(epochs), script, *args],
-        env={**os.environ, "PYTHONPATH": path, "SCIKIT_LEARN_DATA": str(home)},
-        cwd=home,  # where it saves its files
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    fit, getaddrinfo = Trainer.fit, socket.getaddrinfo
+
+    def short_fit(trainer, *args, epochs, **options):
+        return fit(trainer, *args, epochs=min(epochs, most), **options)
+
+    def nearby(host, *args, **options):
+        if host == "127.0.0.1":
+            return getaddrinfo(host, *args, **options)
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    most = epochs
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "fit", short_fit)
+        patch.setattr(socket, "getaddrinfo", nearby)
+        patch.setenv("SCIKIT_LEARN_DATA", str(home))
+        if before is not None:
+            before(patch)
+        return run_script(ROOT / "examples" / name, *args, folder=home)
+
+
+def without(module):
+    return lambda patch: patch.setitem(sys.modules, module, None)
+
+
+def small_data_sets(patch):
+    for name in ("_CIFAR10", "_FASHION_MNIST"):
+        source = getattr(openml, name)
+        n_train, n_test = FEW[source.name.lower()]
+        patch.setattr(openml, name, replace(source, n_train=n_train, n_test=n_test))
 
 
 def run(*args, **options):
@@ -186,7 +181,7 @@ def write_copy(home, name, shape):
 )
 def test_cifar10_on_a_small_data_set(tmp_path, data, name, shape, parameters):
     write_copy(tmp_path, name, shape)
-    output = run("cifar10.py", "--data", data, "--epochs", "2", home=tmp_path, before=SMALL)
+    output = run("cifar10.py", "--data", data, "--epochs", "2", home=tmp_path, before=small_data_sets)
     assert f"resnet20: {parameters:,} parameters" in output
     assert re.findall(r"^epoch (\d)/2 .*loss .*accuracy .*images", output, re.M) == ["1", "2"]
     right = accuracy_in(output) / 100 * FEW[name.lower()][1]
@@ -269,7 +264,7 @@ def test_image_folder_says_what_is_wrong_with_a_folder(tmp_path):
 
 
 def test_image_folder_without_pillow_says_so(tmp_path):
-    done = start_example("image_folder.py", home=tmp_path, before="sys.modules['PIL'] = None\n")
+    done = start_example("image_folder.py", home=tmp_path, before=without("PIL"))
     assert done.returncode == 1 and done.stderr == 'Pillow is not installed: pip install "minidl[images]"\n'
 
 
@@ -375,7 +370,7 @@ def test_sklearn_dask(tmp_path):
 
 
 def test_sklearn_dask_without_dask_says_so(tmp_path):
-    done = start_example("sklearn_dask.py", home=tmp_path, before="sys.modules['distributed'] = None\n")
+    done = start_example("sklearn_dask.py", home=tmp_path, before=without("distributed"))
     assert done.returncode == 1 and done.stderr == 'dask is not installed: pip install "dask[distributed]"\n'
 
 
@@ -466,21 +461,17 @@ def test_from_torch(tmp_path):
 
 
 def test_from_torch_without_torch_says_so(tmp_path):
-    done = start_example("from_torch.py", home=tmp_path, before="sys.modules['torch'] = None\n")
+    done = start_example("from_torch.py", home=tmp_path, before=without("torch"))
     assert done.returncode == 1 and done.stderr == "PyTorch is not installed: pip install torch\n"
 
 
-WITHOUT_COMPILERS = """
-import importlib.util, shutil
-
-find_spec = importlib.util.find_spec
-importlib.util.find_spec = lambda name, *args: None if name == "ziglang" else find_spec(name, *args)
-shutil.which = lambda *args: None
-"""
+def without_compilers(patch):
+    patch.setattr(importlib.util, "find_spec", lambda name: None if name == "ziglang" else find_spec(name))
+    patch.setattr(shutil, "which", lambda *args: None)
 
 
 def test_digits_in_the_browser_needs_a_compiler(tmp_path):
-    done = start_example("digits_in_the_browser/build.py", "--digits", home=tmp_path, before=WITHOUT_COMPILERS)
+    done = start_example("digits_in_the_browser/build.py", "--digits", home=tmp_path, before=without_compilers)
     assert done.returncode == 1
     assert done.stderr == "No compiler for WebAssembly: pip install ziglang\n"
 

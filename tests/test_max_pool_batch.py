@@ -2,14 +2,13 @@
 
 import copy
 import importlib
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scripts import run_script
 
 from minidl import Sequential
 from minidl.layers import AvgPool2D
@@ -37,10 +36,8 @@ def test_the_images_by_hand(capsys):
 
 def test_quotes_are_what_the_example_prints(tmp_path):
     """Word for word. Rounding errors depend on the processor: their power of ten may be off by one."""
-    script = [sys.executable, ROOT / "examples" / "max_pool_batch.py"]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run(script, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300, check=True)
-    quoted, printed = "\n".join(TEXT.findall(PAGE)), done.stdout
+    printed = run_script(ROOT / "examples" / "max_pool_batch.py", folder=tmp_path).stdout
+    quoted = "\n".join(TEXT.findall(PAGE))
     assert ROUNDING.sub("rounding", quoted) == ROUNDING.sub("rounding", printed)
     powers = [np.array([int(power) for power in ROUNDING.findall(text)]) for text in (quoted, printed)]
     assert len(powers[0]) >= 5 and np.abs(powers[0] - powers[1]).max() <= 1

@@ -427,6 +427,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit that it is ignored
     if options.child:
         train_until_interrupted(*options.child)
         return

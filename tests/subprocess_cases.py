@@ -27,9 +27,9 @@ class Cases(dict):
         self[function.__name__] = function
         return function
 
-    def main(self, start):
-        """Runs the cases from index `start` on. Prints each name before its case runs, which locates a crash."""
-        for name in list(self)[start:]:
+    def main(self, names):
+        """Runs these cases. Prints each name before its case runs, which locates a crash."""
+        for name in names:
             print(name, end=" ", flush=True)
             try:
                 self[name]()
@@ -41,12 +41,12 @@ class Cases(dict):
             else:
                 print("ok", flush=True)
 
-    def run(self, file):
-        """Returns the result of each case by name. After a crash a new process continues with the next case."""
-        results, path = {}, str(Path(__file__).parent)
+    def run(self, file, names=None):
+        """Returns the results of these cases, or of all, by name. After a crash a new process continues."""
+        results, names, path = {}, list(self if names is None else names), str(Path(__file__).parent)
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([path, os.environ.get("PYTHONPATH", "")])}
-        while len(results) < len(self):
-            command = [sys.executable, file, str(len(results))]
+        while len(results) < len(names):
+            command = [sys.executable, file, *names[len(results) :]]
             child = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
             for line in child.stdout.splitlines():
                 name, _, output = line.partition(" ")

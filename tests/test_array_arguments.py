@@ -403,16 +403,29 @@ for entry in ENTRIES:
     add_case(entry)
 
 
+PLOTS = [name for name in CASES if name.startswith(("activations.", "predictions.", "routing.", "saliency."))]
+
+
 @pytest.fixture(scope="module")
 def results():
-    return CASES.run(__file__)
+    return CASES.run(__file__, CASES.keys() - PLOTS)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.fixture(scope="module")
+def results_of_plots():
+    pytest.importorskip("matplotlib")
+    return CASES.run(__file__, PLOTS)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in PLOTS])
 def test_odd_arrays(name, results):
-    if name.startswith(("activations.", "predictions.", "saliency.")):
-        pytest.importorskip("matplotlib")
     assert results[name] == "ok"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLOTS)
+def test_odd_arrays_in_plots(name, results_of_plots):
+    assert results_of_plots[name] == "ok"
 
 
 def test_targets_of_a_custom_loss_may_be_anything_but_masked():
@@ -452,4 +465,4 @@ def test_every_array_argument_is_covered():
 
 
 if __name__ == "__main__":
-    CASES.main(int(sys.argv[1]))
+    CASES.main(sys.argv[1:])

@@ -181,6 +181,7 @@ def test_kernels(run, tmp_path):
     assert {"share_of_peak", "share_of_bandwidth"} < result["depthwise 32 3x3 pad 1, 16x16", "input gradient"].keys()
 
 
+@pytest.mark.slow
 def test_footprint(run, tmp_path):
     shortest = ["--rounds", 1, "--steps", 20, "--fit-steps", 2, "--nets", "mlp", "--no-peers"]
     _, results = run("footprint.py", *shortest, json_file=tmp_path / "r.json")

@@ -5,7 +5,7 @@ import pytest
 from c_export.compiled import Compiled, compile_c, same_bits
 from c_export.models import random_model, randomize
 from contract.every_layer import DRAWS, WRITTEN_AS_LAYERS
-from slow_marks import slow_after
+from slow_marks import slow, slow_after
 
 import minidl
 from minidl import Sequential, layers
@@ -26,6 +26,7 @@ from minidl.layers import (
 pytestmark = pytest.mark.skipif(not HAS_FMA, reason="the bits of predict differ without fused multiply-add")
 NATIVE = ("-O2", "-march=native")
 each_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
+first_dtype = pytest.mark.parametrize("dtype", slow_after(1, ["float32", "float64"]))
 
 
 def check(model, X, folder, *flags, **arguments):
@@ -40,7 +41,7 @@ def test_every_layer_is_written_or_a_container():
 
 @pytest.mark.parametrize("name", sorted(DRAWS))
 @pytest.mark.parametrize("number", slow_after(1, range(4)))
-@each_dtype
+@first_dtype
 def test_layer_has_the_bits_of_predict(name, number, dtype, tmp_path):
     rng = np.random.default_rng([number, *name.encode()])
     case = DRAWS[name](rng)
@@ -57,8 +58,8 @@ def test_random_model_has_the_bits_of_predict(number, dtype, tmp_path):
 
 
 @pytest.mark.parametrize("flags", [("-O1",), NATIVE, ("-O1", "-DSOFT_FMA")])
-@pytest.mark.parametrize("shape", [(16, 8, 8), (48, 9, 13), (32, 16, 8)])
-@each_dtype
+@pytest.mark.parametrize("shape", [(48, 9, 13), *slow([((16, 8, 8),), ((32, 16, 8),)])])
+@first_dtype
 def test_winograd(shape, flags, dtype, tmp_path, rng):
     layer = Conv2D(32, 3, padding="same")
     model = randomize(Sequential([layer, ReLU()], input_shape=shape, dtype=dtype), rng)
@@ -126,7 +127,7 @@ SUBNORMAL = [
 
 
 @pytest.mark.parametrize("case", range(len(SUBNORMAL)))
-@pytest.mark.parametrize("flags", [("-O2", "-mfma"), NATIVE, ("-O2",), ("-O2", "-DSOFT_FMA")])
+@pytest.mark.parametrize("flags", [NATIVE, ("-O2", "-DSOFT_FMA"), *slow([(("-O2", "-mfma"),), (("-O2",),)])])
 def test_subnormal_parameters(case, flags, tmp_path, rng):
     chain, shape, values, dtype = (*SUBNORMAL[case], "float32")[:4]
     model = Sequential(from_spec(to_spec(chain)), input_shape=shape, dtype=dtype)

@@ -14,6 +14,7 @@ from minidl.estimators import SequentialClassifier
 from minidl.layers import BatchNorm2D, Conv2D, Dense, Dropout, Flatten, MaxPool2D, ReLU
 
 distributed = pytest.importorskip("distributed")
+pytestmark = pytest.mark.slow  # starts a cluster
 
 DIGITS = datasets.load_digits()
 X, Y = DIGITS.X_train[:601].reshape(-1, 64).astype(np.float32) / 16, DIGITS.y_train[:601]

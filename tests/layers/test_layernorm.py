@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import reference as ref
+from slow_marks import slow_after
 
 from minidl import Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Flatten, GroupNorm, LayerNorm, ReLU, Residual, RMSNorm, Scale
@@ -36,7 +37,7 @@ def test_any_shape_is_normalized_over_the_example_or_its_channels(cls, axis, sha
 
 
 @pytest.mark.parametrize("axis", [None, "channels"])
-@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("affine", slow_after(1, [True, False]))
 @pytest.mark.parametrize("cls", [LayerNorm, RMSNorm])
 def test_gradients(cls, affine, axis):
     for shape in ((1,), (5,), (3, 4), (17, 3, 3), (1, 2, 2)):

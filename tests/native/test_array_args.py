@@ -269,4 +269,4 @@ def test_each_number_that_is_not_finite_is_found(dtype):
 
 
 if __name__ == "__main__":
-    CASES.main(int(sys.argv[1]))
+    CASES.main(sys.argv[1:])

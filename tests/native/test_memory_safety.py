@@ -326,4 +326,4 @@ def test_case_passes_in_a_subprocess(name, results):
 
 
 if __name__ == "__main__":
-    CASES.main(int(sys.argv[1]))
+    CASES.main(sys.argv[1:])

@@ -10,6 +10,7 @@ pytest.importorskip("matplotlib")
 from figure_checks import SIZES, check_readable, figure_of, images, title
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from slow_marks import slow
 
 from minidl import Sequential, losses, plots
 from minidl.estimators import SequentialClassifier, SequentialRegressor
@@ -301,7 +302,7 @@ def test_a_model_in_training_by_another_thread_is_refused():
     [(MaxPool2D(2), 8), (MaxPool2D(3, 2, 1), 28), (MaxPool2D(3, 1), (8, 50)), (MaxPool2D(2), (50, 3)),
      (MaxPool2D((1, 40)), (1, 40)), (MaxPool2D(64), 64)],
 )  # fmt: skip
-@pytest.mark.parametrize(("n", "max_examples"), [(1, 4), (70, 1), (70, 4), (1200, 20)])
+@pytest.mark.parametrize(("n", "max_examples"), [(1, 4), (70, 4), *slow([(70, 1), (1200, 20)])])
 def test_it_is_legible(size, pool, side, n, max_examples):
     X, y = make_data(min(n, 70), side)
     X, y = np.resize(X, (n, *X.shape[1:])), np.resize(y, n)

@@ -8,6 +8,7 @@ pytest.importorskip("matplotlib")
 from faulty_layers import Scale
 from figure_checks import SIZES, check_readable, figure_of, images, numbers, title
 from matplotlib.figure import Figure
+from slow_marks import slow
 
 from minidl import Sequential, plots
 from minidl.layers import (
@@ -128,7 +129,7 @@ def test_too_many_filters_are_cut_off():
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("place", [1, 4, 7])
+@pytest.mark.parametrize("place", [1, *slow([4, 7])])
 @pytest.mark.parametrize(("channels", "filters"), [(1, 1), (1, 128), (3, 16), (3, 128), (5, 7)])
 def test_it_is_legible(size, place, channels, filters):
     check_readable(plots.filters(make_lenet(channels, filters), place, figure=figure_of(size)))

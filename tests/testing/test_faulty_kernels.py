@@ -140,6 +140,7 @@ class Elementwise(Layer):
         return in_shape
 
 
+@pytest.mark.slow  # builds them
 @pytest.mark.parametrize("shape", [(7,), (20, 3, 4)], ids=str)
 def test_kernels_without_typed_tiles_and_groups_pass(built, shape):
     """As users have written them: a function for each layout, and in each a choice by the dtype."""

@@ -102,7 +102,7 @@ def check(layer, x, **options):
 
 
 # ---- correct layers
-@pytest.mark.parametrize("seeds", slow_after(1, [range(8), range(8, 40)]))
+@pytest.mark.parametrize("seeds", slow_after(1, [range(4), range(4, 40)]))
 @pytest.mark.parametrize(
     ("layer", "shape"),
     [

@@ -176,7 +176,7 @@ def test_undeclared_coupling_of_examples_is_a_fault():
 
 
 # ---- containers ------------------------------------------------------------------------------------
-@pytest.mark.parametrize("seed", slow_after(2, range(5)))
+@pytest.mark.parametrize("seed", slow_after(1, range(5)))
 @pytest.mark.parametrize(
     ("layer", "shape"),
     [
@@ -228,7 +228,7 @@ def test_faults_in_containers_are_found(layer, shape, message):
 WORDS = np.random.default_rng(3).integers(0, 7, (12, 4))
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", slow_after(1, range(5)))
 def test_an_embedding_passes_with_words(seed):
     check_layer(Embedding(7, 3), (4,), x=WORDS, seed=seed)
     check_layer(Embedding(7, 3), (4,), x=WORDS.astype("uint8"), seed=seed)

@@ -20,6 +20,7 @@ from interrupted_fits import (
     native_trainer,
     python_trainer,
 )
+from slow_marks import slow_after
 
 from minidl import Sequential, Trainer
 from minidl.callbacks import Checkpoint
@@ -36,7 +37,7 @@ def path(tmp_path):
 
 
 # ---- resuming
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", slow_after(1, ["float32", "float64"]))
 @pytest.mark.parametrize("kind", MAKERS)
 def test_resuming_at_each_of_the_first_40_steps(path, kind, dtype):
     """Within epochs and at their ends; with weights, a split, and different numbers of threads."""
@@ -81,7 +82,7 @@ OPTIMIZERS = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["native_trainer", "mixed_trainer"])
+@pytest.mark.parametrize("kind", slow_after(1, ["native_trainer", "mixed_trainer"]))
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=repr)
 def test_resuming_each_optimizer_and_schedule_at_each_of_the_first_20_steps(path, optimizer, kind):
     """None of them is in `custom_objects`: they are built in."""

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from reference_activations import ARGUMENTS, FUNCTIONS, error
+from slow_marks import slow_after
 
 import minidl_c
 from minidl import Sequential
@@ -137,7 +138,7 @@ def test_exp_is_finite_in_lanes_without_an_example(check, dtype, n):
 
 
 @each_function
-@each_dtype
+@pytest.mark.parametrize("dtype", slow_after(1, DTYPES))
 def test_threads_and_batch_neighbours_change_no_bit(check, dtype, name, a, b):
     rng = np.random.default_rng(1)
     x, dy = (3 * rng.standard_normal((277, 37)).astype(dtype) for _ in range(2))

@@ -173,7 +173,7 @@ def fitted(make, n, threads, limit, dtype="float32", optimizer=None, frozen=(), 
     return [value.tobytes() for value in model.state_dict().values()], history["loss"]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", slow_after(1, DTYPES))
 @pytest.mark.parametrize("make", TRAINED)
 def test_any_number_of_examples_and_threads_trains_the_same_bits(make, dtype):
     for n in (1, 2, 5, 13, MOST):

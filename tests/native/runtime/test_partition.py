@@ -6,6 +6,7 @@ import functools
 import numpy as np
 import pytest
 from plans import loss_plan, train, training
+from slow_marks import slow
 from threaded_ranks import run_ranks
 
 from minidl import Sequential, Trainer
@@ -83,7 +84,7 @@ def trained(net, dtype, batch, ranks, weights=None, bad_row=None, threads=(1, 2)
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("net", NETS)
-@pytest.mark.parametrize("batch", [2, 17, 64, 100, 330])
+@pytest.mark.parametrize("batch", [17, 330, *slow([2, 64, 100])])
 def test_any_number_of_ranks_gives_the_same_bits(net, batch, dtype):
     """Also with more ranks than slots: idle ranks have no losses."""
     ((state, done, losses),), _ = trained(net, dtype, batch, 1)

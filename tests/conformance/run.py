@@ -1,4 +1,4 @@
-"""Runs the conformance programs in turn, each with a budget, and prints a summary.
+"""Runs the conformance programs in turn, each with a budget, and prints a summary with what failed programs said last.
 
 python tests/conformance/run.py             # some minutes: required of every change
 python tests/conformance/run.py --whole     # hours: the figures in docs/explanation/promises.md
@@ -10,6 +10,7 @@ import argparse
 import subprocess
 import sys
 import time
+from collections import deque
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -29,6 +30,16 @@ BUDGETS = {  # arguments of the short and of the whole run
 }
 
 
+def run(command):
+    """Runs a program; returns its status and the last lines that it printed, where its findings are."""
+    said = deque(maxlen=12)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as program:
+        for line in program.stdout:
+            print(line, end="", flush=True)
+            said.append(line.rstrip())
+    return program.returncode, said
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("programs", nargs="*", metavar="program", help=f"of {', '.join(BUDGETS)}; default: all")
@@ -42,9 +53,10 @@ def main():
         arguments = BUDGETS[name][args.whole].split()
         print(f"\n-- {name} {' '.join(arguments)}", flush=True)
         began = time.perf_counter()
-        status = subprocess.run([sys.executable, HERE / f"{name}.py", *arguments], check=False).returncode
+        status, said = run([sys.executable, HERE / f"{name}.py", *arguments])
         seconds, failed = time.perf_counter() - began, failed or status != 0
         summary.append(f"{name:12} {'passed' if status == 0 else f'FAILED ({status})':12} {seconds:6.0f} s")
+        summary += [f"  {line}" for line in said if status]
     print("\n" + "\n".join(summary))
     return int(failed)
 

@@ -22,6 +22,7 @@ import minidl_c
 collect_ignore = ["conformance"]  # programs, not tests
 
 USER_KERNELS = Path(__file__).parent / "user_kernel"
+GENERATED = shutil.ignore_patterns("*.c", "*.so", "build")
 COMPARED = pytest.StashKey[Counter]()
 
 
@@ -107,30 +108,43 @@ def import_kernels(folder):
 
 
 @pytest.fixture(scope="session")
-def kernels_of():
-    """A function that builds the kernels of a folder, and returns the modules by name."""
+def made_once(tmp_path_factory):
+    """A function that returns a folder, filled by `make(folder)` once for all workers. Skips on Windows."""
+    fcntl = pytest.importorskip("fcntl")
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
-    def build_and_import(folder):
-        build_kernels(folder)
-        return import_kernels(folder)
+    def make_once(name, make):
+        folder = base / name
+        with open(folder.with_suffix(".lock"), "w") as lock:  # one worker makes it, the others wait
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.exists():
+                unfinished = tmp_path_factory.mktemp("unfinished") / name
+                make(unfinished)
+                unfinished.rename(folder)
+        return folder
 
-    return build_and_import
+    return make_once
 
 
 @pytest.fixture(scope="session")
-def user(tmp_path_factory):
-    """The modules of user_kernel/, built in a folder outside the package. Skips on Windows."""
-    fcntl = pytest.importorskip("fcntl")
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "user_kernel"
-    with open(folder.with_suffix(".lock"), "w") as lock:  # one worker builds, the others wait for it
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            copy = tmp_path_factory.mktemp("kernels") / "build"
-            shutil.copytree(USER_KERNELS, copy, ignore=shutil.ignore_patterns("*.c", "*.so", "build"))
-            build_kernels(copy)
-            copy.rename(folder)
-    return import_kernels(folder)
+def kernels_of(made_once):
+    """A function that returns the modules of kernels by name; `write(folder)` writes sources and setup.py."""
+
+    def import_built(name, write):
+        def make(folder):
+            write(folder)
+            build_kernels(folder)
+
+        return import_kernels(made_once(name, make))
+
+    return import_built
+
+
+@pytest.fixture(scope="session")
+def user(kernels_of):
+    """The modules of user_kernel/, built in a folder outside the package."""
+    return kernels_of("user_kernel", lambda folder: shutil.copytree(USER_KERNELS, folder, ignore=GENERATED))
 
 
 @pytest.fixture(scope="session")

@@ -28,17 +28,19 @@ FIT = {"epochs": 3, "batch_size": 20, "verbose": 0}
 
 
 @pytest.fixture(scope="module")
-def kernel(tmp_path_factory):
+def kernel(made_once):
     """A clean folder with the files of examples/custom_kernel, built as its README.md says."""
-    folder = tmp_path_factory.mktemp("elsewhere") / "kernel"
-    shutil.copytree(EXAMPLES / "custom_kernel", folder, ignore=shutil.ignore_patterns("*.c", "*.so", "build"))
-    command = [sys.executable, "setup.py", "build_ext", "--inplace"]
-    environment = {**ENVIRONMENT, "CFLAGS": "-Wall"}
-    built = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stdout + built.stderr
-    assert "warning" not in built.stdout + built.stderr
-    assert "performance hint" not in built.stdout + built.stderr
-    return folder
+
+    def build(folder):
+        shutil.copytree(EXAMPLES / "custom_kernel", folder, ignore=shutil.ignore_patterns("*.c", "*.so", "build"))
+        command = [sys.executable, "setup.py", "build_ext", "--inplace"]
+        environment = {**ENVIRONMENT, "CFLAGS": "-Wall"}
+        built = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        assert built.returncode == 0, built.stdout + built.stderr
+        assert "warning" not in built.stdout + built.stderr
+        assert "performance hint" not in built.stdout + built.stderr
+
+    return made_once("custom_kernel", build)
 
 
 @pytest.fixture(scope="module")

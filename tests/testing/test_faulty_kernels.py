@@ -98,17 +98,19 @@ BLOCKED_FAULTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory, kernels_of):
-    """The kernels of old_kernels/, and for each fault a copy of old_channel_swish.pyx with one line changed."""
-    folder = tmp_path_factory.mktemp("planted")
-    shutil.copytree(OLD, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.c", "*.so", "build"))
+def write_planted(folder):
+    """Writes the kernels of old_kernels/, and for each fault a copy of old_channel_swish.pyx with one line changed."""
+    shutil.copytree(OLD, folder, ignore=shutil.ignore_patterns("*.c", "*.so", "build"))
     shutil.copy(ROOT / "examples" / "custom_kernel" / "setup.py", folder)
     source = (OLD / "old_channel_swish.pyx").read_text(encoding="utf-8")
     for fault, (right, wrong) in BLOCKED_FAULTS.items():
         assert source.count(right) == 1
         (folder / f"planted_{fault}.pyx").write_text(source.replace(right, wrong), encoding="utf-8")
-    return kernels_of(folder)
+
+
+@pytest.fixture(scope="module")
+def built(kernels_of):
+    return kernels_of("planted", write_planted)
 
 
 class ChannelSwish(Layer):
@@ -140,7 +142,6 @@ class Elementwise(Layer):
         return in_shape
 
 
-@pytest.mark.slow  # builds them
 @pytest.mark.parametrize("shape", [(7,), (20, 3, 4)], ids=str)
 def test_kernels_without_typed_tiles_and_groups_pass(built, shape):
     """As users have written them: a function for each layout, and in each a choice by the dtype."""

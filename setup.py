@@ -12,11 +12,12 @@ This file is the only place with compiler flags and Cython directives. Environme
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import Cython
@@ -88,7 +89,6 @@ ISA_FLAGS = {
 
 PACKAGE = Path("minidl_c")
 SOURCES = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): path for path in sorted(PACKAGE.rglob("*.pyx"))}
-HEADERS = sorted(str(path) for path in PACKAGE.rglob("*.h"))
 FOLDERS = sorted({path.parent.name for suffix in ("pyx", "h") for path in PACKAGE.glob(f"*/*.{suffix}")})
 C_FILES = Path("build", f"cython-{Cython.__version__}")
 # Compiled once, for every processor: the choice of the instruction set, and Cython's memoryview code for all modules.
@@ -96,6 +96,7 @@ SHARED = "minidl_c._cyutility"
 BASELINE = {"minidl_c.cpu": C_FILES / PACKAGE / "cpu.c", SHARED: C_FILES / "_cyutility.c"}
 KERNELS = {name: path for name, path in SOURCES.items() if name != "cpu"}
 INFO = "build.json"
+
 
 def known_isas() -> list[str]:
     """Returns the instruction sets of the architecture for which this builds, best first."""
@@ -119,7 +120,7 @@ def wanted_isas(probe: Probe) -> list[str]:
 def extension(name: str, source: Path) -> Extension:
     """Returns a module; `build_ext` writes its C file and adds the flags."""
     macros = [("Py_LIMITED_API", LIMITED_API)] if LIMITED_API else []
-    return Extension(name, [str(source)], depends=HEADERS, define_macros=macros, py_limited_api=bool(LIMITED_API))
+    return Extension(name, [str(source)], define_macros=macros, py_limited_api=bool(LIMITED_API))
 
 
 def extensions() -> list[Extension]:
@@ -205,7 +206,7 @@ class BuildKernels(build_ext):
                 build, isa_args = builds[isa], builds[isa]["isa_args"]
             else:  # of BASELINE
                 build, isa_args = builds[self.isas[0]], []
-            ext.depends = [*ext.depends, str(info_path(build["isa"]))]
+            ext.depends = [str(info_path(build["isa"])), *included(Path(ext.sources[0]))]
             ext.include_dirs = ["."]  # as in users' kernels: #include "minidl_c/simd/lanes.h"
             ext.libraries = ["m"]
             ext.extra_compile_args = build["compile_args"] + isa_args + ["-Os"] * (name in FOR_SIZE)
@@ -279,6 +280,14 @@ class BuildKernels(build_ext):
 def info_path(isa: str) -> Path:
     """Returns the path at which the description of a build is kept between builds."""
     return Path("build", isa, INFO)
+
+
+@cache
+def included(path: Path) -> frozenset[str]:
+    """Returns the headers of minidl_c that a C file includes, itself or through others."""
+    headers = re.findall(r'^\s*#.*"(minidl_c/[\w/]+\.h)"', path.read_text(encoding="utf-8"), re.M)
+    others = (included(Path(header)) for header in headers if Path(header) != path)
+    return frozenset(headers).union(*others)
 
 
 def update(path: Path, text: str) -> None:

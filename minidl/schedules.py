@@ -466,5 +466,7 @@ def _power(base: float, exponent: int) -> float:
         return math.inf
 
 
+CLASSES = tuple(Schedule.__subclasses__())
+
 if not typing.TYPE_CHECKING:  # for which an unknown name is an error of its own
-    __getattr__ = unknown_names(__name__, SCHEDULES, [cls.__name__ for cls in Schedule.__subclasses__()])
+    __getattr__ = unknown_names(__name__, SCHEDULES, [cls.__name__ for cls in CLASSES])

@@ -742,3 +742,6 @@ class Exp(_Activation):
     """
 
     function = "exp"
+
+
+FUNCTIONS: dict[type[Layer], str] = {layer: layer.function for layer in _Activation.__subclasses__()}

@@ -12,6 +12,7 @@ from minidl.optimizers.sgd import SGD
 from minidl.utils import foreign_words, hints
 
 __all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RMSprop", "Rate"]
+CLASSES = (SGD, Adagrad, RMSprop, Adam, AdamW)
 
 
 if not typing.TYPE_CHECKING:  # for which an unknown name is an error of its own

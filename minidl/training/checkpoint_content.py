@@ -34,12 +34,7 @@ from minidl.utils.validation import check_int
 
 Tensors = dict[str, Array]
 Custom = Mapping[str, Any]
-CLASSES = (
-    *losses.CLASSES,
-    *(optimizers.SGD, optimizers.Adagrad, optimizers.RMSprop, optimizers.Adam, optimizers.AdamW),
-    *(schedules.Step, schedules.MultiStep, schedules.Exponential, schedules.Polynomial, schedules.Cosine),
-    *(schedules.OneCycle, metrics.TopKAccuracy),
-)
+CLASSES: tuple[type, ...] = (*losses.CLASSES, *optimizers.CLASSES, *schedules.CLASSES, metrics.TopKAccuracy)
 OURS = {**losses.NAMES, **metrics.NAMES, **{made.__name__: made for made in CLASSES}}
 KIND = "checkpoint"
 LIMITS = ("clip_norm", "clip_value", "per_example_clip_norm")

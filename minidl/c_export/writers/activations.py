@@ -7,33 +7,8 @@ from functools import partial
 
 from minidl.c_export import tables
 from minidl.c_export.code_writer import CodeWriter, Tensor, WriteFunction
-from minidl.layers import (
-    CELU,
-    ELU,
-    GELU,
-    SELU,
-    Exp,
-    Hardshrink,
-    HardSigmoid,
-    Hardswish,
-    Hardtanh,
-    LeakyReLU,
-    LogSigmoid,
-    Mish,
-    ReLU,
-    ReLU6,
-    Rescale,
-    Sigmoid,
-    SiLU,
-    Softplus,
-    Softshrink,
-    Softsign,
-    SparsePlus,
-    Squareplus,
-    Tanh,
-    Tanhshrink,
-    Threshold,
-)
+from minidl.layers import GELU, Hardtanh, ReLU, ReLU6, Rescale
+from minidl.layers.activations import FUNCTIONS
 from minidl.layers.base import Layer
 
 
@@ -63,31 +38,10 @@ def write_rescale(writer: CodeWriter, x: Tensor) -> Tensor:
     return writer.each(x, f"flush(flush({writer.number(writer['scale'])} * ", f") + {writer.number(writer['offset'])})")
 
 
-FUNCTIONS = {
-    ReLU: "relu",
-    LeakyReLU: "leaky_relu",
-    HardSigmoid: "hard_sigmoid",
-    Hardswish: "hardswish",
-    Threshold: "threshold",
-    Hardshrink: "hardshrink",
-    Softshrink: "softshrink",
-    SparsePlus: "sparse_plus",
-    Softsign: "softsign",
-    Squareplus: "squareplus",
-    ELU: "elu",
-    SELU: "selu",
-    CELU: "celu",
-    SiLU: "silu",
-    Mish: "mish",
-    Softplus: "softplus",
-    LogSigmoid: "log_sigmoid",
-    Sigmoid: "real_sigmoid",
-    Tanh: "real_tanh",
-    Tanhshrink: "tanhshrink",
-    Exp: "real_exp",
-}
+C_NAMES = {"sigmoid": "real_sigmoid", "tanh": "real_tanh", "exp": "real_exp"}  # of functions that the C library has
 WRITE: dict[type[Layer], WriteFunction] = {
-    **{layer: partial(write_elementwise, function) for layer, function in FUNCTIONS.items()},
+    **{layer: partial(write_elementwise, C_NAMES.get(name, name)) for layer, name in FUNCTIONS.items()},
+    ReLU: partial(write_elementwise, "relu"),
     ReLU6: write_relu6,
     Hardtanh: write_hardtanh,
     GELU: write_gelu,

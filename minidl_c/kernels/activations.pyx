@@ -1,32 +1,8 @@
 """Elementwise activation functions without parameters: y = f(x), dx = dy f'(x).
 
-    leaky_relu    x if x > 0 else a x                         backward from y (from x for a slope a below 0)
-    hardtanh      min(max(x, a), b)                           y
-    hard_sigmoid  min(max(a x + b, 0), 1)                     y
-    hardswish     x min(max(x + 3, 0), 6) / 6                 x
-    threshold     x if x > a else b                           y (x for b above a)
-    hardshrink    x if |x| > a else 0                         y
-    softshrink    x - a sign(x) if |x| > a else 0             y
-    sparse_plus   0 for x <= -1, x for x >= 1, else (x + 1)^2 / 4                         x
-    softsign      x / (1 + |x|)                               x: from y, 1 - |y| would cancel
-    squareplus    (x + sqrt(x^2 + a)) / 2                     y: y^2 / (y^2 + a / 4)
-    elu           x if x > 0 else a (exp(x) - 1)              y: the derivative is y + a
-    selu          scale elu(x) with fixed a and scale         y
-    celu          x if x > 0 else a (exp(x / a) - 1)          y: y / a + 1
-    gelu          x times the normal distribution's cdf of x  x
-    gelu_tanh     x (1 + tanh(u)) / 2, u = sqrt(2 / pi) (x + 0.044715 x^3)                x
-    silu          x sigmoid(x)                                x
-    mish          x tanh(log(1 + exp(x)))                     x
-    softplus      log(1 + exp(a x)) / a                       y: 1 - exp(-a y)
-    log_sigmoid   -log(1 + exp(-x))                           y: 1 - exp(y)
-    sigmoid       1 / (1 + exp(-x))                           y: y (1 - y)
-    tanh          tanh(x)                                     y: 1 - y^2
-    tanhshrink    x - tanh(x)                                 x: tanh(x)^2
-    exp           exp(x)                                      y
-
-Nothing is saved: backward reads y if the derivative follows from it, else x. NaN stays NaN. At infinity every function and
-derivative has its limit; PyTorch has NaN for gelu, silu, hardswish, mish and softsign there. (Exception: infinity times a slope of
-0, in leaky_relu and hard_sigmoid, is NaN.) At a kink, the derivative is PyTorch's.
+The functions are the rows of activations_tiles.h. Nothing is saved: backward reads y if the derivative follows from it, else x. NaN
+stays NaN. At infinity every function and derivative has its limit; PyTorch has NaN for gelu, silu, hardswish, mish and softsign there.
+(Exception: infinity times a slope of 0, in leaky_relu and hard_sigmoid, is NaN.) At a kink, the derivative is PyTorch's.
 """
 from minidl_c.layouts cimport set_elementwise
 from minidl_c.op cimport (

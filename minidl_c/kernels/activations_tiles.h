@@ -1,4 +1,29 @@
-/* activations_tiles.h: activation functions and their derivatives, for a vector of examples. The formulas are in activations.pyx. */
+/* activations_tiles.h: activation functions and their derivatives, for a vector of examples; the derivative of y, or of x.
+ *
+ *   leaky_relu    x if x > 0 else a x                         backward from y (from x for a slope a below 0)
+ *   hardtanh      min(max(x, a), b)                           y
+ *   hard_sigmoid  min(max(a x + b, 0), 1)                     y
+ *   hardswish     x min(max(x + 3, 0), 6) / 6                 x
+ *   threshold     x if x > a else b                           y (x for b above a)
+ *   hardshrink    x if |x| > a else 0                         y
+ *   softshrink    x - a sign(x) if |x| > a else 0             y
+ *   sparse_plus   0 for x <= -1, x for x >= 1, else (x + 1)^2 / 4                         x
+ *   softsign      x / (1 + |x|)                               x: from y, 1 - |y| would cancel
+ *   squareplus    (x + sqrt(x^2 + a)) / 2                     y: y^2 / (y^2 + a / 4)
+ *   elu           x if x > 0 else a (exp(x) - 1)              y: the derivative is y + a
+ *   selu          scale elu(x) with fixed a and scale         y
+ *   celu          x if x > 0 else a (exp(x / a) - 1)          y: y / a + 1
+ *   gelu          x times the normal distribution's cdf of x  x
+ *   gelu_tanh     x (1 + tanh(u)) / 2, u = sqrt(2 / pi) (x + 0.044715 x^3)                x
+ *   silu          x sigmoid(x)                                x
+ *   mish          x tanh(log(1 + exp(x)))                     x
+ *   softplus      log(1 + exp(a x)) / a                       y: 1 - exp(-a y)
+ *   log_sigmoid   -log(1 + exp(-x))                           y: 1 - exp(y)
+ *   sigmoid       1 / (1 + exp(-x))                           y: y (1 - y)
+ *   tanh          tanh(x)                                     y: 1 - y^2
+ *   tanhshrink    x - tanh(x)                                 x: tanh(x)^2
+ *   exp           exp(x)                                      y
+ */
 #ifndef REAL
 #ifndef MINIDL_ACTIVATIONS_TILES_H
 #define MINIDL_ACTIVATIONS_TILES_H
@@ -9,7 +34,7 @@ enum { CHEAP, COSTLY };                /* a few operations, or an exponential: a
 #define SMALLEST 1.17549435e-38        /* about the smallest normal float32: no divisor may be flushed to zero */
 
 /* An activation is a row: its name; the name of its argument a and its least value ("": any); what its derivative is computed
- * from, x or y; its costs; y; and the derivative, of v, which is x or y. NaN stays NaN. The formulas are in activations.pyx. */
+ * from, x or y; its costs; y; and the derivative, of v, which is x or y. NaN stays NaN. */
 #define EACH_ACTIVATION(X) \
   X(leaky_relu, "", 0, READS_Y, CHEAP, FN(leaky_relu)(AT(x), a), FN(leaky_relu_slope)(AT(v), a)) \
   X(hardtanh, "", 0, READS_Y, CHEAP, FN(hardtanh)(AT(x), a, b), FN(hardtanh_slope)(AT(v), a, b)) \

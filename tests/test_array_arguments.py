@@ -422,6 +422,12 @@ def test_odd_arrays(name, results):
     assert results[name] == "ok"
 
 
+@pytest.mark.parametrize("name", PLOTS)
+def test_masked_arrays_in_plots(name):
+    pytest.importorskip("matplotlib")
+    check_kind(name, "masked")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLOTS)
 def test_odd_arrays_in_plots(name, results_of_plots):

@@ -41,7 +41,7 @@ def test_every_layer_is_written_or_a_container():
 
 @pytest.mark.parametrize("name", sorted(DRAWS))
 @pytest.mark.parametrize("number", slow_after(1, range(4)))
-@first_dtype
+@each_dtype
 def test_layer_has_the_bits_of_predict(name, number, dtype, tmp_path):
     rng = np.random.default_rng([number, *name.encode()])
     case = DRAWS[name](rng)
@@ -127,7 +127,7 @@ SUBNORMAL = [
 
 
 @pytest.mark.parametrize("case", range(len(SUBNORMAL)))
-@pytest.mark.parametrize("flags", [NATIVE, ("-O2", "-DSOFT_FMA"), *slow([(("-O2", "-mfma"),), (("-O2",),)])])
+@pytest.mark.parametrize("flags", [NATIVE, ("-O2",), *slow([(("-O2", "-mfma"),), (("-O2", "-DSOFT_FMA"),)])])
 def test_subnormal_parameters(case, flags, tmp_path, rng):
     chain, shape, values, dtype = (*SUBNORMAL[case], "float32")[:4]
     model = Sequential(from_spec(to_spec(chain)), input_shape=shape, dtype=dtype)
@@ -139,11 +139,12 @@ def test_subnormal_parameters(case, flags, tmp_path, rng):
     check(model, X, tmp_path, *flags)
 
 
-def test_subnormal_inputs_are_zeros_without_a_mode_of_the_processor(tmp_path):
+@pytest.mark.parametrize("flags", [NATIVE, ("-O2", "-U__SSE2__")], ids=["mode of the processor", "without"])
+def test_subnormal_inputs_are_zeros(flags, tmp_path):
     model = Sequential([Dense(1, use_bias=False)], input_shape=(1,))
     model.layers[0].weight.value[...] = 1e10
     X = np.array([[1e-39], [-1e-39], [1e-30]], "f4")
-    check(model, X, tmp_path, "-O2", "-U__SSE2__")
+    check(model, X, tmp_path, *flags)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def celu(rng):
 
 
 def hardtanh(rng):
-    low, high = ((-1.0, 1.0), (-2.5, 0.5), (0.0, 4.0), (None, 1.5), (-0.5, None))[rng.integers(5)]
+    low, high = ((-1.0, 1.0), (-2.3, 0.6), (0.0, 4.1), (None, 1.7), (-0.3, None))[rng.integers(5)]
     bounds = {"min": low, "max": high}
     if low is None or high is None:
         return Case(Hardtanh(low, high), any_shape(rng), lambda x: x.clamp(**bounds), spread)
@@ -103,7 +103,7 @@ def hard_sigmoid(rng):
 
 
 def threshold(rng):
-    limit, value = ((0.5, 0.0), (0.0, 0.0), (-1.5, 2.0), (0.75, 0.75))[rng.integers(4)]
+    limit, value = ((0.4, 0.0), (0.0, 0.0), (-1.7, 2.1), (0.7, 0.7))[rng.integers(4)]
     return Threshold(limit, value), "threshold", {"threshold": limit, "value": value}
 
 
@@ -124,7 +124,7 @@ def softplus(rng):
 
 
 def squareplus(rng):
-    b = float(rng.choice([4.0, 0.25, 9.0]))
+    b = float(rng.choice([4.0, 0.3, 9.1]))
     return Squareplus(b), lambda x: (x + (x * x + b).sqrt()) / 2
 
 
@@ -144,7 +144,7 @@ DRAWS = {
     "Exp": formula(lambda rng: (Exp(), lambda x: x.exp())),
     "GELU": activation(gelu),
     "HardSigmoid": formula(hard_sigmoid),
-    "Hardshrink": with_one_argument(Hardshrink, "hardshrink", "lambd", [0.5, 0.0, 2.0]),
+    "Hardshrink": with_one_argument(Hardshrink, "hardshrink", "lambd", [0.4, 0.0, 2.1]),
     "Hardswish": without_arguments(Hardswish, "hardswish"),
     "Hardtanh": hardtanh,
     "LeakyReLU": activation(leaky_relu),
@@ -159,7 +159,7 @@ DRAWS = {
     "Softmax": over_channels(Softmax, "softmax"),
     "Softmin": over_channels(Softmin, "softmin"),
     "Softplus": activation(softplus),
-    "Softshrink": with_one_argument(Softshrink, "softshrink", "lambd", [0.5, 0.0, 2.0]),
+    "Softshrink": with_one_argument(Softshrink, "softshrink", "lambd", [0.4, 0.0, 2.1]),
     "Softsign": without_arguments(Softsign, "softsign"),
     "SparsePlus": formula(lambda rng: (SparsePlus(), sparse_plus)),
     "Squareplus": formula(squareplus),

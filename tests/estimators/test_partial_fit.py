@@ -69,6 +69,13 @@ def test_a_call_equals_one_epoch_of_a_trainer():
     assert fitted.trainer_.step == trainer.step
 
 
+def test_weights_are_taken_as_they_are():
+    """Not relative to their mean, as in fit: this batch is a part of the data. Weights of 2 are twice the rate."""
+    twice = make_classifier(optimizer="sgd", lr=0.01).partial_fit(X, Y, CLASSES, sample_weight=np.full(70, 2.0))
+    faster = make_classifier(optimizer="sgd", lr=0.02).partial_fit(X, Y, CLASSES)
+    np.testing.assert_array_equal(twice.predict_proba(X), faster.predict_proba(X))
+
+
 def test_partial_fit_continues_after_fit():
     longer = make_classifier(epochs=4).fit(X, Y)
     assert full_state(make_classifier().fit(X, Y).partial_fit(X, Y)) == full_state(longer)

@@ -105,6 +105,12 @@ def test_early_stopping_holds_out_a_stratified_part_and_keeps_the_best_weights()
     assert losses[:both] == fitted.loss_curve_[:both]
 
 
+def test_the_batch_size_is_chosen_for_the_rows_that_are_left():
+    """Of 73 rows 8 are held out: the other 65 are one batch, instead of one of 64 and one of a single example."""
+    fitted = SequentialClassifier([Dense(3)], epochs=2, early_stopping=True, validation_fraction=0.1)
+    assert fitted.fit(X[::2][:73], Y[::2][:73]).trainer_.step == 2
+
+
 @pytest.mark.parametrize("make, loss", [(SequentialClassifier, "auto"), (SequentialRegressor, "mean_absolute_error")])
 def test_an_early_stopping_callback_chooses_the_weights_in_place_of_the_estimators_own(make, loss):
     """Its monitor, patience and min_delta count; tol and n_iter_no_change do not."""

@@ -106,9 +106,10 @@ def test_early_stopping_holds_out_a_stratified_part_and_keeps_the_best_weights()
 
 
 def test_the_batch_size_is_chosen_for_the_rows_that_are_left():
-    """Of 73 rows 8 are held out: the other 65 are one batch, instead of one of 64 and one of a single example."""
+    """Of 224 rows 23 are held out: the other 201 are one batch, instead of one of 200 and one of a single example."""
+    rows = np.arange(224) % 150
     fitted = SequentialClassifier([Dense(3)], epochs=2, early_stopping=True, validation_fraction=0.1)
-    assert fitted.fit(X[::2][:73], Y[::2][:73]).trainer_.step == 2
+    assert fitted.fit(X[rows], Y[rows]).trainer_.step == 2
 
 
 @pytest.mark.parametrize("make, loss", [(SequentialClassifier, "auto"), (SequentialRegressor, "mean_absolute_error")])

@@ -8,20 +8,20 @@ from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
 
-import minidl
+from minidl_c.runtime import threads
 
 
 @contextmanager
 def restored(*folders):
     """Restores afterwards what a script may change for the whole process; forgets the modules that lie in `folders`."""
-    environment, path, arguments, threads = os.environ.copy(), sys.path.copy(), sys.argv, minidl.get_num_threads()
+    environment, path, arguments, chosen = os.environ.copy(), sys.path.copy(), sys.argv, threads._num_threads
     try:
         yield
     finally:
         os.environ.clear()
         os.environ.update(environment)
         sys.path[:], sys.argv = path, arguments
-        minidl.set_num_threads(threads)
+        threads.set_num_threads(chosen)
         for name, module in list(sys.modules.items()):
             if Path(getattr(module, "__file__", None) or "/").parent in folders:
                 del sys.modules[name]

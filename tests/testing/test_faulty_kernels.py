@@ -110,6 +110,7 @@ def write_planted(folder):
 
 @pytest.fixture(scope="module")
 def built(kernels_of):
+    """The modules of these kernels."""
     return kernels_of("planted", write_planted)
 
 

@@ -71,8 +71,8 @@ def export_c(
         "static": the memory for values is in the file. "argument": the functions take `float *arena` of `DIGITS_ARENA`
         numbers, so that several threads can predict.
     weights : "text" or "inc", default "text"
-        "text": the tables are hexadecimal floats. "inc": they are integers in a file digits.inc beside the C file,
-        which is a quarter smaller.
+        "text": the tables are in the C file. "inc": they are in a file digits.inc beside it. Both write each number
+        as an integer of its bits, which is exact in every compiler.
     header : bool, default False
         Whether to write digits.h beside the C file.
     keep_values : bool, default False

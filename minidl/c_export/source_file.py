@@ -14,14 +14,13 @@ from minidl.c_export.exported import Export
 from minidl.utils.arrays import Array
 from minidl_c import __version__
 
-PADDING = 15  # zeros after a table where there are vectors, which may read them: vectors.c
 WIDTH = 140
 
 
 def render(export: Export) -> tuple[str, str]:
     """Returns the C file, and the file of its tables (empty unless they are separate)."""
     layers, declared = _layers(export), "\n\n".join(export.program.declarations)
-    functions, names = interface.functions(export), "ALIGNED PADDING" if export.program.arrays else ""
+    functions, names = interface.functions(export), "TABLE" if export.program.arrays else ""
     model_code, dtype = "\n".join((declared, layers, functions, names)), export.program.dtype
     multiplies = "real_fma(" in library.functions_for(model_code, dtype)
     test = "" if export.test is None else self_test.function(export, multiplies)
@@ -76,18 +75,18 @@ def _tables(export: Export) -> tuple[str, str]:
     arrays = export.program.arrays
     if not export.separate_tables or not arrays:
         return "\n\n".join(_table(name, array) for name, array in arrays.items()), ""
-    at, names = 0, []
+    at, places = 0, []
     for name, array in arrays.items():
-        names.append(f"#define {name} ({export.name}_tables.numbers + {at})")
+        places.append(f"#define {name} ({export.name}_tables.numbers + {at})")
         at += array.size
-    size = f"{at} + PADDING"
-    union = f"static const union {{ bits words[{size}]; real numbers[{size}]; }} {export.name}_tables"
-    text = f'{union} = {{{{\n#include "{export.stem}.inc"\n}}}};\n\n' + "\n".join(names)
+    text = f'TABLE({export.name}_tables, {at}) = {{{{\n#include "{export.stem}.inc"\n}}}};\n\n' + "\n".join(places)
     return text, tables.words(np.concatenate([array.ravel() for array in arrays.values()])) + "\n"
 
 
 def _table(name: str, array: Array) -> str:
-    return f"static const real {name}[{array.size} + PADDING] ALIGNED = {{\n{tables.numbers(array)}\n}};"
+    """Returns a table and the macro of its numbers, which has the name of the table itself."""
+    size = max(array.size, 1)  # C has no empty arrays
+    return f"TABLE({name}, {size}) = {{{{\n{tables.words(array)}\n}}}};\n#define {name} {name}.numbers"
 
 
 def weights_hash(state: Mapping[str, Array]) -> str:

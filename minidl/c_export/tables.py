@@ -1,4 +1,4 @@
-"""Numbers as C constants: exactly, as hexadecimal floats or as the bits of floats."""
+"""Numbers in C text, exactly: single ones as hexadecimal floats, those of tables as their bits, which are shorter."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from minidl.utils.arrays import Array
 
 SUFFIX = {"float32": "f", "float64": ""}
-PER_LINE = {"float32": 7, "float64": 5}
-WORD = {"float32": ("<u4", "0x%08x"), "float64": ("<u8", "0x%016x")}
+PER_LINE = {"float32": 12, "float64": 7}
+WORD = {"float32": "<u4", "float64": "<u8"}
 
 
 def flushed(array: Array) -> Array:
@@ -35,25 +35,19 @@ def number(value: float, dtype: str) -> str:
     return f"({constant})" if constant[0] == "-" else constant
 
 
-def numbers(array: Array) -> str:
-    """Returns the elements of a float array as the lines of a C initializer."""
-    dtype = array.dtype.name
-    return _lines([_constant(value, dtype) for value in array.ravel().tolist()] or ["0"], dtype)
-
-
 def words(array: Array) -> str:
-    """Returns the bits of the elements of a float array as integers, as the lines of a C initializer."""
-    kind, form = WORD[array.dtype.name]
-    bits = np.ascontiguousarray(array.ravel(), array.dtype.newbyteorder("<")).view(kind)
-    return _lines([form % word for word in bits.tolist()], array.dtype.name)
+    """Returns the bits of the elements of a float array as integers, as the lines of a C initializer.
+
+    >>> words(np.array([0.1, 0.0, -3.0], "float32"))
+    '0x3dcccccd,0,0xc0400000'
+    """
+    dtype = array.dtype.name
+    bits = np.ascontiguousarray(array.ravel(), array.dtype.newbyteorder("<")).view(WORD[dtype])
+    items, step = [f"{word:#x}" if word else "0" for word in bits.tolist()] or ["0"], PER_LINE[dtype]
+    return ",\n".join(",".join(items[i : i + step]) for i in range(0, len(items), step))
 
 
 def _constant(value: float, dtype: str) -> str:
     """Returns a finite number, exactly, as a hexadecimal constant."""
     mantissa, exponent = value.hex().split("p")
     return f"{mantissa.rstrip('0').rstrip('.') if value else mantissa}p{exponent}{SUFFIX[dtype]}"
-
-
-def _lines(items: list[str], dtype: str) -> str:
-    step = PER_LINE[dtype]
-    return ",\n".join(", ".join(items[i : i + step]) for i in range(0, len(items), step))

@@ -165,7 +165,7 @@ def test_the_test_in_the_file_notices_another_weight(model, tmp_path):
     defines = ("-O1", "-DNET_TEST", "-DNET_MAIN")
     assert subprocess.run([compile_c(tmp_path / "net.c", *defines, shared=False)], check=False).returncode == 0
     text = (tmp_path / "net.c").read_text()
-    (tmp_path / "wrong.c").write_text(re.sub(r"(net_4_bias\[.*\{\n)", r"\g<1>1 + ", text))
+    (tmp_path / "wrong.c").write_text(re.sub(r"(TABLE\(net_4_bias, .*\n)", r"\g<1>0x3f000000 ^ ", text))
     assert subprocess.run([compile_c(tmp_path / "wrong.c", *defines, shared=False)], check=False).returncode == 4
 
 

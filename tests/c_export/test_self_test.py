@@ -92,9 +92,9 @@ def test_every_vector_of_an_embedding_is_seen(tmp_path):
     model = Sequential([Parallel(*columns), Dense(2)], input_shape=(5,), dtype="float64")
     minidl.export_c(model, tmp_path / "net.c")
     text = (tmp_path / "net.c").read_text()
-    found = re.findall(r"static const real (net_\w+)\[(14|600) ", text)
+    found = re.findall(r"TABLE\((net_\w+), (14|600)\)", text)
     assert len(found) == 2
-    (tmp_path / "net.c").write_text(re.sub(r"static const real (net_\w+\[)", r"static real \1", text))
+    (tmp_path / "net.c").write_text(text.replace("static const union {", "static union {"))
     looks = [f'  look("{name}", {name}, {size} / 2, 2);' for name, size in found]
     (tmp_path / "main.c").write_text("\n".join((MAIN, *looks, "  return net_test();\n}\n")))
     program = compile_c(tmp_path / "main.c", "-O1", "-DNET_TEST", shared=False)
@@ -116,7 +116,7 @@ def test_inputs_are_in_the_range_of_a_normalize(layers, shape, dtype, tmp_path):
     drawn = examples.draw(model)
     assert np.abs(drawn.scores[[0, 2, 3]]).max() < 1
     assert own_test(model, tmp_path) == 0
-    edit = replaced("_weight[6 + PADDING] ALIGNED = {\n", "_weight[6 + PADDING] ALIGNED = {\n0x1p-9 + ")
+    edit = replaced("_weight, 6) = {{\n", "_weight, 6) = {{\n((bits)1 << (MANTISSA - 8)) ^ ")
     assert own_test(model, tmp_path, edit=edit) >= 3
 
 

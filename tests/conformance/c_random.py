@@ -103,8 +103,8 @@ def different(named, out):
 
 def other_weight(path):
     """Changes the first number of the last table."""
-    head, mark, rest = path.read_text().rpartition("ALIGNED = {\n")
-    path.write_text(f"{head}{mark}0x1.8p+3f + {rest}" if mark else head)
+    head, mark, rest = path.read_text().rpartition(") = {{\n")
+    path.write_text(f"{head}{mark}((bits)1 << MANTISSA) ^ {rest}" if mark else head)
 
 
 def shorter_arena(path):

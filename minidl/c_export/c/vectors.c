@@ -30,6 +30,10 @@ typedef real vec_at;
 #define PADDING 0
 #endif
 
+/* A table is written as the bits of its numbers: shorter than hexadecimal floats, and as exact. */
+#define TABLE(name, size) \
+  static const union { bits words[(size) + PADDING]; real numbers[(size) + PADDING]; } name ALIGNED
+
 #ifdef VECTOR_BYTES
 INLINE vec fill(real x) { return x - (vec){0}; }
 #else

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from minidl import Sequential, export_c
 from minidl.utils.config import show_config
@@ -25,24 +26,38 @@ def main(arguments: Sequence[str] | None = None) -> None:
     export.add_argument("--keep-values", action="store_true", help="keep the outputs of all layers in the arena")
     names = "the names of the classes, in a table"
     export.add_argument("--class-names", nargs="+", metavar="NAME", default=False, help=names)
+    export.add_argument("--input-shape", type=_shape, metavar="N,N,...", help="ONNX: shape of one example, if dynamic")
+    export.add_argument("--external-data", action="store_true", help="ONNX: also read tensors in other files")
     given = parser.parse_args(arguments)
     if given.command is None:
         print(show_config())
         return
     options = {key: value for key, value in vars(given).items() if key not in ("command", "model", "path")}
+    reading = {key: options.pop(key) for key in ("input_shape", "external_data")}
     try:
-        export_c(_load(given.model), given.path, **options)
+        export_c(_load(given.model, reading), given.path, **options)
     except (ImportError, OSError, TypeError, ValueError) as error:
         remedy = "; export it from Python, by minidl.export_c" if "custom_objects" in str(error) else ""
         print(f"export-c: {error}{remedy}", file=sys.stderr)
         raise SystemExit(2) from None
 
 
-def _load(path: str) -> Sequential:
+def _shape(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(map(int, text.split(",")))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected sizes such as 3,224,224, got {text!r}") from None
+
+
+def _load(path: str, options: dict[str, Any]) -> Sequential:
+    """Returns the model in a file. options: the arguments of `import_model`, which an ONNX file takes alone."""
     if path.endswith(".onnx"):
         from minidl.onnx import import_model
 
-        return import_model(path)
+        return import_model(path, **options)
+    for name, value in options.items():
+        if value:
+            raise ValueError(f"--{name.replace('_', '-')}: expected an ONNX file (.onnx) with it, got {path!r}")
     return Sequential.load(path)
 
 

@@ -2,6 +2,7 @@
 
 import ctypes
 import ctypes.util
+import inspect
 import re
 import subprocess
 import sys
@@ -407,6 +408,38 @@ def test_the_command_reports_errors(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         __main__.main(["export-c", str(tmp_path / "missing.safetensors"), str(tmp_path / "net.c")])
     assert "missing.safetensors" in capsys.readouterr().err
+
+
+def test_the_command_has_all_options(model, tmp_path, monkeypatch):
+    """Those of export_c and of import_model arrive as they are."""
+    arguments, taken = {}, {}
+    for function in (minidl.export_c, minidl.onnx.import_model):
+        taken |= inspect.signature(function).parameters
+    monkeypatch.setattr(__main__, "export_c", lambda model, path, **options: arguments.update(options))
+    monkeypatch.setattr("minidl.onnx.import_model", lambda path, **options: arguments.update(options) or model)
+    reading = ("--input-shape", "3,224,224", "--external-data")
+    flags, choices = ("--softmax", "--header", "--keep-values"), ("--arena", "argument", "--weights", "inc")
+    names = ("--name", "n", "--class-names", "a", "b")
+    __main__.main(["export-c", "m.onnx", "n.c", *reading, *flags, *choices, *names])
+    expected = {"input_shape": (3, 224, 224), "external_data": True, "class_names": ["a", "b"], "name": "n"}
+    assert expected.items() <= arguments.items()
+    assert set(arguments) == set(taken) - {"model", "path"}
+    assert all(arguments[name] != parameter.default for name, parameter in taken.items() if name in arguments)
+
+
+@pytest.mark.parametrize(
+    ("file", "option", "message"),
+    [
+        ("m.safetensors", "--input-shape=3,8,8", "--input-shape: expected an ONNX file"),
+        ("m.safetensors", "--external-data", "--external-data: expected an ONNX file"),
+        ("m.onnx", "--input-shape=3x8", "argument --input-shape: expected sizes such as 3,224,224, got '3x8'"),
+    ],
+)
+def test_the_command_refuses_options(file, option, message, tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        __main__.main(["export-c", file, str(tmp_path / "net.c"), option])
+    assert re.search(message, capsys.readouterr().err)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_a_command_the_configuration_is_printed():

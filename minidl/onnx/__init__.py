@@ -109,7 +109,7 @@ def export(
 def import_model(path: Path, input_shape: Shape | None = None, external_data: bool = False) -> Sequential:
     """Returns the model in an ONNX file. A file from `export` gives the same layers and bit-identical predictions.
 
-    In graphs from other programs, opset 11 to 28, each node becomes the layers that compute the same: Conv, Gemm or
+    In graphs from other programs, opset 1 to 28, each node becomes the layers that compute the same: Conv, Gemm or
     MatMul, pooling, norms, activations, and branches joined by Add, Sub, Sum, Mul or Concat. Transposes of models with
     channels last disappear where nodes can be moved before them. The batch may have any size. An input of integers with
     a Cast after it becomes an input of the dtype that it is cast to.

@@ -7,20 +7,36 @@ from typing import Any, NoReturn
 
 from minidl.utils.arrays import Array
 
-MIN_OPSET, OPSET, MAX_OPSET = 11, 21, 28  # oldest readable, written, newest readable version
+OPSET, MAX_OPSET = 21, 28  # written, newest readable version
 IR_VERSION = 10
+MAX_NODES = 20_000
 ANY_BATCH = -(2**40)  # stands for the batch size in shapes: any number of examples
 DATA_TYPES = {"float32": 1, "int32": 6, "int64": 7, "bool": 9, "float64": 11}  # numbers of TensorProto.DataType
 INDEX_TYPES = (DATA_TYPES["int32"], DATA_TYPES["int64"])
 NO_SUCH_LAYER = "no layer of minidl does that"
+NOT_COMPUTABLE = "expected a value computed from the graph's input, or a foldable constant, got neither"
 REWRITTEN = "minidl"  # domain of nodes that passes put in place of nodes of the file
+NOT_IN_OPSET = "not in this opset"  # domain of nodes of the file whose operators ONNX does not have
+
+
+HINTS = (
+    (
+        ("If", "Loop", "Scan"),
+        "it computes graphs: export for fixed shapes, or fold constants, for example with onnxsim",
+    ),
+    (("GRU", "LSTM", "RNN"), "it has recurrence"),
+    (
+        ("ConvInteger", "DynamicQuantizeLinear", "MatMulInteger", "QLinearConv", "QLinearMatMul"),
+        "it computes with integers: quantize in the format QDQ, or export the net of floats",
+    ),
+)
 
 
 @dataclass
 class Node:
     """One operation on named values; "" stands for an omitted optional input.
 
-    alias: the operator that errors name in place of `op`, for nodes of the domain REWRITTEN, which alone have one.
+    alias: the operator that errors name in place of `op`, that of the file.
     """
 
     op: str
@@ -41,7 +57,8 @@ class Node:
     @property
     def operator(self) -> str:
         """Its operator in errors, with the domain unless that is ONNX's."""
-        return self.alias or (f"{self.domain}.{self.op}" if self.domain else self.op)
+        shown = "" if self.domain == NOT_IN_OPSET else self.domain
+        return self.alias or (f"{shown}.{self.op}" if shown else self.op)
 
     def rewritten(self, op: str, **changes: Any) -> Node:
         """Returns a node of the domain REWRITTEN in place of this one; errors name the operator of this one."""
@@ -79,6 +96,20 @@ class UnsupportedNodeError(ValueError):
     def __init__(self, node: Node, reason: object) -> None:
         super().__init__(f"{node}: {reason}")
         self.node, self.reason = node, str(reason)
+
+
+def no_such_layer(node: Node) -> str:
+    """Returns the reason to refuse a node whose operator no layer computes, and what to do about it."""
+    if node.domain == NOT_IN_OPSET:
+        return "ONNX has no such operator in the file's opset"
+    hint = next((hint for ops, hint in HINTS if node.op in ops), "")
+    return f"{NO_SUCH_LAYER}: {hint}" if hint else NO_SUCH_LAYER
+
+
+def not_computable(node: Node) -> str:
+    """Returns the reason to refuse a node that reads neither the graph's input nor foldable constants."""
+    reason = no_such_layer(node)
+    return NOT_COMPUTABLE if reason == NO_SUCH_LAYER else reason
 
 
 def refuse(node: Node, reason: object) -> NoReturn:

@@ -16,7 +16,7 @@ from minidl.layers.base import Layer
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.exporting import COUNTERS_KEY, METADATA_KEY, write_layers
 from minidl.onnx.file import model_file
-from minidl.onnx.graph import ANY_BATCH, NO_SUCH_LAYER, Graph, Node, UnsupportedNodeError, ValueInfo, refuse
+from minidl.onnx.graph import ANY_BATCH, Graph, Node, UnsupportedNodeError, ValueInfo, no_such_layer, refuse
 from minidl.onnx.layer_fusion import fuse_layers
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader
 from minidl.onnx.operators import find_read_function
@@ -163,7 +163,7 @@ class Importer:
     def import_node(self, node: Node, shape: Shape) -> list[LayerWithWeights]:
         """Returns the layers of a node with one data input; the others are constants."""
         if (read := find_read_function(node)) is None:
-            refuse(node, NO_SUCH_LAYER)
+            refuse(node, no_such_layer(node))
         (x,) = (i for i, name in enumerate(node.inputs) if name and name not in self.constants)
         reader = NodeReader(node, x, shape, self.dtype, self.graph.opset, self.batch, self.constants)
         layers = read(reader)

@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable
 
 from minidl.onnx.constant_folding import Constants
-from minidl.onnx.graph import NO_SUCH_LAYER, Graph, Node, UnsupportedNodeError
+from minidl.onnx.graph import Graph, Node, UnsupportedNodeError, no_such_layer, not_computable
 from minidl.onnx.operators import find_read_function
-from minidl.onnx.structure.branches import NOT_COMPUTABLE
 from minidl.onnx.structure.joins import check_join
 from minidl.utils.validation import Shape
 
@@ -66,7 +65,7 @@ class GraphSurvey:
             if names:
                 shape = self._infer(node, names)
             elif not self.unknown & set(node.inputs):
-                raise UnsupportedNodeError(node, NOT_COMPUTABLE)
+                raise UnsupportedNodeError(node, not_computable(node))
         except UnsupportedNodeError as error:
             if error.node.op != "Shape":  # unknown only because of an earlier node
                 self.errors[id(node)] = error
@@ -87,7 +86,7 @@ class GraphSurvey:
             return self._infer_join(node, names)
         if find_read_function(node) is None:
             same = node.op in ELEMENTWISE_OPS and not node.domain
-            self.errors[id(node)] = UnsupportedNodeError(node, NO_SUCH_LAYER)
+            self.errors[id(node)] = UnsupportedNodeError(node, no_such_layer(node))
             return self.shapes[names[0]] if same else None
         if others := [name for name in node.outputs[1:] if name in self.needed]:
             raise UnsupportedNodeError(node, f"expected only its first output to be used, got {others[0]!r}")

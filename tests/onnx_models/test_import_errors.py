@@ -425,13 +425,13 @@ def test_weights_of_another_dtype(tmp_path):
         import_model(path)
 
 
-@pytest.mark.parametrize("opset", [7, 10, 29, 200])
+@pytest.mark.parametrize("opset", [-1, 0, 29, 2**40])
 def test_unsupported_opsets(opset, tmp_path):
     g = Graph().append("Relu")
     model = g.model()
     model.opset_import[0].version = opset
     g.model = lambda: model
-    assert f"expected an opset of ONNX, from 11 to 28, got {opset}: convert" in import_error(g, tmp_path)
+    assert f"expected an opset of ONNX, from 1 to 28, got {opset}: export" in import_error(g, tmp_path)
 
 
 def with_opsets(*entries):
@@ -452,14 +452,9 @@ def test_a_repeated_opset_is_accepted(domains, tmp_path):
     assert repr(import_model(path)) == "Sequential(\n  (0): ReLU()\n)"
 
 
-def test_conflicting_opsets(tmp_path):
-    g = with_opsets(("", 22), ("ai.onnx", 13), ("", 22), ("com.example", 1))
-    assert "expected one opset of ONNX, got 13 and 22 in one file: export" in import_error(g, tmp_path)
-
-
 def test_a_missing_opset(tmp_path):
     g = with_opsets(("com.example", 1))
-    assert "expected an opset of ONNX, from 11 to 28, got none" in import_error(g, tmp_path)
+    assert "expected an opset of ONNX, from 1 to 28, got none" in import_error(g, tmp_path)
 
 
 def test_an_output_that_contradicts_its_declared_shape(tmp_path):

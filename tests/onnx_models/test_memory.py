@@ -34,7 +34,7 @@ def peak(*paths):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-@pytest.mark.parametrize("how", ["metadata", "nodes", "external"])
+@pytest.mark.parametrize("how", ["metadata", "nodes", "constants", "external"])
 def test_an_import_takes_less_than_twice_the_model(how, tmp_path):
     import onnx
 
@@ -44,6 +44,11 @@ def test_an_import_takes_less_than_twice_the_model(how, tmp_path):
     if how != "metadata":
         proto = onnx.load(str(path))
         del proto.metadata_props[:]
+        if how == "constants":
+            tensors = [onnx.helper.make_node("Constant", [], [t.name], value=t) for t in proto.graph.initializer]
+            nodes = [*tensors, *(onnx.NodeProto.FromString(node.SerializeToString()) for node in proto.graph.node)]
+            del proto.graph.initializer[:], proto.graph.node[:]
+            proto.graph.node.extend(nodes)
         onnx.save(proto, str(path), save_as_external_data=how == "external", location="weights.bin")
     size = sum(param.value.nbytes for param in model.params.values())
     export(Sequential([Dense(2), ReLU()], (3,)), tmp_path / "small.onnx")

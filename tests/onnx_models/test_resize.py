@@ -45,3 +45,24 @@ def test_an_exported_layer_without_metadata(layer, tmp_path):
     assert imported.layers[0].out_shape == layer.out_shape
     x = np.random.default_rng(0).standard_normal((3, 2, 5, 7)).astype("float32")
     np.testing.assert_allclose(imported.predict(x), model.predict(x), 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("axes", "given"), [([2, 3], "scales"), ([3, 2], "scales"), ([-1], "scales"), ([3, 2], "sizes"), ([3], "sizes")]
+)
+def test_scales_and_sizes_of_some_axes(axes, given, tmp_path):
+    g = Graph((2, 4, 5), opset=18)
+    factors = {2: 2, 3: 3, -1: 3}
+    if given == "scales":
+        g.append("Resize", "", g.constant([factors[axis] for axis in axes]), mode="nearest", axes=axes)
+    else:
+        sizes = g.integers(*(factors[axis] * (1, 2, 4, 5)[axis] for axis in axes))
+        g.append("Resize", "", "", sizes, mode="nearest", axes=axes)
+    check(g, tmp_path, "Upsample2D")
+
+
+def test_more_scales_than_axes(tmp_path):
+    g = Graph((2, 4, 5), opset=18)
+    g.append("Resize", "", g.constant([2, 2, 2]), mode="nearest", axes=[2, 3])
+    with pytest.raises(ValueError, match=r"expected integer scales .*, got \[2.0, 2.0\]"):
+        minidl.onnx.import_model(g.save(tmp_path, out_shape=(None,)))

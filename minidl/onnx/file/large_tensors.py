@@ -2,8 +2,8 @@
 
 Parsed by onnx, a tensor would be copied several times. A protobuf message is a series of fields; a field is a tag (its
 number times 8, plus its wire type) and a value. `split` follows ModelProto.graph, GraphProto.initializer and
-TensorProto.raw_data, and leaves the rest as it is. It never rejects a file: what it does not expect stays in the rest,
-and onnx decides whether that is valid.
+TensorProto.raw_data, and leaves the rest as it is; a Constant node that is large becomes an initializer. It never
+rejects a file: what it does not expect stays in the rest, and onnx decides whether that is valid.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from minidl.saving.safetensors_file import FileError
 from minidl.utils.arrays import Array
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
-GRAPH, INITIALIZER, RAW_DATA = 7, 5, 9  # numbers of the fields
+GRAPH, NODE, INITIALIZER, TENSOR_NAME, RAW_DATA = 7, 1, 5, 8, 9  # numbers of the fields
+OUTPUT, OP_TYPE, ATTRIBUTE, DOMAIN = 2, 4, 5, 7  # of a node
+ATTRIBUTE_NAME, ATTRIBUTE_TENSOR = 1, 5
 LARGE = 2**16  # bytes of a tensor that is read separately
 MAX_FIELDS = 2**20  # to look at: a hostile file could hold a billion
 
@@ -70,22 +72,43 @@ class Splitter:
         """Returns a field that is a GraphProto, without large tensors."""
         parts = []
         for field in self.fields(graph.value, graph.end):
-            if field.number != INITIALIZER:
-                parts.append(self.read(field.begin, field.end))
-                continue
-            parts.append(self.split_tensor(field))
-            self.n_initializers += 1
+            tensor = None
+            if field.number == INITIALIZER:
+                tensor = self.split_tensor(field) or self.read(field.begin, field.end)
+            elif field.number == NODE and field.end - field.value >= LARGE:
+                tensor = self.split_constant(field)
+            parts.append(tensor or self.read(field.begin, field.end))
+            self.n_initializers += tensor is not None
         return make_field(GRAPH, b"".join(parts))
 
-    def split_tensor(self, tensor: Field) -> bytes:
-        """Returns a field that is a TensorProto, without its raw_data if that is large and occurs once."""
+    def split_tensor(self, tensor: Field, name: bytes | None = None) -> bytes | None:
+        """Returns an initializer, named `name`, without its raw_data; None unless that is large and occurs once."""
         fields = list(self.fields(tensor.value, tensor.end)) if tensor.end - tensor.value >= LARGE else []
         values = [field for field in fields if field.number == RAW_DATA]
         if len(values) != 1 or values[0].end - values[0].value < LARGE or fields[-1].number == 0:
-            return self.read(tensor.begin, tensor.end)
+            return None
         self.large[self.n_initializers] = read_bytes(self.file, values[0].value, values[0].end)
-        rest = [self.read(field.begin, field.end) for field in fields if field.number != RAW_DATA]
-        return make_field(INITIALIZER, b"".join(rest))
+        without = (RAW_DATA,) if name is None else (RAW_DATA, TENSOR_NAME)
+        rest = [self.read(field.begin, field.end) for field in fields if field.number not in without]
+        return make_field(INITIALIZER, b"".join(rest if name is None else [*rest, make_field(TENSOR_NAME, name)]))
+
+    def split_constant(self, node: Field) -> bytes | None:
+        """Returns a Constant node as an initializer; None unless it is one whose only value is a large tensor."""
+        (_, output), (_, op), (attribute, _), (_, domain) = (
+            self.find(node, number) for number in (OUTPUT, OP_TYPE, ATTRIBUTE, DOMAIN)
+        )
+        if op != b"Constant" or domain or not output or attribute is None:
+            return None
+        (_, name), (tensor, _) = (self.find(attribute, number) for number in (ATTRIBUTE_NAME, ATTRIBUTE_TENSOR))
+        return self.split_tensor(tensor, output) if name == b"value" and tensor is not None else None
+
+    def find(self, message: Field, number: int) -> tuple[Field | None, bytes]:
+        """Returns the only field of this number, and its value if that is short; None unless there is one."""
+        found = [field for field in self.fields(message.value, message.end) if field.number == number]
+        if len(found) != 1:
+            return None, b""
+        (field,) = found
+        return field, self.read(field.value, field.end) if field.end - field.value < LARGE else b""
 
     def fields(self, begin: int, end: int) -> Iterator[Field]:
         """Yields the fields of a message that holds bytes, and those of other types, as number 0.

@@ -1,6 +1,6 @@
 """ONNX files: conversion between a Graph and bytes, by the onnx package, which no other module imports.
 
-It refuses features of ONNX that a Graph does not have: subgraphs, sparse and quantized tensors.
+It refuses features of ONNX that a Graph does not have: sparse tensors, values that are no tensors.
 """
 
 from __future__ import annotations
@@ -12,16 +12,21 @@ from typing import Any
 import numpy as np
 
 from minidl.onnx.file.large_tensors import split
+from minidl.onnx.file.normal_form import (
+    add_missing_shapes,
+    inline_functions,
+    normalize_versions,
+    set_unknown_apart,
+    sort_nodes,
+)
 from minidl.onnx.file.tensor_values import check_utf8, load_tensors
-from minidl.onnx.graph import IR_VERSION, MAX_OPSET, MIN_OPSET, Graph, Node, ValueInfo
+from minidl.onnx.graph import IR_VERSION, MAX_NODES, Graph, Node, ValueInfo
 from minidl.saving.safetensors_file import FileError, open_regular
 from minidl.utils.arrays import Array
 from minidl_c import __version__
 
 PRODUCER = "minidl"
-MAX_NODES = 20_000
 MAX_BYTES = 2**31 - 1  # limit of a protobuf message
-CONVERT_HINT = "convert it with onnx.version_converter, or export it for another opset"
 
 
 def import_onnx() -> Any:
@@ -151,63 +156,38 @@ def from_file(file: io.BufferedIOBase, size: int, folder: str | None) -> Graph:
 
 
 def _from_model(onnx: Any, model: Any, large: dict[int, Array], folder: str | None) -> Graph:
-    if not model.graph.node or not model.opset_import:
+    if not model.graph.node:
         raise FileError("expected an ONNX file, got one without a graph")
-    if model.functions:
-        raise ValueError(f"expected only ONNX's own operators, got the local function {model.functions[0].name!r}")
-    _normalize_domains(model)
-    opset = _get_opset(model)
-    _check_supported(onnx, model.graph)
+    opset = normalize_versions(model)
+    model = inline_functions(onnx, model)
+    _check_supported(model.graph)
+    sort_nodes(model.graph)
     names = [check_utf8(tensor.name) for tensor in model.graph.initializer]
+    inputs, outputs = (
+        [_from_value(onnx, value) for value in values] for values in (model.graph.input, model.graph.output)
+    )
     read = load_tensors(onnx, model.graph, large, folder)
+    add_missing_shapes(model.graph)
+    set_unknown_apart(onnx, model, opset)
     onnx.checker.check_model(model)
     tensors = {tensor.name: _from_tensor(onnx, tensor, tensor.name) for tensor in model.graph.initializer} | read
     return Graph(
         [_from_node(onnx, node) for node in model.graph.node],
         {name: tensors[name] for name in names},
-        [_from_value(onnx, value) for value in model.graph.input if value.name not in tensors],
-        [_from_value(onnx, value) for value in model.graph.output],
+        [value for value in inputs if value.name not in tensors],
+        outputs,
         opset,
         {check_utf8(entry.key): check_utf8(entry.value) for entry in model.metadata_props},
         {check_utf8(value.name): _axis_sizes(value.type.tensor_type) for value in model.graph.value_info},
     )
 
 
-def _normalize_domains(model: Any) -> None:
-    """Replaces the domain "ai.onnx" by its alias "", since the checker of onnx rejects the long name."""
-    for entry in (*model.opset_import, *model.graph.node):
-        if entry.domain == "ai.onnx":
-            entry.domain = ""
-
-
-def _get_opset(model: Any) -> int:
-    """Returns the opset of ONNX, which may be listed twice; nodes of other domains are refused later, by name."""
-    versions = sorted({int(entry.version) for entry in model.opset_import if not entry.domain})
-    found = " and ".join(map(str, versions)) or "none"
-    if len(versions) > 1:
-        raise ValueError(f"expected one opset of ONNX, got {found} in one file: export it again")
-    if not versions or not MIN_OPSET <= versions[0] <= MAX_OPSET:
-        raise ValueError(f"expected an opset of ONNX, from {MIN_OPSET} to {MAX_OPSET}, got {found}: {CONVERT_HINT}")
-    return versions[0]
-
-
-def _check_supported(onnx: Any, graph: Any) -> None:
+def _check_supported(graph: Any) -> None:
     """Raises ValueError for features that a Graph does not have, before anything is converted."""
     if len(graph.node) > MAX_NODES:
         raise ValueError(f"expected at most {MAX_NODES} nodes, got {len(graph.node)}")
     if graph.sparse_initializer:
         raise ValueError(f"expected dense tensors, got the sparse tensor {graph.sparse_initializer[0].values.name!r}")
-    if graph.quantization_annotation:
-        raise ValueError(f"expected no quantized tensors, got {graph.quantization_annotation[0].tensor_name!r}")
-    types = onnx.AttributeProto
-    supported = (types.INT, types.FLOAT, types.STRING, types.TENSOR, types.INTS, types.FLOATS, types.STRINGS)
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.type not in supported:
-                described = Node(node.op_type, node.name, [], list(node.output), domain=node.domain)
-                raise ValueError(
-                    f"{described}: expected numbers, strings or a tensor for {attribute.name!r}, got another type"
-                )
 
 
 def _from_node(onnx: Any, node: Any) -> Node:
@@ -218,6 +198,7 @@ def _from_node(onnx: Any, node: Any) -> Node:
 
 
 def _from_attribute(onnx: Any, attribute: Any) -> Any:
+    """Returns the value of an attribute; None for graphs and other types, which no operator with layers has."""
     types = onnx.AttributeProto
     value = onnx.helper.get_attribute_value(attribute)
     if attribute.type == types.TENSOR:
@@ -228,7 +209,9 @@ def _from_attribute(onnx: Any, attribute: Any) -> Any:
         return value.decode(errors="replace")
     if attribute.type == types.FLOATS:
         return [_shortest_float(dim) for dim in value]
-    return list(value) if attribute.type in (types.INTS, types.STRINGS) else value
+    if attribute.type in (types.INTS, types.STRINGS):
+        return list(value)
+    return value if attribute.type == types.INT else None
 
 
 def _shortest_float(value: float) -> float:

@@ -64,6 +64,7 @@ def write_dropout(writer: NodeWriter, x: str) -> str:
 def read_dropout(reader: NodeReader) -> list[LayerWithWeights]:
     if reader.has_input(2) and reader.constant(2).any():
         reader.refuse("expected training_mode=False, got True")
+    reader.expect_attribute("is_test", 1)  # before opset 7
     reader.attribute("seed", 0)
     if reader.opset >= 12 and reader.has_input(1):
         return [LayerWithWeights(Dropout(reader.float_scalar(1)))]

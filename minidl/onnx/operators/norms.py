@@ -32,6 +32,8 @@ def write_batch_norm(writer: NodeWriter, x: str) -> str:
 
 def read_batch_norm(reader: NodeReader) -> list[LayerWithWeights]:
     reader.expect_attribute("training_mode", 0)
+    reader.expect_attribute("is_test", 1)  # before opset 7
+    reader.expect_attribute("spatial", 1)  # before opset 9
     if any(reader.node.outputs[1:]):
         reader.refuse("expected one output, got more: that is training mode, with the statistics of the batch")
     if len(reader.shape) not in (1, 2, 3):

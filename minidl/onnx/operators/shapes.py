@@ -185,11 +185,15 @@ def _read_linear(reader: NodeReader, transform: str, scales: Sequence[float], si
 
 def _read_scales(reader: NodeReader) -> tuple[list[float], list[int] | None]:
     """Returns the scales of all axes; and height and width of the output, if the node has sizes."""
-    if reader.has_input(2) and (scales := reader.constant(2)).size:
-        return [float(scale) for scale in scales.reshape(-1)], None
+    axes = [reader.normalize_axis(axis) for axis in reader.attribute("axes", ())] or [0, 1, 2, 3]
+    if reader.has_input(2) and (given := reader.constant(2)).size:
+        scales = dict(zip(axes, (float(scale) for scale in given.reshape(-1)), strict=False))
+        return [scales.get(axis, 1.0) for axis in range(4)] if given.size == len(axes) else list(scales.values()), None
     sizes = reader.size_list(3)
-    if len(sizes) != 4:
+    if len(sizes) != len(axes):
         reader.refuse(f"expected sizes of images, got {list(sizes)}")
+    kept = dict(zip(axes, sizes, strict=True))
+    sizes = tuple(kept.get(axis, size) for axis, size in enumerate((reader.batch, *reader.shape)))
     if sizes[0] not in (ANY_BATCH, reader.batch):
         batch = "a batch of any size" if reader.batch == ANY_BATCH else f"the graph's batch of {reader.batch}"
         reader.refuse(

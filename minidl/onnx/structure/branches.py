@@ -8,10 +8,9 @@ from functools import reduce
 from typing import NoReturn
 
 from minidl.engine.layer_list import MAX_NESTING
-from minidl.onnx.graph import Graph, Node, UnsupportedNodeError, refuse
+from minidl.onnx.graph import Graph, Node, UnsupportedNodeError, not_computable, refuse
 from minidl.onnx.structure.regions import Join, Region, Series, plan_region
 
-NOT_COMPUTABLE = "expected a value computed from the graph's input, or a foldable constant, got neither"
 INPUT_INDEX = -1  # stands for the graph's input among the indices of nodes
 
 
@@ -165,5 +164,5 @@ class _DominatorTree:
         if used := [name for name in self.secondary_outputs if name in needed]:
             refuse(self.secondary_outputs[used[0]], f"expected only its first output to be used, got {used[0]!r}")
         if blocker is not None:
-            refuse(blocker, NOT_COMPUTABLE)
+            refuse(blocker, not_computable(blocker))
         raise ValueError(f"output {self.output!r}: expected a value computed from the input, got a constant")

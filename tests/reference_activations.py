@@ -134,7 +134,13 @@ FUNCTIONS = {
     "log_sigmoid": (lambda x, a, b: -softplus(-x, 1, 0), lambda x, a, b: sigmoid(-x)),
     "tanhshrink": (lambda x, a, b: x - np.tanh(x), lambda x, a, b: np.tanh(x) ** 2),
     "exp": (lambda x, a, b: np.exp(x), lambda x, a, b: np.exp(x)),
+    "log": (lambda x, a, b: np.log(x), lambda x, a, b: 1 / x),
+    "sqrt": (lambda x, a, b: np.sqrt(x), lambda x, a, b: 0.5 / np.sqrt(x)),
+    "reciprocal": (lambda x, a, b: 1 / x, lambda x, a, b: -1 / x / x),
+    "square": (lambda x, a, b: x * x, lambda x, a, b: 2 * x),
+    "abs": (lambda x, a, b: np.abs(x), lambda x, a, b: np.sign(x)),
 }
+UNBOUNDED = {"exp", "log", "sqrt", "reciprocal", "square"}  # whose slopes have units of their own size
 ARGUMENTS = {
     "leaky_relu": ((0.01, 0), (0, 0), (1.5, 0), (-0.5, 0)),
     "elu": ((1, 0), (0, 0), (0.3, 0), (2.5, 0)),
@@ -162,6 +168,6 @@ def error(name, x, a, b, dtype):
                  "softplus": 8 + np.abs(a * np.minimum(x, 0)), "exp": 4, "squareplus": 8, "mish": 6}  # fmt: skip
         terms = {"tanhshrink": np.abs(x), "hard_sigmoid": np.abs(a * x) + abs(b), "softshrink": np.abs(x)}
         y_bound = units.get(name, 4) * unit * np.maximum(np.abs(f(x, a, b)), terms.get(name, 0))
-        size = np.maximum(np.abs(slope(x, a, b)) if name == "exp" else 0, max(1, np.nan_to_num(abs(a))))
+        size = np.maximum(np.abs(slope(x, a, b)) if name in UNBOUNDED else 0, max(1, np.nan_to_num(abs(a))))
     slope_bound = (32 if name == "gelu_tanh" else 16) * unit * np.broadcast_to(size, x.shape)
     return np.nan_to_num(y_bound) + flushed, np.nan_to_num(slope_bound)

@@ -15,6 +15,8 @@ from minidl.layers.base import Layer
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape, check_real
 
+MAX_AXES = 8  # of `permute` in shapes.c
+
 
 @dataclass(frozen=True)
 class Tensor:
@@ -433,6 +435,26 @@ class CodeWriter:
     def _add(self, parts: list[str | Tensor], reads: list[Tensor], writes: list[Tensor], in_place: bool) -> None:
         access = arena.Access(tuple(v.storage for v in reads), tuple(v.storage for v in writes), in_place)
         self._program.statements.append(Statement(parts, access))
+
+
+def declare_places(writer: CodeWriter, sizes: Sequence[int], steps: Sequence[int]) -> tuple[int | str, ...]:
+    """Declares the sizes and steps of the axes of an array; returns their number and names, the arguments of `permute`.
+
+    Raises ValueError for more than 8 axes, of which neighbours that can be walked through as one count once.
+    """
+    kept = list[tuple[int, int]]()
+    for size, step in zip(sizes, steps, strict=True):
+        if kept and kept[-1][1] == size * step:
+            kept[-1] = (kept[-1][0] * size, step)
+        elif size > 1:
+            kept.append((size, step))
+    if len(kept) > MAX_AXES:
+        raise ValueError(f"{writer.path}: expected at most {MAX_AXES} axes, got {len(kept)}")
+    names = list[str]()
+    for name, numbers in zip(("sizes", "steps"), zip(*kept or [(1, 0)], strict=True), strict=True):
+        names.append(writer.identifier(name))
+        writer.declare(f"static const integer {names[-1]}[] = {{{', '.join(map(str, numbers))}}};")
+    return max(len(kept), 1), *names
 
 
 WriteFunction = Callable[[CodeWriter, Tensor], Tensor]  # (writer, input) -> output

@@ -744,4 +744,103 @@ class Exp(_Activation):
     function = "exp"
 
 
+class Log(_Activation):
+    """Natural logarithm.
+
+    Computes `y = log(x)`, for any shape: minus infinity at 0, NaN below. The derivative is `1 / x`, infinite at 0.
+
+    See Also
+    --------
+    LogSoftmax, LogSigmoid : Logarithms of probabilities that do not overflow.
+
+    Examples
+    --------
+    >>> from minidl import Sequential
+    >>> from minidl.layers import Log
+    >>> model = Sequential([Log()], input_shape=(3,))
+    >>> print(model.predict([[0.5, 1, 2]]).round(3))
+    [[-0.693  0.     0.693]]
+    >>> print(model.input_gradient([[0.5, 1, 2]], dscores=[[1, 1, 1]]))
+    [[2.  1.  0.5]]
+    """
+
+    function = "log"
+
+
+class Sqrt(_Activation):
+    """Square root.
+
+    Computes `y = sqrt(x)`, for any shape: NaN below 0. The derivative is `1 / (2 * y)`, infinite at 0.
+
+    Examples
+    --------
+    >>> from minidl import Sequential
+    >>> from minidl.layers import Sqrt
+    >>> model = Sequential([Sqrt()], input_shape=(3,))
+    >>> print(model.predict([[0.25, 1, 4]]))
+    [[0.5 1.  2. ]]
+    >>> print(model.input_gradient([[0.25, 1, 4]], dscores=[[1, 1, 1]]))
+    [[1.   0.5  0.25]]
+    """
+
+    function = "sqrt"
+
+
+class Reciprocal(_Activation):
+    """Reciprocal.
+
+    Computes `y = 1 / x`, for any shape: infinite at 0. The derivative is `-y**2`.
+
+    Examples
+    --------
+    >>> from minidl import Sequential
+    >>> from minidl.layers import Reciprocal
+    >>> model = Sequential([Reciprocal()], input_shape=(3,))
+    >>> print(model.predict([[-0.5, 1, 4]]))
+    [[-2.    1.    0.25]]
+    >>> print(model.input_gradient([[-0.5, 1, 4]], dscores=[[1, 1, 1]]))
+    [[-4.     -1.     -0.0625]]
+    """
+
+    function = "reciprocal"
+
+
+class Square(_Activation):
+    """Square.
+
+    Computes `y = x * x`, for any shape. The derivative is `2 * x`.
+
+    Examples
+    --------
+    >>> from minidl import Sequential
+    >>> from minidl.layers import Square
+    >>> model = Sequential([Square()], input_shape=(3,))
+    >>> print(model.predict([[-3, 0, 0.5]]))
+    [[9.   0.   0.25]]
+    >>> print(model.input_gradient([[-3, 0, 0.5]], dscores=[[1, 1, 1]]))
+    [[-6.  0.  1.]]
+    """
+
+    function = "square"
+
+
+class Abs(_Activation):
+    """Absolute value.
+
+    Computes `y = |x|`, for any shape. The derivative is the sign of `x`, 0 at 0.
+
+    Examples
+    --------
+    >>> from minidl import Sequential
+    >>> from minidl.layers import Abs
+    >>> model = Sequential([Abs()], input_shape=(3,))
+    >>> print(model.predict([[-3, 0, 0.5]]))
+    [[3.  0.  0.5]]
+    >>> print(model.input_gradient([[-3, 0, 0.5]], dscores=[[1, 1, 1]]))
+    [[-1.  0.  1.]]
+    """
+
+    function = "abs"
+
+
 FUNCTIONS: dict[type[Layer], str] = {layer: layer.function for layer in _Activation.__subclasses__()}

@@ -23,6 +23,7 @@ from minidl.layers.base import Layer
 from minidl.onnx.node_reader import LayerWithWeights, broadcast_to_channels
 from minidl.utils.arrays import Array
 from minidl.utils.constructors import construct
+from minidl.utils.validation import Shape
 
 
 def fuse_layers(series: list[LayerWithWeights], channels: int) -> list[LayerWithWeights] | None:
@@ -38,10 +39,8 @@ def fuse_layers(series: list[LayerWithWeights], channels: int) -> list[LayerWith
         case [Reshape() | Flatten(), Flatten() | Reshape() as second]:
             target = (math.prod(in_shape),) if isinstance(second, Flatten) else tuple(second.shape)
             return [] if target == in_shape else series[1:]
-        case [Dense() | Conv2D() | DepthwiseConv2D() | ConvTranspose2D() | Scale() as layer, second] if (
-            not layer.use_bias
-        ):
-            bias = _as_bias(second, channels, first.weights["weight"].dtype)
+        case [Dense() | Conv2D() | DepthwiseConv2D() | ConvTranspose2D() | Scale() as layer, _] if not layer.use_bias:
+            bias = _as_bias(series[-1], channels, first.weights["weight"].dtype, getattr(layer, "axis", 0))
             return None if bias is None else [LayerWithWeights(_enable_bias(layer), {**first.weights, "bias": bias})]
         case [Rescale(offset=0.0) as layer, Rescale(scale=1.0) as second]:
             return [LayerWithWeights(Rescale(layer.scale, second.offset))]
@@ -55,13 +54,15 @@ def fuse_layers(series: list[LayerWithWeights], channels: int) -> list[LayerWith
     return None
 
 
-def _as_bias(layer: Layer, channels: int, dtype: np.dtype) -> Array | None:
-    """Returns the bias (channels,) that a layer adds if it does nothing else, or None."""
-    match layer:
-        case Rescale(scale=1.0):
-            return np.full(channels, layer.offset, dtype)
-        case Normalize(std=std) if set(np.ravel(std)) == {1.0}:
-            return broadcast_to_channels(-np.ravel(layer.mean).astype(dtype), channels)
+def _as_bias(added: LayerWithWeights, channels: int, dtype: np.dtype, axis: int | Shape) -> Array | None:
+    """Returns the bias that a layer adds if it does nothing else, or None: per channel, or along a Scale's axes."""
+    match added.layer:
+        case Rescale(scale=1.0) if axis == 0:
+            return np.full(channels, added.layer.offset, dtype)
+        case Normalize(std=std) if axis == 0 and set(np.ravel(std)) == {1.0}:
+            return broadcast_to_channels(-np.ravel(added.layer.mean).astype(dtype), channels)
+        case Scale(use_bias=True, trainable=False) if axis == added.layer.axis and (added.weights["weight"] == 1).all():
+            return added.weights["bias"]
     return None
 
 

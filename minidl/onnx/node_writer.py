@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -145,23 +145,26 @@ class NodeWriter:
         """
         return f"{self.path}.{name}" if name in self._layer.params or name in self._layer.buffers else ""
 
-    def column(self, name: str) -> str:
+    def column(self, name: str, axes: Sequence[int] = (0,)) -> str:
         """Returns a parameter (channels,) as (channels, 1, ...), which broadcasts along x's channels.
 
         Parameters
         ----------
         name : str
             Its name in the layer.
+        axes : sequence of int, default (0,)
+            The axes of an example, in their order, whose sizes the parameter has; 0 is the channels.
 
         Returns
         -------
         str
             The name of the value.
         """
-        param, axes = self.param_name(name), len(self.in_shape) - 1
-        if not axes:
+        param, rank = self.param_name(name), len(self.in_shape)
+        added = [axis - axes[0] for axis in range(axes[0], rank) if axis not in axes]
+        if not added:
             return param
-        return self.add_node("Unsqueeze", param, self.add_int_constant(f"{name}_axes", range(1, axes + 1)))
+        return self.add_node("Unsqueeze", param, self.add_int_constant(f"{name}_axes", added))
 
     def add_constant(self, name: str, value: Any, dtype: str | None = None) -> str:
         """Adds a constant.

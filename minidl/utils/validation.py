@@ -160,6 +160,19 @@ def check_pair(name: str, value: Any, minimum: int = 1, maximum: int = MAX_INT64
     return (check_int(name, value, minimum, maximum),) * 2
 
 
+def check_axes(name: str, value: Any, rank: int) -> Shape:
+    """Returns an axis of an example, or several, as a tuple in their order, counted from 0; those below 0 from the end.
+
+    >>> check_axes("axis", (-1, 0), 3)
+    (0, 2)
+    """
+    given = value if isinstance(value, (tuple, list)) else (value,)
+    axes = [check_int(name, axis, -rank, rank - 1) % rank for axis in given]
+    if not axes or len(set(axes)) < len(axes):
+        raise ValueError(f"{name}: expected some of 0 to {rank - 1}, each once, got {value!r}")
+    return tuple(sorted(axes))
+
+
 def check_interval(name: str, value: Any, centre: float, minimum: float, maximum: float) -> tuple[float, float]:
     """Returns `value`, a (smallest, largest) pair or the distance of both from `centre`, as a pair of floats.
 

@@ -11,12 +11,12 @@ from minidl_c.op cimport (
 
 cdef extern from "minidl_c/kernels/activations_tiles.h" nogil:
     ctypedef int activation
-    const int N_ACTIVATIONS, COSTLY
+    const int N_ACTIVATIONS, COSTLY, UNBOUNDED
     ctypedef struct activation_row:
         const char *name
         const char *argument
         double least
-        int reads, costs
+        int reads, traits
     const activation_row *activation_rows
 
     void activation_forward(activation f, double a, double b, const void *x, void *y, Py_ssize_t n)
@@ -54,11 +54,11 @@ cdef void activation_backward_tile(
 
 
 cdef void clear_lanes(
-    real *y,                            # OUT [size][16]: only the lanes without an example, which have to be finite
+    real *y,                            # OUT [size][16] y or dx: only the lanes without an example, which have to be finite
     Py_ssize_t examples,
     Py_ssize_t i0, Py_ssize_t i1,
 ) noexcept nogil:
-    """exp of a bias may be infinite although it is finite for all examples."""
+    """exp of a bias may be infinite although it is finite for all examples; so may the derivative of its root."""
     cdef Py_ssize_t i, lane
     for i in range(i0, i1):
         for lane in range(examples, LANES):
@@ -72,16 +72,24 @@ cdef void forward(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1
     activation_forward_tile(d, t.x, t.y, i0, i1)
 
 
-cdef void forward_exp(const op *o, const typed_tile *t) noexcept nogil:
+cdef void backward(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+    cdef const activation_dims *d = <const activation_dims *> o.dims
+    activation_backward_tile(d, t.dy, t.x if d.reads == READS_X else t.y, t.dx, i0, i1)
+
+
+cdef void forward_unbounded(const op *o, const typed_tile *t) noexcept nogil:
     cdef Py_ssize_t i0 = 0, i1 = 0
     split_range(o.in_size, t.part, t.parts, &i0, &i1)
     forward(o, t, i0, i1)
     clear_lanes(t.y, t.examples, i0, i1)
 
 
-cdef void backward(const op *o, const typed_tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
-    cdef const activation_dims *d = <const activation_dims *> o.dims
-    activation_backward_tile(d, t.dy, t.x if d.reads == READS_X else t.y, t.dx, i0, i1)
+cdef void backward_unbounded(const op *o, const typed_tile *t) noexcept nogil:
+    cdef Py_ssize_t i0 = 0, i1 = 0
+    if t.dx != NULL:
+        split_range(o.in_size, t.part, t.parts, &i0, &i1)
+        backward(o, t, i0, i1)
+        clear_lanes(t.dx, t.examples, i0, i1)
 
 
 cdef class ActivationOp(Op):
@@ -107,12 +115,13 @@ cdef class ActivationOp(Op):
         d.function, d.a, d.b, d.reads = FUNCTIONS[function], a, b, row.reads
         if function == "leaky_relu" and a < 0 or function == "threshold" and b > a:
             d.reads = READS_X                                 # y does not say on which side x is
-        if row.costs == COSTLY:
-            self.c.work = 20 * self.c.in_size                 # an exponential is about 20 multiply-adds
+        if row.traits & COSTLY:
+            self.c.work = 20 * self.c.in_size                 # an exponential or logarithm is about 20 multiply-adds
         self.c.reads = d.reads
         self.c.memory.in_place = 1
         set_elementwise(&self.c, elements_by_dtype(&self.c, forward[tile_f32], forward[tile_f64]),
                         elements_by_dtype(&self.c, backward[tile_f32], backward[tile_f64]))
-        if function == "exp":
-            self.c.forward_tile = by_dtype(&self.c, forward_exp[tile_f32], forward_exp[tile_f64])
+        if row.traits & UNBOUNDED:
+            self.c.forward_tile = by_dtype(&self.c, forward_unbounded[tile_f32], forward_unbounded[tile_f64])
+            self.c.backward_tile = by_dtype(&self.c, backward_unbounded[tile_f32], backward_unbounded[tile_f64])
         self.c.dims = d

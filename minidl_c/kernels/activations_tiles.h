@@ -23,6 +23,11 @@
  *   tanh          tanh(x)                                     y: 1 - y^2
  *   tanhshrink    x - tanh(x)                                 x: tanh(x)^2
  *   exp           exp(x)                                      y
+ *   log           log(x)                                      x
+ *   sqrt          sqrt(x)                                     y: 1 / (2 y)
+ *   reciprocal    1 / x                                       y: -y^2
+ *   square        x^2                                         x
+ *   abs           |x|                                         x
  */
 #ifndef REAL
 #ifndef MINIDL_ACTIVATIONS_TILES_H
@@ -30,11 +35,14 @@
 #include "minidl_c/op.h"
 #include "minidl_c/simd/lane_math.h"
 
-enum { CHEAP, COSTLY };                /* a few operations, or an exponential: about 20 */
+enum {
+  CHEAP = 0, COSTLY = 1,               /* a few operations, or an exponential or a logarithm: about 20 */
+  UNBOUNDED = 2,                       /* y or the derivative may be infinite or NaN for a finite x */
+};
 #define SMALLEST 1.17549435e-38        /* about the smallest normal float32: no divisor may be flushed to zero */
 
 /* An activation is a row: its name; the name of its argument a and its least value ("": any); what its derivative is computed
- * from, x or y; its costs; y; and the derivative, of v, which is x or y. NaN stays NaN. */
+ * from, x or y; its traits; y; and the derivative, of v, which is x or y. NaN stays NaN. */
 #define EACH_ACTIVATION(X) \
   X(leaky_relu, "", 0, READS_Y, CHEAP, FN(leaky_relu)(AT(x), a), FN(leaky_relu_slope)(AT(v), a)) \
   X(hardtanh, "", 0, READS_Y, CHEAP, FN(hardtanh)(AT(x), a, b), FN(hardtanh_slope)(AT(v), a, b)) \
@@ -58,7 +66,12 @@ enum { CHEAP, COSTLY };                /* a few operations, or an exponential: a
   X(sigmoid, "", 0, READS_Y, COSTLY, FN(sigmoid)(AT(x)), FN(sigmoid_slope)(AT(v))) \
   X(tanh, "", 0, READS_Y, COSTLY, FN(tanh)(AT(x)), FN(tanh_slope)(AT(v))) \
   X(tanhshrink, "", 0, READS_X, COSTLY, FN(tanhshrink)(AT(x)), FN(tanhshrink_slope)(AT(v))) \
-  X(exp, "", 0, READS_Y, COSTLY, FN(exp)(AT(x)), AT(v))
+  X(exp, "", 0, READS_Y, COSTLY | UNBOUNDED, FN(exp)(AT(x)), AT(v)) \
+  X(log, "", 0, READS_X, COSTLY | UNBOUNDED, FN(log)(AT(x)), 1 / AT(v)) \
+  X(sqrt, "", 0, READS_Y, CHEAP | UNBOUNDED, FN(root)(AT(x)), C(0.5) / AT(v)) \
+  X(reciprocal, "", 0, READS_Y, CHEAP | UNBOUNDED, 1 / AT(x), -(AT(v) * AT(v))) \
+  X(square, "", 0, READS_X, CHEAP | UNBOUNDED, AT(x) * AT(x), AT(v) + AT(v)) \
+  X(abs, "", 0, READS_X, CHEAP, FN(magnitude)(AT(x)), FN(sign)(AT(v)))
 
 #define NAME_OF(name, ...) ACTIVATION_##name,
 typedef enum { EACH_ACTIVATION(NAME_OF) N_ACTIVATIONS } activation;
@@ -67,9 +80,9 @@ typedef enum { EACH_ACTIVATION(NAME_OF) N_ACTIVATIONS } activation;
 typedef struct {
   const char *name, *argument;
   double least;
-  int reads, costs;
+  int reads, traits;
 } activation_row;
-#define ROW_OF(name, argument, least, reads, costs, y, slope) {#name, argument, least, reads, costs},
+#define ROW_OF(name, argument, least, reads, traits, y, slope) {#name, argument, least, reads, traits},
 static const activation_row activation_rows[] = {EACH_ACTIVATION(ROW_OF)};
 #undef ROW_OF
 
@@ -94,6 +107,9 @@ INLINE V FN(bounded)(V x) { return FN(at_least)(FN(at_most)(x, 750), -750); }
 /* Each function of x, then its slope (the factor of dy) from x or from y: see the table. */
 
 /* ---- of a few pieces */
+
+/* -1, 0 or 1; 0 for NaN */
+INLINE V FN(sign)(V x) { return FN(select)(x > 0, C(1), FN(select)(x < 0, C(-1), C(0))); }
 
 INLINE V FN(leaky_relu)(V x, V slope) { return FN(select)(x > 0, x, slope * x); }
 INLINE V FN(leaky_relu_slope)(V y, V slope) { return FN(select)(y > 0, C(1), slope); }
@@ -227,7 +243,7 @@ INLINE V FN(tanhshrink_slope)(V x) {
 static void FN(activation_forward)(activation f, REAL first, REAL second, const REAL *x, REAL *y, ptrdiff_t n) {
   V a = C(first), b = C(second);
   switch (f) {
-#define CASE(name, argument, least, reads, costs, value, slope) \
+#define CASE(name, argument, least, reads, traits, value, slope) \
   case ACTIVATION_##name: EACH_VECTOR *(V *)(y + i) = value; break;
     EACH_ACTIVATION(CASE)
     case N_ACTIVATIONS: break;
@@ -239,8 +255,8 @@ static void FN(activation_forward)(activation f, REAL first, REAL second, const 
 static void FN(activation_backward)(activation f, REAL first, REAL second, const REAL *dy, const REAL *v, REAL *dx, ptrdiff_t n) {
   V a = C(first), b = C(second);
   switch (f) {
-#define CASE(name, argument, least, reads, costs, value, slope) \
-  case ACTIVATION_##name: EACH_VECTOR *(V *)(dx + i) = AT(dy) * slope; break;
+#define CASE(name, argument, least, reads, traits, value, slope) \
+  case ACTIVATION_##name: EACH_VECTOR *(V *)(dx + i) = AT(dy) * (slope); break;
     EACH_ACTIVATION(CASE)
     case N_ACTIVATIONS: break;
 #undef CASE

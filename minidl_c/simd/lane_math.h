@@ -110,11 +110,12 @@ INLINE V FN(log_ratio)(V s) {
 /* n ln 2 + p */
 INLINE V FN(plus_ln2)(V n, V p) { return FN(fma)(n, C(FN(ln2)[0]), FN(fma)(n, C(FN(ln2)[1]), p)); }
 
-/* log of a normal number >= 1; infinity and NaN are returned unchanged. x = 2^e m with m near 1. */
+/* log(x), -infinity for 0, NaN below; infinity and NaN are returned unchanged. x = 2^e m with m near 1. */
 INLINE V FN(log)(V x) {
   M e = ((M)x - (M)C((REAL)0.70710678118654752440)) >> FN(mantissa);           /* m in [sqrt(1/2), sqrt(2)) */
   V m = (V)((M)x - (e << FN(mantissa))), n = __builtin_convertvector(e, V);
-  return FN(select)(x - x == 0, FN(plus_ln2)(n, FN(log_ratio)((m - 1) / (m + 1))), x);
+  V y = FN(select)(x - x == 0, FN(plus_ln2)(n, FN(log_ratio)((m - 1) / (m + 1))), x);
+  return FN(select)(x > 0, y, FN(select)(x == 0, C((REAL)-__builtin_inf()), x + C((REAL)__builtin_nan(""))));
 }
 
 /* log(1 + x) for x from 0 to 1, accurate near 0; above sqrt(2) - 1 as ln 2 + log((1 + x) / 2) */

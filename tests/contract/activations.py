@@ -7,16 +7,19 @@ from minidl.layers import (
     ELU,
     GELU,
     SELU,
+    Abs,
     Exp,
     Hardshrink,
     HardSigmoid,
     Hardswish,
     Hardtanh,
     LeakyReLU,
+    Log,
     LogSigmoid,
     LogSoftmax,
     Mish,
     PReLU,
+    Reciprocal,
     ReLU6,
     Sigmoid,
     SiLU,
@@ -26,6 +29,8 @@ from minidl.layers import (
     Softshrink,
     Softsign,
     SparsePlus,
+    Sqrt,
+    Square,
     Squareplus,
     Tanh,
     Tanhshrink,
@@ -36,6 +41,11 @@ from minidl.layers import (
 def spread(rng, shape):
     """Draws values on both sides of every kink and in the saturated ranges."""
     return 3 * rng.standard_normal(shape)
+
+
+def positive(rng, shape):
+    """Draws values of a function that has none below 0, or that is infinite there."""
+    return 0.2 + 3 * rng.random(shape)
 
 
 def activation(draw):
@@ -73,12 +83,12 @@ def over_channels(layer, name):
     return lambda rng: Case(layer(), any_shape(rng), lambda x: getattr(functional(), name)(x, 1), spread)
 
 
-def formula(draw):
+def formula(draw, values=spread):
     """Returns a drawing function; draw(rng): a layer, and its formula in PyTorch, which has no such function."""
 
     def case(rng):
         layer, function = draw(rng)
-        return Case(layer, any_shape(rng), function, spread)
+        return Case(layer, any_shape(rng), function, values, limited=values is positive)
 
     return case
 
@@ -139,6 +149,7 @@ def without_arguments(layer, name):
 
 
 DRAWS = {
+    "Abs": formula(lambda rng: (Abs(), lambda x: x.abs())),
     "CELU": formula(celu),
     "ELU": activation(elu),
     "Exp": formula(lambda rng: (Exp(), lambda x: x.exp())),
@@ -148,10 +159,12 @@ DRAWS = {
     "Hardswish": without_arguments(Hardswish, "hardswish"),
     "Hardtanh": hardtanh,
     "LeakyReLU": activation(leaky_relu),
+    "Log": formula(lambda rng: (Log(), lambda x: x.log()), positive),
     "LogSigmoid": without_arguments(LogSigmoid, "logsigmoid"),
     "LogSoftmax": over_channels(LogSoftmax, "log_softmax"),
     "Mish": without_arguments(Mish, "mish"),
     "PReLU": prelu,
+    "Reciprocal": formula(lambda rng: (Reciprocal(), lambda x: x.reciprocal()), positive),
     "ReLU6": without_arguments(ReLU6, "relu6"),
     "SELU": without_arguments(SELU, "selu"),
     "SiLU": without_arguments(SiLU, "silu"),
@@ -162,6 +175,8 @@ DRAWS = {
     "Softshrink": with_one_argument(Softshrink, "softshrink", "lambd", [0.4, 0.0, 2.1]),
     "Softsign": without_arguments(Softsign, "softsign"),
     "SparsePlus": formula(lambda rng: (SparsePlus(), sparse_plus)),
+    "Sqrt": formula(lambda rng: (Sqrt(), lambda x: x.sqrt()), positive),
+    "Square": formula(lambda rng: (Square(), lambda x: x.square())),
     "Squareplus": formula(squareplus),
     "Tanh": without_arguments(Tanh, "tanh"),
     "Tanhshrink": without_arguments(Tanhshrink, "tanhshrink"),

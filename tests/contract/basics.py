@@ -34,13 +34,17 @@ def normalize(rng):
 
 def scale(rng):
     shape, use_bias = any_shape(rng), bool(rng.integers(2))
-    column = (-1,) + (1,) * (len(shape) - 1)
+    axes = sorted(int(axis) for axis in rng.choice(len(shape), rng.integers(1, len(shape) + 1), replace=False))
+    if rng.random() < 0.5:
+        axes = [0]
+    sizes = [size if axis in axes else 1 for axis, size in enumerate(shape)]
 
     def torch(x, weight, bias=None):
-        y = x * weight.reshape(column)
-        return y if bias is None else y + bias.reshape(column)
+        y = x * weight.reshape(sizes)
+        return y if bias is None else y + bias.reshape(sizes)
 
-    return Case(Scale(float(rng.standard_normal()), use_bias=use_bias), shape, torch)
+    layer = Scale(float(rng.standard_normal()), use_bias=use_bias, axis=axes[0] if len(axes) == 1 else axes)
+    return Case(layer, shape, torch)
 
 
 DRAWS = {"Dense": dense, "Normalize": normalize, "ReLU": relu, "Rescale": rescale, "Scale": scale}

@@ -27,7 +27,7 @@ class Case:
 
     torch(x, **params): PyTorch's counterpart, with `params` by the layer's names; None if there is none.
     values(rng, shape): draws x. couples_examples: True if an example's output depends on the others. categories: if
-    positive, x holds integers below this number.
+    positive, x holds integers below this number. limited: True if the layer is finite for such values alone.
     """
 
     layer: Layer
@@ -36,6 +36,7 @@ class Case:
     values: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray] = normal
     couples_examples: bool = False
     categories: int = 0
+    limited: bool = False
 
 
 def any_shape(rng):

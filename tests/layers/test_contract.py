@@ -52,7 +52,8 @@ def test_no_layer_is_missing():
 def test_keeps_the_contract(name, number):
     rng = seeded(name, number)
     case = small(name, rng)
-    x = case.values(rng, (40, *case.in_shape)).astype(int) if case.categories else None
+    x = case.values(rng, (40, *case.in_shape)) if case.categories or case.limited else None
+    x = x.astype(int) if case.categories else x
     check_layer(case.layer, case.in_shape, couples_examples=case.couples_examples, x=x)
 
 

@@ -26,6 +26,21 @@ def test_each_channel_has_its_factor(use_bias, shape, rng):
     np.testing.assert_allclose(model.predict(x), y, 1e-14, 1e-14)
 
 
+@pytest.mark.parametrize("axis", [0, 1, -1, (0, 2), (2, 1), (-1, 0, 1)])
+def test_weights_along_axes(axis, rng):
+    shape = (3, 4, 5)
+    axes = sorted(k % 3 for k in np.ravel(axis))
+    model = Sequential([Scale(0.5, use_bias=True, axis=axis)], input_shape=shape, dtype="float64")
+    sizes = tuple(shape[k] for k in axes)
+    assert {param.value.shape for param in model.params.values()} == {sizes}
+    weight, bias = rng.standard_normal((2, *sizes))
+    model.params["0.weight"].value, model.params["0.bias"].value = weight, bias
+    full = [shape[k] if k in axes else 1 for k in range(3)]
+    x = rng.standard_normal((5, *shape))
+    np.testing.assert_allclose(model.predict(x), x * weight.reshape(full) + bias.reshape(full), 1e-14, 1e-14)
+    check_layer(Scale(axis=axis), shape)
+
+
 @pytest.mark.parametrize("use_bias", [False, True])
 def test_gradients(use_bias):
     for shape in ((1,), (5,), (3, 4), (17, 3, 3)):
@@ -52,6 +67,12 @@ def test_a_small_factor_lets_a_branch_begin_as_an_identity(rng):
         (Scale(None), TypeError, "init: expected a number, got None"),
         (Scale(1e300), ValueError, "init: expected .*float32"),
         (Scale(use_bias=1), TypeError, "use_bias: expected True or False, got 1"),
+        (Scale(axis=3), ValueError, "axis: expected at most 2, got 3"),
+        (Scale(axis=-4), ValueError, "axis: expected at least -3, got -4"),
+        (Scale(axis=(0, -3)), ValueError, r"axis: expected some of 0 to 2, each once, got \(0, -3\)"),
+        (Scale(axis=()), ValueError, "axis: expected some of 0 to 2"),
+        (Scale(axis="channels"), TypeError, "axis: expected an integer, got 'channels'"),
+        (Scale(axis=None), TypeError, "axis: expected an integer, got None"),
     ],
     ids=str,
 )

@@ -98,6 +98,10 @@ def softplus(x):
     return np.log(1 + np.exp(x))
 
 
+def where_positive(function):
+    return lambda x: np.where(x > 0, function(np.abs(x)), np.nan)
+
+
 def shrink(lambd, bias):
     return lambda x: np.where(x < -lambd, x + bias, np.where(x > lambd, x - bias, 0))
 
@@ -119,7 +123,11 @@ ACTIVATIONS = {
     "Clip min 0": Case("Clip", clip(0, None), (np.array(0.0), FARTHEST)),
     "Clip of one number": Case("Clip", clip(-0.5, 6), (np.array([-0.5]), np.array([6.0])), scale=4.0),
     "Clip 6": Case("Clip", clip(0, 6), (np.array(0.0), np.array(6.0)), scale=4.0),
+    "Abs": Case("Abs", np.abs),
     "Exp": Case("Exp", np.exp),
+    "Log": Case("Log", where_positive(np.log)),
+    "Sqrt": Case("Sqrt", where_positive(np.sqrt)),
+    "Reciprocal": Case("Reciprocal", lambda x: 1 / x),
     "HardSigmoid": Case("HardSigmoid", lambda x: np.clip(0.2 * x + 0.5, 0, 1), scale=3.0),
     "HardSigmoid all": Case(
         "HardSigmoid", lambda x: np.clip(x / 6 + 0.25, 0, 1), attributes={"alpha": 1 / 6, "beta": 0.25}, scale=3.0
@@ -351,16 +359,30 @@ ARITHMETIC = {
     "Transpose": Case("Transpose", lambda x: x.transpose(0, 2, 3, 1), (), {"perm": [0, 2, 3, 1]}),
     "Transpose of rows": Case("Transpose", lambda x: x.transpose(0, 1, 3, 2), (), {"perm": [0, 1, 3, 2]}),
     "MatMul": Case("MatMul", gemm, (normal(6, 6),), shape=VECTOR),
+    "Max": Case("Max", np.maximum, (LOW,)),
+    "Max of numbers": Case("Max", lambda a, x, b: np.maximum(x, 0.75), (LOW, HIGH), x_index=1),
+    "Min": Case("Min", np.minimum, (HIGH,)),
+    "Pow": Case("Pow", np.power, (np.array(2.0),)),
+    "Pow integer": Case("Pow", np.power, (integers(3),)),
+    "Pow negative": Case("Pow", lambda x, n: 1 / x**4, (np.array(-4.0),)),
     "Mul of features": Case("Mul", np.multiply, (normal(6),), shape=VECTOR),
 } | {
     f"{op} {what}, x is input {x_index}": Case(op, expected, (array,), x_index=x_index)
     for op, expected, positions in (
         ("Add", np.add, (0, 1)),
         ("Mul", np.multiply, (0, 1)),
-        ("Sub", np.subtract, (0,)),
-        ("Div", np.divide, (0,)),
+        ("Sub", np.subtract, (0, 1)),
+        ("Div", np.divide, (0, 1)),
     )
-    for what, array in (("a number", np.abs(NUMBER)), ("channels", CHANNELS), ("all axes", CHANNELS[None]))
+    for what, array in (
+        ("a number", np.abs(NUMBER)),
+        ("channels", CHANNELS),
+        ("negative channels", -CHANNELS),
+        ("all axes", CHANNELS[None]),
+        ("elements", positive(1, 4, 6, 7)),
+        ("columns", -positive(7)),
+        ("rows", positive(6, 1)),
+    )
     for x_index in positions
 }
 
@@ -410,15 +432,8 @@ CASES = ACTIVATIONS | NORMS | WINDOWS | ARITHMETIC | SHAPES
 
 # Defaults, and orders of inputs, that no layer computes.
 UNSUPPORTED = {
-    f"{op} of a constant and x, {what}": (
-        Case(op, None, (array,), x_index=1),
-        "expected a value computed from the graph's input",
-    )
-    for op in ("Sub", "Div")
-    for what, array in (("a number", np.abs(NUMBER)), ("channels", CHANNELS))
-} | {
-    "Pow": (Case("Pow", None, (NUMBER,)), "no layer of minidl does that"),
-    "Pow of a constant": (Case("Pow", None, (NUMBER,), x_index=1), "no layer of minidl does that"),
+    "Pow": (Case("Pow", None, (NUMBER,)), "expected an exponent of 0.5, 1, 2, 3 or 4, or minus that"),
+    "Pow of a constant": (Case("Pow", None, (NUMBER,), x_index=1), "expected a constant for input 1"),
     "MatMul of a constant and x": (
         Case("MatMul", None, (normal(6, 6),), shape=VECTOR, x_index=1),
         "expected a constant for input 1",
@@ -432,9 +447,7 @@ UNSUPPORTED = {
         Case("Dropout", None, (np.array(0.5), np.array(1)), shape=VECTOR, opset=12),
         "expected training_mode=False, got True",
     ),
-    "Div by a negative number": (Case("Div", None, (np.array(-2.0),)), "expected positive divisors"),
-    "Div by negative channels": (Case("Div", None, (-CHANNELS,)), "expected positive divisors"),
-    "Div by a channel of 0": (Case("Div", None, (0.0 * CHANNELS,)), "expected positive divisors"),
+    "Div by a channel of 0": (Case("Div", None, (0.0 * CHANNELS,)), "expected divisors whose reciprocals are finite"),
     "LogSoftmax of images": (Case("LogSoftmax", None), "expected axis=1, the channels, got 3"),
     "LogSoftmax before 13": (
         Case("LogSoftmax", None, opset=11),

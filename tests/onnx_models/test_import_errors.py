@@ -156,15 +156,36 @@ IMAGE_NODES = {
         lambda g: g.append("PRelu", g.normal(8)),
         "expected one slope, or one per channel, got shape (8,)",
     ),
-    "an offset per column": (
-        lambda g: g.append("Add", g.normal(8)),
-        "node 'Add_0' (Add): expected one number, or one per channel of (3, 8, 8), got a constant of shape (8,)",
+    "offsets for other columns": (
+        lambda g: g.append("Add", g.normal(2, 3, 8, 8)),
+        "node 'Add_0' (Add): expected one number, one per channel of (3, 8, 8), or numbers that broadcast against it, "
+        "got a constant of shape (2, 3, 8, 8)",
     ),
-    "1 / x": (
-        lambda g: g.add("Div", g.constant(1), g.last),
-        "expected a value computed from the graph's input as its first input, got a constant",
+    "a factor that is not finite": (
+        lambda g: g.append("Mul", g.constant([1.0, np.nan] * 4)),
+        "node 'Mul_0' (Mul): expected finite numbers, got a constant with NaN or infinity",
     ),
-    "division by 0": (lambda g: g.append("Div", g.constant(0)), "expected positive divisors, got others"),
+    "division by 0": (
+        lambda g: g.append("Div", g.constant(0)),
+        "expected divisors whose reciprocals are finite, got 0",
+    ),
+    "an exponent": (
+        lambda g: g.append("Pow", g.constant(2.5)),
+        "node 'Pow_0' (Pow): expected an exponent of 0.5, 1, 2, 3 or 4, or minus that, got 2.5",
+    ),
+    "several exponents": (
+        lambda g: g.append("Pow", g.normal(8)),
+        "node 'Pow_0' (Pow): expected one number as exponent, got float32 of shape (8,)",
+    ),
+    "a base": (
+        lambda g: g.add("Pow", g.constant(2.0), "x"),
+        "node 'Pow_0' (Pow): expected a constant for input 1, 'x', got a value computed from the graph's input",
+    ),
+    "a bound for each column": (
+        lambda g: g.append("Max", g.normal(8)),
+        "node 'Max_0' (Max): expected one real number for input 1, got float32 of shape (8,)",
+    ),
+    "a bound of NaN": (lambda g: g.append("Min", g.constant(np.nan)), "(Min): expected finite numbers, got [nan]"),
     "Clip": (
         lambda g: g.append("Clip", g.constant(6), g.constant(0)),
         "node 'Clip_0' (Clip): Hardtanh cannot take input (3, 8, 8): min_val: expected a number below max_val",
@@ -305,9 +326,7 @@ def test_products_that_are_almost_an_activation(tmp_path):
     g = Graph()
     erf = g.add("Erf", g.add("Div", g.constant(2**0.5), "x"))
     g.add("Mul", "x", g.add("Add", erf, g.constant(1.0)))
-    assert "node 'Div_0' (Div): expected a value computed from the graph's input as its first input" in import_error(
-        g, tmp_path
-    )
+    assert "node 'Erf_1' (Erf): no layer of minidl does that" in import_error(g, tmp_path)
 
 
 def test_concat_along_rows(tmp_path):

@@ -25,7 +25,7 @@ def test_families_do_not_overlap():
 
 def check_close(found, expected):
     assert found.shape == expected.shape
-    np.testing.assert_allclose(found, expected, 1e-6, 1e-6 * float(np.abs(expected).max()))
+    np.testing.assert_allclose(found, expected, 1e-6, 1e-6 * float(np.nanmax(np.abs(expected))))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -37,7 +37,7 @@ def test_import_matches_numpy(name):
 def check_numpy(case, dtype, run):
     y = run(to_bytes(case.graph(dtype)), {"x": case.x().astype(dtype)})
     assert y.shape == case.y().shape
-    np.testing.assert_allclose(y, case.y(), 1e-4, 2e-5 * float(np.abs(y).max()))
+    np.testing.assert_allclose(y, case.y(), 1e-4, 2e-5 * float(np.nanmax(np.abs(y))))
 
 
 @pytest.mark.oracle("onnx")
@@ -46,7 +46,8 @@ def test_numpy_matches_onnx(name):
     from onnx.reference import ReferenceEvaluator
 
     dtype = "float32" if name.startswith("Group") else "float64"  # the default precision of its means
-    check_numpy(CASES[name], dtype, lambda content, inputs: ReferenceEvaluator(content).run(None, inputs)[0])
+    with np.errstate(invalid="ignore"):
+        check_numpy(CASES[name], dtype, lambda content, inputs: ReferenceEvaluator(content).run(None, inputs)[0])
 
 
 @pytest.mark.oracle("onnx", "onnxruntime")

@@ -72,3 +72,7 @@ INLINE real softplus(real x, real beta) {
 INLINE real log_sigmoid(real x) { return -softplus(-x, 1); }
 
 INLINE real tanhshrink(real x) { return flush(x - real_tanh(x)); }
+
+INLINE real reciprocal(real x) { return flush(1 / x); }
+
+INLINE real square(real x) { return flush(x * x); }

@@ -51,12 +51,13 @@ INLINE real log_ratio(real s) {
 
 INLINE real plus_ln2(real n, real p) { return real_fma(n, ln2[0], real_fma(n, ln2[1], p)); }
 
-/* log of a number >= 1; infinity and NaN are returned unchanged. x = 2^e m with m near 1. */
+/* log(x), -infinity for 0, NaN below; infinity and NaN are returned unchanged. x = 2^e m with m near 1. */
 INLINE real real_log(real x) {
-  const bits near = real_to_bits((real)0.70710678118654752440), b = real_to_bits(x);
-  if (x - x != 0) return x;
-  const bits e = (b - near) >> MANTISSA;                 /* not negative: x >= 1 */
-  const real m = real_from_bits(b - (e << MANTISSA));
+  const bits near = real_to_bits((real)0.70710678118654752440), b = real_to_bits(x), one = (bits)BIAS << MANTISSA;
+  if (x - x != 0 && !(x < 0)) return x;
+  if (!(x > 0)) return x < 0 ? real_from_bits(QUIET_NAN) : -1 / magnitude(x);
+  const integer e = (integer)((b - near + one) >> MANTISSA) - BIAS;
+  const real m = real_from_bits(b - ((bits)e << MANTISSA));
   return plus_ln2((real)e, log_ratio(flush(flush(m - 1) / flush(m + 1))));
 }
 

@@ -19,6 +19,17 @@ static void scale_channels(integer pixels, integer channels, const real *x, cons
   EACH(p, pixels) EACH(c, channels) y[p * channels + c] = real_fma(x[p * channels + c], weight[c], bias ? bias[c] : 0);
 }
 
+/* y = weight * x + bias. Number i of x has the weight at the sum over axes of index * stride; the last axis is the fastest. */
+static void scale_places(int axes, const integer *sizes, const integer *strides, const real *x, const real *weight, const real *bias,
+                         real *y) {
+  integer index[8] = {0}, at = 0, n = 1;
+  for (int k = 0; k < axes; k++) n *= sizes[k];
+  EACH(i, n) {
+    y[i] = real_fma(x[i], weight[at], bias ? bias[at] : 0);
+    next_place(axes, sizes, strides, index, &at);
+  }
+}
+
 /* y = x if x > 0, else weight * x; `weights` of them: one for each channel, or one */
 static void prelu(integer pixels, integer channels, integer weights, const real *x, const real *weight, real *y) {
   EACH(p, pixels) EACH(c, channels) y[p * channels + c] = leaky_relu(x[p * channels + c], weight[c % weights]);

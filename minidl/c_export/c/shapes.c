@@ -22,18 +22,23 @@ static void crop(integer x_height, integer x_width, integer top, integer left, i
   }
 }
 
+/* The next index in an array of these sizes, the last axis first; at: the sum over axes of index * stride. */
+INLINE void next_place(int axes, const integer *sizes, const integer *strides, integer *index, integer *at) {
+  for (int k = axes - 1; k >= 0; k--) {
+    *at += strides[k];
+    if (++index[k] < sizes[k]) break;
+    *at -= sizes[k] * strides[k];
+    index[k] = 0;
+  }
+}
+
 /* Number i of y is the one of x at the sum over axes of index * stride; the last axis is the fastest. */
 static void permute(int axes, const integer *sizes, const integer *strides, const real *x, real *y) {
   integer index[8] = {0}, at = 0, n = 1;
   for (int k = 0; k < axes; k++) n *= sizes[k];
   EACH(i, n) {
     y[i] = x[at];
-    for (int k = axes - 1; k >= 0; k--) {
-      at += strides[k];
-      if (++index[k] < sizes[k]) break;
-      at -= sizes[k] * strides[k];
-      index[k] = 0;
-    }
+    next_place(axes, sizes, strides, index, &at);
   }
 }
 

@@ -38,7 +38,10 @@ def write_rescale(writer: CodeWriter, x: Tensor) -> Tensor:
     return writer.each(x, f"flush(flush({writer.number(writer['scale'])} * ", f") + {writer.number(writer['offset'])})")
 
 
-C_NAMES = {"sigmoid": "real_sigmoid", "tanh": "real_tanh", "exp": "real_exp"}  # of functions that the C library has
+C_NAMES = {
+    name: f"real_{name}" for name in ("exp", "log", "sigmoid", "sqrt", "tanh")
+}  # the C library has these, or most
+C_NAMES["abs"] = "magnitude"
 WRITE: dict[type[Layer], WriteFunction] = {
     **{layer: partial(write_elementwise, C_NAMES.get(name, name)) for layer, name in FUNCTIONS.items()},
     ReLU: partial(write_elementwise, "relu"),

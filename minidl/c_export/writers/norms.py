@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from minidl.c_export.code_writer import CodeWriter, Tensor
+from minidl.c_export.code_writer import CodeWriter, Tensor, declare_places
 from minidl.layers import (
     BatchNorm1D,
     BatchNorm2D,
@@ -18,6 +20,7 @@ from minidl.layers import (
     Softmax,
     Softmin,
 )
+from minidl.utils.validation import check_axes
 
 
 def write_batch_norm(writer: CodeWriter, x: Tensor) -> Tensor:
@@ -38,8 +41,14 @@ def write_normalize(writer: CodeWriter, x: Tensor) -> Tensor:
 
 
 def write_scale(writer: CodeWriter, x: Tensor) -> Tensor:
-    weight, bias = writer.param("weight"), writer.param("bias")
-    return writer.call("scale_channels", x.pixels, x.channels, x, weight, bias, in_place=True)
+    axes, weight, bias = check_axes("axis", writer["axis"], len(x.shape)), writer.param("weight"), writer.param("bias")
+    if axes == (0,):
+        return writer.call("scale_channels", x.pixels, x.channels, x, weight, bias, in_place=True)
+    order = [*range(1, len(x.shape)), 0]
+    sizes = {axis: x.shape[axis] for axis in axes}
+    steps = [math.prod(size for k, size in sizes.items() if k > axis) if axis in sizes else 0 for axis in order]
+    places = declare_places(writer, [x.shape[axis] for axis in order], steps)
+    return writer.call("scale_places", *places, x, weight, bias, in_place=True)
 
 
 def write_prelu(writer: CodeWriter, x: Tensor) -> Tensor:

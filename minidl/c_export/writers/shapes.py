@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from minidl.c_export.code_writer import CodeWriter, Tensor
+from minidl.c_export.code_writer import CodeWriter, Tensor, declare_places
 from minidl.layers import ChannelShuffle, Columns, Flatten, Pad2D, Permute, Reshape
 from minidl.utils.validation import check_sides
 
@@ -31,12 +31,7 @@ def write_shuffle(writer: CodeWriter, x: Tensor) -> Tensor:
 
 
 def _permute(writer: CodeWriter, x: Tensor, sizes: list[int], steps: list[int]) -> Tensor:
-    kept = [(size, step) for size, step in zip(sizes, steps, strict=True) if size > 1] or [(1, 0)]
-    names = []
-    for name, numbers in zip(("sizes", "steps"), zip(*kept, strict=True), strict=True):
-        names.append(writer.identifier(name))
-        writer.declare(f"static const integer {names[-1]}[] = {{{', '.join(map(str, numbers))}}};")
-    return writer.call("permute", len(kept), *names, x)
+    return writer.call("permute", *declare_places(writer, sizes, steps), x)
 
 
 def write_columns(writer: CodeWriter, x: Tensor) -> Tensor:

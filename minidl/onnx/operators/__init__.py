@@ -19,6 +19,7 @@ from minidl.onnx.operators import (
     norms,
     pools,
     shapes,
+    softmax,
 )
 from minidl.onnx.passes.activation_patterns import ACTIVATION
 from minidl.onnx.passes.gathers import LOOKUP, STRIDED_VIEW
@@ -26,7 +27,7 @@ from minidl.onnx.passes.norm_patterns import CHANNEL_NORM
 from minidl.onnx.passes.splits import SPLIT_PART
 from minidl.onnx.passes.tensordots import TENSORDOT
 
-FAMILIES = (activations, convolutions, dense, norms, arithmetic, pools, shapes, channels, embedding)
+FAMILIES = (activations, convolutions, dense, norms, arithmetic, pools, shapes, channels, embedding, softmax)
 
 WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     cls: write for family in FAMILIES for cls, write in family.WRITE_FUNCTIONS.items()

@@ -1,4 +1,4 @@
-"""Activations and Softmax."""
+"""Activations."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ from minidl.layers import (
     ELU,
     GELU,
     SELU,
+    Abs,
     Exp,
     Hardshrink,
     HardSigmoid,
     Hardswish,
     Hardtanh,
     LeakyReLU,
+    Log,
     LogSigmoid,
-    LogSoftmax,
     Mish,
     PReLU,
+    Reciprocal,
     ReLU,
     ReLU6,
     Rescale,
     Sigmoid,
     SiLU,
-    Softmax,
-    Softmin,
     Softplus,
     Softshrink,
     Softsign,
     SparsePlus,
+    Sqrt,
+    Square,
     Squareplus,
     Tanh,
     Tanhshrink,
@@ -221,31 +223,8 @@ def read_prelu(reader: NodeReader) -> list[LayerWithWeights]:
     return [LayerWithWeights(PReLU(shared=slope.size == 1), {"weight": np.array(slope)})]
 
 
-def write_over_channels(op: str) -> WriteFunction:
-    """Returns a function that writes a layer as one operator over the channels."""
-    return lambda writer, x: writer.add_node(op, x, axis=1)
-
-
-def write_softmin(writer: NodeWriter, x: str) -> str:
-    return writer.add_node("Softmax", writer.add_node("Neg", x), axis=1)
-
-
-def read_over_channels(cls: type[Layer]) -> ReadFunction:
-    """Returns a function that reads a Softmax or LogSoftmax over channels."""
-
-    def read(reader: NodeReader) -> list[LayerWithWeights]:
-        axis = reader.normalize_axis(reader.attribute("axis", 1 if reader.opset < 13 else -1))
-        if axis != 1:
-            reader.refuse(f"expected axis=1, the channels, got {axis}: no layer of minidl does that")
-        if reader.opset < 13 and any(size > 1 for size in reader.shape[1:]):  # it flattens all axes from `axis` on
-            op = reader.node.op
-            reader.refuse(f"expected vectors, got {reader.shape}: before opset 13 {op} sums over the whole example")
-        return [LayerWithWeights(cls())]
-
-    return read
-
-
 WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
+    Abs: write_as("Abs"),
     CELU: write_celu,
     ELU: write_elu,
     Exp: write_as("Exp"),
@@ -255,27 +234,29 @@ WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     Hardswish: write_as("HardSwish"),
     Hardtanh: write_hardtanh,
     LeakyReLU: write_leaky_relu,
+    Log: write_as("Log"),
     LogSigmoid: write_log_sigmoid,
-    LogSoftmax: write_over_channels("LogSoftmax"),
     Mish: write_as("Mish"),
     PReLU: write_prelu,
     ReLU: write_as("Relu"),
+    Reciprocal: write_as("Reciprocal"),
     ReLU6: write_relu6,
     SELU: write_as("Selu"),
     SiLU: write_silu,
     Sigmoid: write_as("Sigmoid"),
-    Softmax: write_over_channels("Softmax"),
-    Softmin: write_softmin,
     Softplus: write_softplus,
     Softshrink: write_softshrink,
     Softsign: write_as("Softsign"),
     SparsePlus: write_sparse_plus,
+    Sqrt: write_as("Sqrt"),
+    Square: lambda writer, x: writer.add_node("Mul", x, x),
     Squareplus: write_squareplus,
     Tanh: write_as("Tanh"),
     Tanhshrink: write_tanhshrink,
     Threshold: write_threshold,
 }
 READ_FUNCTIONS: dict[str, ReadFunction] = {
+    "Abs": read_as(Abs),
     "Celu": read_with_alpha(CELU),
     "Clip": read_clip,
     "Elu": read_with_alpha(ELU),
@@ -284,16 +265,17 @@ READ_FUNCTIONS: dict[str, ReadFunction] = {
     "HardSigmoid": read_hard_sigmoid,
     "HardSwish": read_as(Hardswish),
     "LeakyRelu": read_leaky_relu,
-    "LogSoftmax": read_over_channels(LogSoftmax),
+    "Log": read_as(Log),
     "Mish": read_as(Mish),
     "PRelu": read_prelu,
+    "Reciprocal": read_as(Reciprocal),
     "Relu": read_as(ReLU),
     "Selu": read_selu,
     "Shrink": read_shrink,
     "Sigmoid": read_as(Sigmoid),
-    "Softmax": read_over_channels(Softmax),
     "Softplus": read_as(Softplus),
     "Softsign": read_as(Softsign),
+    "Sqrt": read_as(Sqrt),
     "Swish": read_swish,
     "Tanh": read_as(Tanh),
     "ThresholdedRelu": read_thresholded_relu,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 
 from minidl.layers import (
@@ -10,25 +13,27 @@ from minidl.layers import (
     Dropout,
     Dropout2D,
     GaussianNoise,
+    Hardtanh,
     Normalize,
+    Parallel,
     RandomFlip,
     RandomRotation,
     RandomShift,
     RandomZoom,
+    Reciprocal,
+    ReLU,
     Rescale,
     Scale,
+    Sqrt,
+    Square,
     StochasticDepth,
 )
 from minidl.layers.base import Layer
-from minidl.onnx.node_reader import (
-    LayerWithWeights,
-    NodeReader,
-    ReadFunction,
-    broadcast_to_channels,
-    per_channel_constant,
-)
+from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction, broadcast_to_channels
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
+from minidl.onnx.operators.windows import collapse
 from minidl.utils.arrays import Array
+from minidl.utils.validation import Shape, check_axes
 
 
 def write_rescale(writer: NodeWriter, x: str) -> str:
@@ -52,8 +57,9 @@ def write_normalize(writer: NodeWriter, x: str) -> str:
 
 
 def write_scale(writer: NodeWriter, x: str) -> str:
-    y = writer.add_node("Mul", x, writer.column("weight"))
-    return writer.add_node("Add", y, writer.column("bias")) if writer["use_bias"] else y
+    axes = check_axes("axis", writer["axis"], len(writer.in_shape))
+    y = writer.add_node("Mul", x, writer.column("weight", axes))
+    return writer.add_node("Add", y, writer.column("bias", axes)) if writer["use_bias"] else y
 
 
 def write_dropout(writer: NodeWriter, x: str) -> str:
@@ -97,43 +103,65 @@ def read_cast(reader: NodeReader) -> list[LayerWithWeights]:
 # ---- arithmetic with a constant
 
 
-def read_operand(reader: NodeReader) -> Array:
-    """Returns the constant operand: one number, or one per channel."""
-    values = per_channel_constant(reader, 1 - reader.x)
-    if values is None:
-        shape = reader.constant(1 - reader.x).shape
-        reader.refuse(f"expected one number, or one per channel of {reader.shape}, got a constant of shape {shape}")
-    return values
+@dataclass(frozen=True)
+class Operand:
+    """A constant that broadcasts against an example: numbers of the sizes of some axes; of none, () or one number."""
+
+    values: Array
+    axes: Shape
 
 
-def check_x_is_first(reader: NodeReader) -> None:
-    """Raises ValueError if the first operand is a constant."""
-    if reader.x != 0:
-        reader.refuse("expected a value computed from the graph's input as its first input, got a constant")
+def read_operand(reader: NodeReader) -> Operand:
+    """Returns the constant operand: one number, one per channel, or any others that broadcast against an example."""
+    array = reader.weight(1 - reader.x)
+    if not np.isfinite(array).all():
+        reader.refuse("expected finite numbers, got a constant with NaN or infinity")
+    rank = len(reader.shape)
+    full = (1,) * (rank + 1 - array.ndim) + array.shape
+    if len(full) != rank + 1 or any(n not in (1, size) for n, size in zip(full, (1, *reader.shape), strict=True)):
+        expected = f"one number, one per channel of {reader.shape}, or numbers that broadcast against it"
+        reader.refuse(f"expected {expected}, got a constant of shape {array.shape}")
+    axes = tuple(axis for axis, n in enumerate(full[1:]) if n > 1)
+    return Operand(array.reshape([full[axis + 1] for axis in axes]), axes)
 
 
-def make_subtraction(values: Array) -> list[LayerWithWeights]:
-    """Returns the layer for x - values, with the same rounding."""
-    if values.size == 1:
-        return [LayerWithWeights(Rescale(1.0, -float(values[0])))]
-    return [LayerWithWeights(Normalize(values.tolist(), [1.0] * values.size))]
+def make_frozen(operand: Operand, **weights: Array) -> list[LayerWithWeights]:
+    """Returns a Scale of constants, which training leaves alone."""
+    layer = Scale(use_bias="bias" in weights, axis=collapse(operand.axes))
+    layer.trainable = False
+    return [LayerWithWeights(layer, {"weight": np.ones_like(operand.values), **weights})]
+
+
+def make_sum(operand: Operand) -> list[LayerWithWeights]:
+    """Returns the layer for x + values, with the same rounding; nothing for an image of zeros, as MATLAB writes it."""
+    if not operand.axes:
+        return [LayerWithWeights(Rescale(1.0, float(operand.values)))]
+    if operand.axes == (0,):
+        return [LayerWithWeights(Normalize((-operand.values).tolist(), [1.0] * operand.values.size))]
+    return make_frozen(operand, bias=operand.values) if operand.values.any() else []
+
+
+def make_product(operand: Operand) -> list[LayerWithWeights]:
+    """Returns the layer for x * values: a Rescale of one factor, else a Scale, which is trained."""
+    if not operand.axes:
+        return [LayerWithWeights(Rescale(float(operand.values)))]
+    return [LayerWithWeights(Scale(axis=collapse(operand.axes)), {"weight": operand.values})]
 
 
 def read_add(reader: NodeReader) -> list[LayerWithWeights]:
-    return make_subtraction(-read_operand(reader))
+    return make_sum(read_operand(reader))
 
 
 def read_sub(reader: NodeReader) -> list[LayerWithWeights]:
-    check_x_is_first(reader)
-    return make_subtraction(read_operand(reader))
+    """Reads x - values; values - x as values + (-x)."""
+    operand = read_operand(reader)
+    if reader.x == 0:
+        return make_sum(Operand(-operand.values, operand.axes))
+    return [LayerWithWeights(Rescale(-1.0)), *make_sum(operand)]
 
 
 def read_mul(reader: NodeReader) -> list[LayerWithWeights]:
-    """Reads one factor as a Rescale, a factor per channel as a Scale."""
-    values = read_operand(reader)
-    if values.size == 1:
-        return [LayerWithWeights(Rescale(float(values[0])))]
-    return [LayerWithWeights(Scale(), {"weight": values})]
+    return make_product(read_operand(reader))
 
 
 def read_neg(reader: NodeReader) -> list[LayerWithWeights]:
@@ -141,15 +169,49 @@ def read_neg(reader: NodeReader) -> list[LayerWithWeights]:
 
 
 def read_div(reader: NodeReader) -> list[LayerWithWeights]:
-    check_x_is_first(reader)
-    values = read_operand(reader)
-    if (values <= 0).any():
-        reader.refuse("expected positive divisors, got others")
-    return [
-        LayerWithWeights(
-            Normalize([0.0] * values.size, values.tolist()) if values.size > 1 else Normalize(0.0, float(values[0]))
-        )
-    ]
+    """Reads x / values: as a product with their reciprocals if a Normalize, of positive ones, cannot do it."""
+    operand = read_operand(reader)
+    values = operand.values
+    if reader.x != 0:
+        return [LayerWithWeights(Reciprocal()), *([] if (values == 1).all() else make_product(operand))]
+    if operand.axes in ((), (0,)) and (values > 0).all():
+        return [LayerWithWeights(Normalize(np.zeros_like(values).tolist(), values.tolist()))]
+    with np.errstate(all="ignore"):
+        factors = 1 / values
+    if not np.isfinite(factors).all() or not factors.all():
+        reader.refuse("expected divisors whose reciprocals are finite, got 0 or smaller ones than that")
+    if not operand.axes:
+        return [LayerWithWeights(Rescale(float(factors)))]
+    return make_frozen(operand, weight=factors)
+
+
+def read_bounds(reader: NodeReader, bound: str) -> list[LayerWithWeights]:
+    """Reads a Max or Min of a value and single numbers, of which the largest or smallest one counts."""
+    numbers = [reader.float_scalar(i) for i in range(len(reader.node.inputs)) if i != reader.x]
+    number = (max if bound == "min_val" else min)(numbers, default=math.nan)
+    if not all(map(math.isfinite, numbers)):
+        reader.refuse(f"expected finite numbers, got {numbers}")
+    if number == 0 and bound == "min_val":
+        return [LayerWithWeights(ReLU())]
+    return [LayerWithWeights(Hardtanh(**{"min_val": None, "max_val": None, bound: number}))] if numbers else []
+
+
+def read_pow(reader: NodeReader) -> list[LayerWithWeights]:
+    """Reads a constant exponent: products, roots and reciprocals."""
+    exponent = reader.constant(1)
+    if exponent.size != 1 or exponent.ndim > len(reader.shape) + 1 or exponent.dtype.kind not in "if":
+        reader.refuse(f"expected one number as exponent, got {exponent.dtype} of shape {exponent.shape}")
+    layers: dict[float, list[Layer]] = {
+        0.5: [Sqrt()],
+        1: [],
+        2: [Square()],
+        3: [Parallel([], Square(), join="multiply")],
+        4: [Square(), Square()],
+    }
+    found = layers.get(abs(float(exponent.reshape(()))))
+    if found is None:
+        reader.refuse(f"expected an exponent of 0.5, 1, 2, 3 or 4, or minus that, got {exponent.reshape(())}")
+    return [LayerWithWeights(layer) for layer in (*found, *([Reciprocal()] if exponent < 0 else []))]
 
 
 WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
@@ -174,8 +236,11 @@ READ_FUNCTIONS: dict[str, ReadFunction] = {
     "Div": read_div,
     "Dropout": read_dropout,
     "Identity": read_identity,
+    "Max": lambda reader: read_bounds(reader, "min_val"),
+    "Min": lambda reader: read_bounds(reader, "max_val"),
     "Mul": read_mul,
     "Neg": read_neg,
+    "Pow": read_pow,
     "Sub": read_sub,
     "Sum": read_single_input,
 }

@@ -23,8 +23,21 @@ Axes = tuple[int, ...]  # of a Transpose: for each axis of its output, the axis 
 
 ELEMENTWISE = {
     *("Abs", "Cast", "Celu", "Clip", "Dropout", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "Identity"),
-    *("LeakyRelu", "Mish", "Neg", "Pow", "Relu", "Selu", "Sigmoid", "Shrink", "Softplus", "Softsign", "Sqrt", "Swish"),
-    *("Tanh", "ThresholdedRelu"),
+    *(
+        "LeakyRelu",
+        "Log",
+        "Mish",
+        "Neg",
+        "Pow",
+        "Reciprocal",
+        "Relu",
+        "Selu",
+        "Sigmoid",
+        "Shrink",
+        "Softplus",
+        "Softsign",
+    ),
+    *("Sqrt", "Swish", "Tanh", "ThresholdedRelu"),
 }
 ARITHMETIC = {"Add", "Div", "Max", "Min", "Mul", "PRelu", "Sub", "Sum"}
 FIRST = {*ELEMENTWISE, *ARITHMETIC, "Pad"}  # what may come before the first Transpose of a channels-last model

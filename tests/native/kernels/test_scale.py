@@ -1,5 +1,7 @@
 """scale: y, dx and the gradients of factors and offsets compared with NumPy; NaN, infinity, reproducibility."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 import reference as ref
@@ -94,6 +96,59 @@ def test_threads_and_batch_neighbours_change_no_bit(check, dtype, use_bias):
         for i in range(40):
             row = slice(i, i + 1)
             check.same_bits(forward(check, x[row], params), y[row], f"y row {i}")
+
+
+def forward_along(check, x, params, axes, **options):
+    y = check.output(x.shape, x.dtype)
+    forward_batch(ScaleOp(x.shape[1:], len(params) == 2, x.dtype.name, axes), x, y, params, **options)
+    return y
+
+
+def backward_along(check, dy, x, params, axes, **options):
+    dx, grads = check.output(x.shape, x.dtype), [check.output(p.shape, x.dtype) for p in params]
+    op = ScaleOp(x.shape[1:], len(params) == 2, x.dtype.name, axes)
+    backward_batch(op, dy, x, dx, params, grads, **options)
+    return dx, *grads
+
+
+ALONG = [
+    (shape, axes)
+    for shape in ((3, 1, 2), (17, 3, 4), (2, 40))
+    for n in range(1, len(shape) + 1)
+    for axes in combinations(range(len(shape)), n)
+]
+
+
+@with_or_without_bias
+@each_dtype
+@pytest.mark.parametrize(("shape", "axes"), ALONG, ids=str)
+def test_weights_along_axes_match_numpy_for_any_threads(check, dtype, use_bias, shape, axes):
+    rng = np.random.default_rng(3)
+    sizes = [n if axis in axes else 1 for axis, n in enumerate(shape)]
+    others = tuple(axis for axis in range(len(shape) + 1) if axis - 1 not in axes)
+    for n in (1, 16, 37):
+        x, dy = (check.input(rng.standard_normal((n, *shape)), dtype) for _ in range(2))
+        kept = tuple(shape[axis] for axis in axes)
+        params = tuple(check.input(rng.standard_normal(kept), dtype) for _ in range(1 + use_bias))
+        wide, w = x.astype("f8"), params[0].astype("f8").reshape(sizes)
+        b = params[1].astype("f8").reshape(sizes) if use_bias else 0
+        y, (dx, *grads) = forward_along(check, x, params, axes), backward_along(check, dy, x, params, axes)
+        check.close(y, w * wide + b, np.finfo(dtype).eps * (np.abs(w * wide) + np.abs(b)), f"y {shape} {axes}")
+        check.equal(dx, params[0].reshape(sizes) * dy, f"dx {shape} {axes}")
+        for grad, terms in zip(grads, (wide * dy, dy.astype("f8")), strict=False):
+            bound = ref.rounding(x.size, dtype) * np.abs(terms).sum(others)
+            check.close(grad, terms.sum(others), bound, f"gradient {shape} {axes}")
+        for threads in (2, 3):
+            check.same_bits(forward_along(check, x, params, axes, num_threads=threads), y, "y")
+            again = backward_along(check, dy, x, params, axes, num_threads=threads)
+            for a, b in zip(again, (dx, *grads), strict=True):
+                check.same_bits(a, b, f"gradient of {n}, {threads} threads")
+
+
+@pytest.mark.parametrize("axes", [(), (1,), (-1,), (0, 0), ("0",), None, 0])
+def test_invalid_axes_are_refused(axes):
+    with pytest.raises((TypeError, ValueError)):
+        ScaleOp((3,), axes=axes)
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0), ("a",), (2.0,), None])

@@ -1,4 +1,4 @@
-"""The command line: python -m minidl prints versions and build options; python -m minidl export-c writes a C file."""
+"""The command line: python -m minidl prints versions and build options; its commands are export-c and inspect."""
 
 from __future__ import annotations
 
@@ -12,9 +12,15 @@ from minidl.utils.config import show_config
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs a command; without one, prints the properties of this installation. Ends with status 2 for invalid input."""
+    """Runs a command; without one, prints the properties of this installation. Ends with status 2 for invalid input.
+
+    inspect ends with status 1 for a file that cannot be imported.
+    """
     parser = argparse.ArgumentParser("python -m minidl", description="Without a command: versions and build options.")
-    export = parser.add_subparsers(dest="command").add_parser("export-c", help="write a model as one C99 file")
+    commands = parser.add_subparsers(dest="command")
+    inspect = commands.add_parser("inspect", help="print what is in an ONNX file, and whether it can be imported")
+    inspect.add_argument("path", help="the ONNX file")
+    export = commands.add_parser("export-c", help="write a model as one C99 file")
     export.add_argument("model", help="a file of Sequential.save, or an ONNX file (.onnx)")
     export.add_argument("path", help="the C file, such as digits.c")
     export.add_argument("--name", help="the first part of the names in the file (default: its name without .c)")
@@ -26,8 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     export.add_argument("--keep-values", action="store_true", help="keep the outputs of all layers in the arena")
     names = "the names of the classes, in a table"
     export.add_argument("--class-names", nargs="+", metavar="NAME", default=False, help=names)
-    export.add_argument("--input-shape", type=_shape, metavar="N,N,...", help="ONNX: shape of one example, if dynamic")
-    export.add_argument("--external-data", action="store_true", help="ONNX: also read tensors in other files")
+    for command in (inspect, export):
+        shape = "ONNX: shape of one example, if dynamic"
+        command.add_argument("--input-shape", type=_shape, metavar="N,N,...", help=shape)
+        command.add_argument("--external-data", action="store_true", help="ONNX: also read tensors in other files")
     given = parser.parse_args(arguments)
     if given.command is None:
         print(show_config())
@@ -35,11 +43,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = {key: value for key, value in vars(given).items() if key not in ("command", "model", "path")}
     reading = {key: options.pop(key) for key in ("input_shape", "external_data")}
     try:
+        if given.command == "inspect":
+            raise SystemExit(_inspect(given.path, reading))
         export_c(_load(given.model, reading), given.path, **options)
     except (ImportError, OSError, TypeError, ValueError) as error:
         remedy = "; export it from Python, by minidl.export_c" if "custom_objects" in str(error) else ""
-        print(f"export-c: {error}{remedy}", file=sys.stderr)
+        print(f"{given.command}: {error}{remedy}", file=sys.stderr)
         raise SystemExit(2) from None
+
+
+def _inspect(path: str, options: dict[str, Any]) -> int:
+    """Prints what is in an ONNX file; returns 1 if it cannot be imported, else 0."""
+    from minidl.onnx import inspect
+
+    found = inspect(path, **options)
+    print(found)
+    return int(bool(found.obstacles))
 
 
 def _shape(text: str) -> tuple[int, ...]:

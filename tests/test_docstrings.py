@@ -97,7 +97,7 @@ def test_examples_of_compiled_functions_run(name):
 
 
 SKIPPED = "# doctest: +SKIP"
-NEED_ONNX = {"minidl.onnx.export", "minidl.onnx.import_model"}
+NEED_ONNX = {"minidl.onnx.export", "minidl.onnx.import_model", "minidl.onnx.inspect"}
 DOWNLOAD = {f"minidl.datasets.load_{name}" for name in ("mnist", "fashion_mnist", "cifar10")}
 
 

@@ -2,13 +2,15 @@
 
     minidl.onnx.export(model, "digits.onnx")
     model = minidl.onnx.import_model("digits.onnx")
+    print(minidl.onnx.inspect("digits.onnx"))
 
-Both need the onnx package: pip install "minidl[onnx]".
+All need the onnx package: pip install "minidl[onnx]".
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +18,7 @@ from minidl.onnx.deployment import class_names_of, model_of, with_probabilities
 from minidl.onnx.exporting import build_graph, convert_dtype
 from minidl.onnx.file import model_file
 from minidl.onnx.importing import build_model
+from minidl.onnx.inspection import Inspection, inspect_graph
 from minidl.onnx.node_writer import NodeWriter
 from minidl.saving import atomic
 from minidl.saving.atomic import Path
@@ -23,7 +26,7 @@ from minidl.saving.safetensors_file import FileError
 from minidl.sequential import Sequential
 from minidl.utils.validation import Shape, check_bool
 
-__all__ = ["NodeWriter", "export", "import_model"]
+__all__ = ["NodeWriter", "export", "import_model", "inspect"]
 
 
 def export(
@@ -137,8 +140,8 @@ def import_model(path: Path, input_shape: Shape | None = None, external_data: bo
         For a damaged file or another format, and for external data outside the folder or of another length. It is a
         ValueError. ONNX files have no checksums, so modified weights go unnoticed.
     ValueError
-        For a graph that layers cannot express exactly: the message lists every kind of unsupported node with one
-        example and the reason. For tensors in other files without `external_data=True`.
+        For a graph that layers cannot express exactly: the message lists every obstacle, each kind of unsupported node
+        with one example and the reason. For tensors in other files without `external_data=True`.
     OSError
         If the file cannot be read.
     ImportError
@@ -147,6 +150,7 @@ def import_model(path: Path, input_shape: Shape | None = None, external_data: bo
     See Also
     --------
     export : Writes such a file.
+    inspect : What a file holds, and what an import would refuse.
 
     Examples
     --------
@@ -164,10 +168,69 @@ def import_model(path: Path, input_shape: Shape | None = None, external_data: bo
       (2): Flatten()
     )
     """
+    with _naming(path) as name:
+        return build_model(model_file.read(name, check_bool("external_data", external_data)), input_shape)
+
+
+def inspect(path: Path, input_shape: Shape | None = None, external_data: bool = False) -> Inspection:
+    """Returns what an ONNX file holds, and every obstacle to `import_model`. It prints as text.
+
+    On the command line: python -m minidl inspect model.onnx
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file.
+    input_shape : tuple of int or None, default None
+        Shape of one example, if the file has dynamic sizes.
+    external_data : bool, default False
+        Whether to read tensors that are in other files, in the folder of this one.
+
+    Returns
+    -------
+    Inspection
+        Its attributes: producer, opset, inputs, outputs, operators, parameters, macs, obstacles. `obstacles` is empty
+        for a file that `import_model` reads.
+
+    Raises
+    ------
+    minidl.FileError
+        For a damaged file or another format.
+    ValueError
+        For tensors in other files without `external_data=True`, and for an opset that does not exist.
+    OSError
+        If the file cannot be read.
+    ImportError
+        Without onnx: pip install "minidl[onnx]".
+
+    See Also
+    --------
+    import_model : Reads the file.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import minidl
+    >>> from minidl.layers import Dense
+    >>> model = minidl.Sequential([Dense(2)], input_shape=(3,))
+    >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP
+    ...     path = os.path.join(folder, "model.onnx")
+    ...     minidl.onnx.export(model, path)
+    ...     found = minidl.onnx.inspect(path)
+    >>> print(found.operators, found.parameters, found.macs, found.obstacles)  # doctest: +SKIP
+    {'Gemm': 1} 8 6 ()
+    """
+    with _naming(path) as name:
+        return inspect_graph(model_file.read(name, check_bool("external_data", external_data)), input_shape)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[str]:
+    """Yields the path as text; errors begin with it."""
     name = atomic.text(path)
     model_file.import_onnx()
     try:
-        return build_model(model_file.read(name, check_bool("external_data", external_data)), input_shape)
+        yield name
     except FileError as error:
         raise FileError(f"{name}: {error}") from error
     except ValueError as error:

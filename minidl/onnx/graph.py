@@ -22,7 +22,7 @@ NOT_IN_OPSET = "not in this opset"  # domain of nodes of the file whose operator
 HINTS = (
     (
         ("If", "Loop", "Scan"),
-        "it computes graphs: export for fixed shapes, or fold constants, for example with onnxsim",
+        "it runs graphs: export for fixed shapes, or fold constants, for example with onnxsim",
     ),
     (("GRU", "LSTM", "RNN"), "it has recurrence"),
     (
@@ -36,7 +36,8 @@ HINTS = (
 class Node:
     """One operation on named values; "" stands for an omitted optional input.
 
-    alias: the operator that errors name in place of `op`, that of the file.
+    What errors name, which is in the file: alias, the operator in place of `op`; origin, the output of a node without
+    a name, in place of `outputs`; axes, if a Transpose was moved over the node: those of the file, in its order.
     """
 
     op: str
@@ -48,11 +49,15 @@ class Node:
     doc: str = ""
     domain: str = ""
     alias: str = ""
+    origin: str = ""
+    axes: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         """Returns its name in errors."""
-        label = f"node {self.name!r}" if self.name else f"the node of {self.outputs[0] if self.outputs else ''!r}"
-        return f"{label} ({self.operator})"
+        output = self.origin or (self.outputs[0] if self.outputs else "")
+        label = f"node {self.name!r}" if self.name else f"the node of {output!r}"
+        moved = f", with axes {self.axes} of the file as {tuple(range(len(self.axes)))}" if self.axes else ""
+        return f"{label} ({self.operator}{moved})"
 
     @property
     def operator(self) -> str:
@@ -88,6 +93,7 @@ class Graph:
     shapes: dict[str, list[int | str | None] | None] = field(default_factory=dict)
     # the number of axes that a Transpose of the file, which is gone, has for a value
     ranks: dict[str, tuple[Node, int]] = field(default_factory=dict)
+    producer: str = ""  # the program that wrote the file, and its version
 
 
 class UnsupportedNodeError(ValueError):

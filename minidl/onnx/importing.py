@@ -16,7 +16,7 @@ from minidl.layers.base import Layer
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.exporting import COUNTERS_KEY, METADATA_KEY, write_layers
 from minidl.onnx.file import model_file
-from minidl.onnx.graph import ANY_BATCH, Graph, Node, UnsupportedNodeError, ValueInfo, no_such_layer, refuse
+from minidl.onnx.graph import ANY_BATCH, Graph, Node, ValueInfo, no_such_layer, refuse
 from minidl.onnx.layer_fusion import fuse_layers
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader
 from minidl.onnx.operators import find_read_function
@@ -27,7 +27,7 @@ from minidl.onnx.structure.branches import parse_graph
 from minidl.onnx.structure.carried_values import CarriedValues
 from minidl.onnx.structure.joins import PRODUCT, broadcast_product, check_join, get_branches, make_container
 from minidl.onnx.structure.regions import Computed, Join, Region, Series
-from minidl.onnx.unsupported import GraphSurvey
+from minidl.onnx.unsupported import GraphSurvey, UnsupportedGraphError
 from minidl.saving.safetensors_file import MAX_HEADER
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array, zeros_view
@@ -37,7 +37,7 @@ DTYPES = ("float32", "float64")
 
 
 def build_model(graph: Graph, input_shape: Shape | None) -> Sequential:
-    """Returns the model of a graph. Raises ValueError that lists every kind of unsupported node.
+    """Returns the model of a graph. Raises UnsupportedGraphError with all that layers cannot express.
 
     Unless the caller keeps the graph, each tensor is released when its layer has copied it.
     """
@@ -46,10 +46,10 @@ def build_model(graph: Graph, input_shape: Shape | None) -> Sequential:
         graph = rewrite(graph)
         try:
             imported = Importer(graph, input_shape).run()
-        except UnsupportedNodeError as first:
+        except ValueError as first:
             importer = Importer(graph, input_shape)  # no shape is known yet
             survey = GraphSurvey(graph, importer.constants, importer.batch, importer.infer_node_shape)
-            raise ValueError(survey.report(first, importer.shape)) from first
+            raise UnsupportedGraphError(importer.obstacles, survey, first, importer.shape) from first
     del graph
     return imported.build()
 
@@ -112,20 +112,24 @@ class Importer:
 
     def __init__(self, graph: Graph, input_shape: Shape | None) -> None:
         self.graph, self.constants, self.n_pixels = graph, Constants(graph), 0
-        if len(graph.inputs) != 1 or len(graph.outputs) != 1:
-            declared = [[value.name for value in values] for values in (graph.inputs, graph.outputs)]
-            raise ValueError(f"expected a graph of one input and one output, got {declared[0]} and {declared[1]}")
-        (self.input,) = graph.inputs
-        if self.input.dtype not in DTYPES:
-            expected = "expected float or double, got"
-            cast = ", not followed by a Cast to one of them" if self.input.dtype in INTEGERS else ""
-            raise ValueError(f"input {self.input.name!r}: {expected} {self.input.dtype}{cast}")
-        self.dtype, self.shape = self.input.dtype, resolve_input_shape(self.input, input_shape)
+        self.input = graph.inputs[0] if graph.inputs else ValueInfo("", "float32", None)
+        self.obstacles = find_obstacles_of_ends(graph)
+        self.shape: Shape | None = None  # of an example; unknown only if there are obstacles
+        if graph.inputs:
+            try:
+                self.shape = resolve_input_shape(self.input, input_shape)
+            except ValueError as error:
+                if input_shape is not None:
+                    raise
+                self.obstacles.append(str(error))
+        self.dtype = self.input.dtype if self.input.dtype in DTYPES else DTYPES[0]
         first = self.input.shape[0] if self.input.shape else None
         self.batch = first if isinstance(first, int) else ANY_BATCH
 
     def run(self) -> ImportedLayers:
-        """Returns the layers and their state. Raises UnsupportedNodeError for the first unsupported node."""
+        """Returns the layers and their state. Raises ValueError for the first obstacle."""
+        if self.obstacles or self.shape is None:
+            raise ValueError(*self.obstacles[:1])
         self.note_shape(self.input.name, self.shape)
         layers, shape = self.import_series(parse_graph(self.graph, self.constants), self.shape)
         if not layers:
@@ -261,6 +265,19 @@ class Importer:
             refuse(node, f"{type(weighted.layer).__name__} cannot take input {shape}: {error}")
         finally:
             weighted.layer.unbuild()
+
+
+def find_obstacles_of_ends(graph: Graph) -> list[str]:
+    """Returns what layers cannot have of the inputs and outputs of a graph."""
+    obstacles = list[str]()
+    if len(graph.inputs) != 1 or len(graph.outputs) != 1:
+        declared = [[value.name for value in values] for values in (graph.inputs, graph.outputs)]
+        obstacles.append(f"expected a graph of one input and one output, got {declared[0]} and {declared[1]}")
+    for value in graph.inputs:
+        if value.dtype not in DTYPES:
+            cast = ", not followed by a Cast to one of them" if value.dtype in INTEGERS else ""
+            obstacles.append(f"input {value.name!r}: expected float or double, got {value.dtype}{cast}")
+    return obstacles
 
 
 def resolve_input_shape(value: ValueInfo, given: Shape | None) -> Shape:

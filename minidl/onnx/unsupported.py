@@ -1,9 +1,10 @@
-"""Report of all unsupported nodes of a graph at once, so that one attempt shows what an import would need."""
+"""All obstacles of a graph at once, so that one attempt shows what an import would need."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import Graph, Node, UnsupportedNodeError, no_such_layer, not_computable
@@ -11,14 +12,45 @@ from minidl.onnx.operators import find_read_function
 from minidl.onnx.structure.joins import check_join
 from minidl.utils.validation import Shape
 
-MAX_KINDS = 12  # lines of a report
+MAX_KINDS = 12  # lines of an error
+SHAPES_MISSING = "where shapes are unknown, only the operator types were checked"
 ELEMENTWISE_OPS = {"Abs", "Erf", "Log", "Sqrt"}
 
 InferShape = Callable[[Node, Shape], Shape]
 
 
+@dataclass(frozen=True)
+class Obstacle:
+    """What keeps a graph from becoming layers: message names an input, or one of `count` nodes of an operator."""
+
+    message: str
+    operator: str = ""
+    count: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.count} such nodes)" if self.count > 1 else self.message
+
+
+class UnsupportedGraphError(ValueError):
+    """All obstacles of a graph, of which the message lists at most MAX_KINDS.
+
+    of_ends: of inputs and outputs. first: the error that an import ended with. shape: of an example; None if unknown.
+    """
+
+    def __init__(self, of_ends: list[str], survey: GraphSurvey, first: ValueError, shape: Shape | None) -> None:
+        self.obstacles = list(map(Obstacle, of_ends))
+        self.obstacles += survey.find(first if isinstance(first, UnsupportedNodeError) else None, shape)
+        self.obstacles = self.obstacles or [Obstacle(str(first))]
+        self.shapes_missing = survey.shapes_missing
+        lines = list(map(str, self.obstacles))
+        more = [f"and {len(lines) - MAX_KINDS} more kinds"] if len(lines) > MAX_KINDS else []
+        note = [SHAPES_MISSING] if self.shapes_missing else []
+        head = f"expected a graph that layers can express, got {len(lines)} obstacles:"
+        super().__init__("\n  ".join([*[head][: len(lines) - 1], *lines[:MAX_KINDS], *more, *note]))
+
+
 class GraphSurvey:
-    """Checks each node that the output depends on, even after unsupported ones.
+    """Checks each node that outputs depend on, even after unsupported ones.
 
     infer_shape: returns the output shape of a node with one data input; raises UnsupportedNodeError. If the input shape
     is unknown, since an earlier node is unsupported and the file does not declare it, only the operator is checked.
@@ -31,26 +63,23 @@ class GraphSurvey:
         self.errors: dict[int, UnsupportedNodeError] = {}
         self.shapes_missing = False
 
-    def report(self, first: UnsupportedNodeError, shape: Shape) -> str:
-        """Returns one line for each kind of unsupported node, or only `first`. shape: of an example."""
-        self._set_shape(self.graph.inputs[0].name, shape)
+    def find(self, first: UnsupportedNodeError | None, shape: Shape | None) -> list[Obstacle]:
+        """Returns each kind of unsupported node; `first` among them. shape: of an example; None if unknown."""
+        for i, value in enumerate(self.graph.inputs):
+            self._set_shape(value.name, shape if i == 0 else None)
         for node in self._find_needed():
             self._check(node)
         errors = list(self.errors.values())
-        if not any(str(error.node) == str(first.node) for error in errors):
+        if first is not None and not any(str(error.node) == str(first.node) for error in errors):
             errors.insert(0, first)
         kinds: dict[tuple[str, str], list[UnsupportedNodeError]] = {}
         for error in errors:
             kinds.setdefault((error.node.operator, _without_names(error.reason)), []).append(error)
-        lines = [f"{error}{f' ({len(more) + 1} such nodes)' if more else ''}" for error, *more in kinds.values()]
-        more = [f"and {len(lines) - MAX_KINDS} more kinds"] if len(lines) > MAX_KINDS else []
-        note = ["where shapes are unknown, only the operator types were checked"] if self.shapes_missing else []
-        head = f"expected nodes that minidl has layers for, got {len(lines)} unsupported kinds:"
-        return "\n  ".join([*[head][: len(lines) - 1], *lines[:MAX_KINDS], *more, *note])
+        return [Obstacle(str(same[0]), operator, len(same)) for (operator, _), same in kinds.items()]
 
     def _find_needed(self) -> list[Node]:
-        """Returns the nodes that the output depends on, in order, except those of constants."""
-        needed, nodes = {self.graph.outputs[0].name}, list[Node]()
+        """Returns the nodes that outputs depend on, in order, except those of constants."""
+        needed, nodes = {value.name for value in self.graph.outputs}, list[Node]()
         for node in reversed(self.graph.nodes):
             if needed & set(node.outputs) and not any(name in self.constants for name in node.outputs):
                 needed |= set(node.inputs)

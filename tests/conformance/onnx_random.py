@@ -87,7 +87,7 @@ def examine(seed, edit=None):
 def reason_of(message):
     """Returns the line of a message that says what is missing: the first, or that of the first node of several."""
     first, *others = message.splitlines()
-    return others[0].strip() if others and "unsupported kinds" in first else first
+    return others[0].strip() if others and "obstacles:" in first else first
 
 
 def change_weight(model):

@@ -27,7 +27,7 @@ def report_lines(graph, without_shapes=False):
     head, *found = str(error.value).split("\n  ")
     if head.startswith("node "):
         return [head, *found]
-    heading = re.fullmatch(r"expected nodes that minidl has layers for, got (\d+) unsupported kinds:", head)
+    heading = re.fullmatch(r"expected a graph that layers can express, got (\d+) obstacles:", head)
     kinds = [line for line in found if line.startswith("node ")]
     assert int(heading[1]) == len(kinds) or len(kinds) == 12
     return found
@@ -61,9 +61,7 @@ def test_the_error_begins_with_the_path(tmp_path):
     path = g.save(tmp_path)
     with pytest.raises(ValueError) as error:
         import_model(path)
-    assert str(error.value).startswith(
-        f"{path}: expected nodes that minidl has layers for, got 2 unsupported kinds:\n  "
-    )
+    assert str(error.value).startswith(f"{path}: expected a graph that layers can express, got 2 obstacles:\n  ")
 
 
 @pytest.mark.parametrize("declared", [True, False])

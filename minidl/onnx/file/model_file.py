@@ -179,6 +179,7 @@ def _from_model(onnx: Any, model: Any, large: dict[int, Array], folder: str | No
         opset,
         {check_utf8(entry.key): check_utf8(entry.value) for entry in model.metadata_props},
         {check_utf8(value.name): _axis_sizes(value.type.tensor_type) for value in model.graph.value_info},
+        producer=f"{check_utf8(model.producer_name)} {check_utf8(model.producer_version)}".strip(),
     )
 
 
@@ -220,8 +221,8 @@ def _shortest_float(value: float) -> float:
 
 
 def _from_value(onnx: Any, value: Any) -> ValueInfo:
-    if value.type.WhichOneof("value") != "tensor_type":
-        raise ValueError(f"{value.name!r}: expected a tensor, got {value.type.WhichOneof('value')}")
+    if (kind := value.type.WhichOneof("value")) != "tensor_type":
+        return ValueInfo(check_utf8(value.name), kind or "no type", None)
     tensor = value.type.tensor_type
     dtype = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
     dtype = {"float": "float32", "double": "float64"}.get(dtype, dtype)

@@ -124,7 +124,7 @@ class _Mover:
         if moved is not None and node.domain in ("", REWRITTEN) and (rewrite := self._rule(node)) is not None:
             inner = replace(node, inputs=[self.moved[name].source if name in data else name for name in node.inputs])
             if (result := rewrite(inner, moved)) is not None:
-                self._append(*result, node.outputs)
+                self._append(*result, node, invert(moved))
                 return
         for name in data:
             self._write(name)
@@ -148,11 +148,12 @@ class _Mover:
         else:
             self.moved[node.outputs[0]] = _Moved(before.source, axes, node.name)
 
-    def _append(self, node: Node, axes: Axes, outputs: list[str]) -> None:
-        """Appends a rewritten node; `outputs` are its own after a Transpose."""
-        sources = [self._name(f"{name}.moved") for name in outputs]
-        self.nodes.append(replace(node, outputs=sources))
-        for name, source in zip(outputs, sources, strict=True):
+    def _append(self, node: Node, axes: Axes, before: Node, file_axes: Axes) -> None:
+        """Appends a rewritten node; the outputs of the one before are its own after a Transpose."""
+        sources = [self._name(f"{name}.moved") for name in before.outputs]
+        alias, origin = node.alias or before.operator, before.origin or before.outputs[0]
+        self.nodes.append(replace(node, outputs=sources, alias=alias, origin=origin, axes=file_axes))
+        for name, source in zip(before.outputs, sources, strict=True):
             if axes == tuple(sorted(axes)):
                 self.aliases[name] = source
             else:

@@ -1,0 +1,83 @@
+"""Inspection of an ONNX file: what it holds, and whether layers can express it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from minidl.onnx.graph import Graph, ValueInfo
+from minidl.onnx.importing import build_model
+from minidl.onnx.passes.old_opsets import NEW
+from minidl.onnx.unsupported import SHAPES_MISSING, Obstacle, UnsupportedGraphError
+from minidl.utils.validation import Shape
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What `minidl.onnx.inspect` found in a file; prints as text.
+
+    producer: the program that wrote it. inputs, outputs: (name, dtype, shape), the shape None if it is not declared.
+    operators: the number of nodes of each; local functions are inlined. parameters: of the model, or if it cannot be
+    imported, the numbers in tensors of real numbers. macs: multiply-adds of one example; None without a model.
+    obstacles: what `import_model` would refuse; `str` of one names the node, what was expected, and what to do.
+    """
+
+    producer: str
+    opset: int
+    inputs: tuple[tuple[str, str, tuple[int | str | None, ...] | None], ...]
+    outputs: tuple[tuple[str, str, tuple[int | str | None, ...] | None], ...]
+    operators: dict[str, int]
+    parameters: int
+    macs: int | None
+    obstacles: tuple[Obstacle, ...]
+    shapes_missing: bool = False
+
+    def __str__(self) -> str:
+        old = f", read as opset {NEW}" if self.opset < NEW else ""
+        nodes = ", ".join(f"{count} {operator}" for operator, count in self.operators.items())
+        macs = "" if self.macs is None else f", {self.macs:,} multiply-adds an example"
+        lines = [
+            f"file of {self.producer or 'an unknown program'}, opset {self.opset}{old}",
+            *(f"{kind} {_describe(*value)}" for kind in ("input", "output") for value in getattr(self, f"{kind}s")),
+            f"nodes: {nodes}",
+            f"{self.parameters:,} parameters{macs}",
+        ]
+        if not self.obstacles:
+            return "\n".join([*lines, "import_model reads it"])
+        head = f"import_model refuses it: {len(self.obstacles)} obstacle{'s' if len(self.obstacles) > 1 else ''}"
+        note = [SHAPES_MISSING] if self.shapes_missing else []
+        return "\n  ".join(["\n".join([*lines, head]), *map(str, self.obstacles), *note])
+
+    __repr__ = __str__
+
+
+def inspect_graph(graph: Graph, input_shape: Shape | None) -> Inspection:
+    """Returns what is in a graph, after an attempt to turn it into layers."""
+    held: dict[str, Any] = {
+        "producer": graph.producer,
+        "opset": graph.opset,
+        "inputs": tuple(map(_describe_value, graph.inputs)),
+        "outputs": tuple(map(_describe_value, graph.outputs)),
+        "operators": dict(Counter(node.operator for node in graph.nodes).most_common()),
+    }
+    floats = sum(array.size for array in graph.tensors.values() if array.dtype.kind == "f")
+    try:
+        summary = build_model(graph, input_shape).summary()
+    except UnsupportedGraphError as error:
+        return Inspection(
+            **held, parameters=floats, macs=None, obstacles=tuple(error.obstacles), shapes_missing=error.shapes_missing
+        )
+    except ValueError as error:
+        return Inspection(**held, parameters=floats, macs=None, obstacles=(Obstacle(str(error)),))
+    return Inspection(**held, parameters=summary.parameters, macs=summary.macs, obstacles=())
+
+
+def _describe_value(value: ValueInfo) -> tuple[str, str, tuple[int | str | None, ...] | None]:
+    return value.name, value.dtype, None if value.shape is None else tuple(value.shape)
+
+
+def _describe(name: str, dtype: str, shape: Iterable[int | str | None] | None) -> str:
+    sizes = "of unknown shape" if shape is None else f"({', '.join(str(s or '?') for s in shape)})"
+    return f"{name!r}: {dtype} {sizes}"

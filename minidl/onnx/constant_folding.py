@@ -66,7 +66,9 @@ def fold_cast(inputs: list[Any], attributes: dict[str, Any]) -> Array:
         expected = f"expected numbers, and to in {sorted(DTYPES)}"
         raise ValueError(f"{expected}, got {inputs[0].dtype} and to={attributes['to']}")
     dtype = DTYPES[attributes["to"]]
-    return (inputs[0] if dtype == "int64" == inputs[0].dtype else check_no_batch(inputs[0])).astype(dtype)
+    if has_batch(inputs[0]) and dtype in ("int32", "int64"):  # TensorFlow computes shapes in int32
+        return np.asarray(inputs[0])
+    return check_no_batch(inputs[0]).astype(dtype)
 
 
 def fold_arithmetic(function: Callable[..., Array]) -> FoldFunction:

@@ -260,6 +260,16 @@ def test_view_as_pytorch_writes_it(tmp_path):
     check(g, tmp_path, "ReLU", "Flatten")
 
 
+def test_flatten_as_tensorflow_writes_it(tmp_path):
+    """Its shapes are int32."""
+    g = Graph()
+    size = g.add("Cast", g.add("Shape", "x"), to=6)
+    first = g.add("Slice", size, g.integers(0), g.integers(1), g.integers(0))
+    shape = g.add("Concat", first, g.constant([192], "int32"), axis=0)
+    g.add("Reshape", "x", g.add("Cast", shape, to=7))
+    check(g, tmp_path, "Flatten")
+
+
 def test_padding_as_pytorch_writes_it(tmp_path):
     """nn.ZeroPad2d((1, 2, 3, 0)) in the TorchScript exporter, where nodes reverse PyTorch's order."""
     g = Graph()

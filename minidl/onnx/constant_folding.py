@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from minidl.onnx.graph import ANY_BATCH, DATA_TYPES, Graph, Node, refuse
+from minidl.onnx.quantized import dequantize, quantize
 from minidl.utils.arrays import Array
 
 MAX_ELEMENTS = 4096  # elements of a folded constant, unless it is computed from one in the file that is as large
@@ -183,6 +184,7 @@ FOLD_FUNCTIONS: dict[str, FoldFunction] = {
     ),
     "Constant": fold_constant,
     "ConstantOfShape": fold_constant_of_shape,
+    "DequantizeLinear": dequantize,
     "Div": fold_arithmetic(divide),
     "Equal": fold_arithmetic(np.equal),
     "Floor": fold_arithmetic(np.floor),
@@ -194,6 +196,7 @@ FOLD_FUNCTIONS: dict[str, FoldFunction] = {
     "Min": fold_arithmetic(lambda *arrays: functools.reduce(np.minimum, arrays)),
     "Mul": fold_arithmetic(np.multiply),
     "Neg": fold_arithmetic(np.negative),
+    "QuantizeLinear": quantize,
     "Range": fold_range,
     "ReduceMean": fold_reduction(np.mean),
     "ReduceProd": fold_reduction(np.prod),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -19,17 +20,14 @@ REWRITTEN = "minidl"  # domain of nodes that passes put in place of nodes of the
 NOT_IN_OPSET = "not in this opset"  # domain of nodes of the file whose operators ONNX does not have
 
 
-HINTS = (
-    (
-        ("If", "Loop", "Scan"),
-        "it runs graphs: export for fixed shapes, or fold constants, for example with onnxsim",
+HINTS = {  # by pattern of the operator
+    "If|Loop|Scan": "it runs graphs: export for fixed shapes, or fold constants, for example with onnxsim",
+    "GRU|LSTM|RNN": "it has recurrence",
+    "QLinear.*|QGemm|.*Integer|DynamicQuantizeLinear": (
+        "it computes with integers: quantize in the format QDQ, or export the net of floats"
     ),
-    (("GRU", "LSTM", "RNN"), "it has recurrence"),
-    (
-        ("ConvInteger", "DynamicQuantizeLinear", "MatMulInteger", "QLinearConv", "QLinearMatMul"),
-        "it computes with integers: quantize in the format QDQ, or export the net of floats",
-    ),
-)
+    "QuantizeLinear|DequantizeLinear": "expected pairs of one scale and zero point, whose integers nothing else reads",
+}
 
 
 @dataclass
@@ -93,7 +91,22 @@ class Graph:
     shapes: dict[str, list[int | str | None] | None] = field(default_factory=dict)
     # the number of axes that a Transpose of the file, which is gone, has for a value
     ranks: dict[str, tuple[Node, int]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)  # what a warning says after an import
     producer: str = ""  # the program that wrote the file, and its version
+
+
+class Names:
+    """New names for values of a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._taken = {name for node in graph.nodes for name in (*node.inputs, *node.outputs)} | set(graph.tensors)
+
+    def new(self, wanted: str) -> str:
+        """Returns a name that no value has, `wanted` if possible."""
+        while wanted in self._taken:
+            wanted += "_"
+        self._taken.add(wanted)
+        return wanted
 
 
 class UnsupportedNodeError(ValueError):
@@ -108,7 +121,7 @@ def no_such_layer(node: Node) -> str:
     """Returns the reason to refuse a node whose operator no layer computes, and what to do about it."""
     if node.domain == NOT_IN_OPSET:
         return "ONNX has no such operator in the file's opset"
-    hint = next((hint for ops, hint in HINTS if node.op in ops), "")
+    hint = next((hint for ops, hint in HINTS.items() if re.fullmatch(ops, node.op)), "")
     return f"{NO_SUCH_LAYER}: {hint}" if hint else NO_SUCH_LAYER
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -143,6 +144,8 @@ class Importer:
             [source for weighted in layers if weighted.weights for source in weighted.sources], self.constants
         )
         state = {f"{i}.{name}": array for i, weighted in enumerate(layers) for name, array in weighted.weights.items()}
+        for note in self.graph.notes:
+            warnings.warn(note, stacklevel=4)  # the caller of import_model
         imported = ImportedLayers([weighted.layer for weighted in layers], self.shape, self.dtype, state)
         build_warnings.warn(named_layers(imported.layers), self.shape)
         return imported

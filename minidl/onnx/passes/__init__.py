@@ -13,12 +13,14 @@ from minidl.onnx.passes.gathers import expect_float_indices, merge_strided_views
 from minidl.onnx.passes.input_cast import remove_input_cast
 from minidl.onnx.passes.norm_patterns import merge_layer_norms
 from minidl.onnx.passes.old_opsets import read_old_opsets
+from minidl.onnx.passes.quantization import remove_quantization
 from minidl.onnx.passes.splits import expand_splits
 from minidl.onnx.passes.tensordots import merge_tensordots, unmerge_tensordots
 from minidl.onnx.passes.transposes import move_transposes
 
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
     read_old_opsets,
+    remove_quantization,
     remove_input_cast,
     expand_splits,
     expect_float_indices,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minidl.onnx.constant_folding import Constants
-from minidl.onnx.graph import DATA_TYPES, Graph, Node, refuse
+from minidl.onnx.graph import DATA_TYPES, Graph, Names, Node, refuse
 
 NEW = 11  # the opset whose operators the readers know
 DTYPE_NAMES = {"float32": "FLOAT", "float64": "DOUBLE"}  # the others are those of NumPy
@@ -36,7 +36,7 @@ class _Upgrade:
             list[Node](),
             dict(graph.tensors),
         )
-        self.taken = {name for node in graph.nodes for name in (*node.inputs, *node.outputs)} | set(graph.tensors)
+        self.names = Names(graph)
         self.ranks: dict[str, int | None] = {name: array.ndim for name, array in graph.tensors.items()}
         self.ranks |= {value.name: len(value.shape) for value in graph.inputs if value.shape is not None}
 
@@ -81,7 +81,7 @@ class _Upgrade:
 
     def input(self, node: Node, suffix: str, values: Any, dtype: str = "int64") -> str:
         """Adds a constant that was an attribute; returns its name."""
-        name = self._name(f"{node.outputs[0]}.{suffix}")
+        name = self.names.new(f"{node.outputs[0]}.{suffix}")
         self.tensors[name] = np.asarray(values, dtype)
         return name
 
@@ -92,17 +92,11 @@ class _Upgrade:
             refuse(node, f"expected operands of known ranks, aligned at an axis, got {rank}, {inner} and axis={axis}")
         if axis + inner == rank:
             return node
-        name = self._name(f"{node.outputs[0]}.aligned")
+        name = self.names.new(f"{node.outputs[0]}.aligned")
         self.nodes.append(
             Node("Unsqueeze", "", [node.inputs[index]], [name], {"axes": list(range(inner, rank - axis))})
         )
         return replace(node, inputs=[*node.inputs[:index], name, *node.inputs[index + 1 :]])
-
-    def _name(self, wanted: str) -> str:
-        while wanted in self.taken:
-            wanted += "_"
-        self.taken.add(wanted)
-        return wanted
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from minidl.onnx.constant_folding import Constants
-from minidl.onnx.graph import REWRITTEN, Graph, Node, refuse
+from minidl.onnx.graph import REWRITTEN, Graph, Names, Node, refuse
 from minidl.onnx.passes.norm_patterns import CHANNEL_NORM
 from minidl.onnx.passes.splits import SPLIT_PART
 from minidl.onnx.passes.tensordots import TENSORDOT, is_over_last_axis
@@ -80,7 +80,7 @@ class _Mover:
         self.ranks: dict[str, tuple[Node, int]] = {}
         self.aliases: dict[str, str] = {}
         self.written: set[str] = set()
-        self.taken = {name for node in graph.nodes for name in (*node.inputs, *node.outputs)} | set(graph.tensors)
+        self.names = Names(graph)
 
     def run(self) -> Graph:
         self._transpose_input()
@@ -101,7 +101,7 @@ class _Mover:
             if not found & set(node.inputs):
                 continue
             if node.op == "Transpose" and tuple(node.attributes.get("perm", ())) == to_first:
-                first = self._name(f"{name}.channels_first")
+                first = self.names.new(f"{name}.channels_first")
                 self.nodes.append(Node("Transpose", "", [name], [first], {"perm": list(to_first)}))
                 self.moved[name] = _Moved(first, invert(to_first))
                 self.written.add(name)  # the graph has it anyway
@@ -150,7 +150,7 @@ class _Mover:
 
     def _append(self, node: Node, axes: Axes, before: Node, file_axes: Axes) -> None:
         """Appends a rewritten node; the outputs of the one before are its own after a Transpose."""
-        sources = [self._name(f"{name}.moved") for name in before.outputs]
+        sources = [self.names.new(f"{name}.moved") for name in before.outputs]
         alias, origin = node.alias or before.operator, before.origin or before.outputs[0]
         self.nodes.append(replace(node, outputs=sources, alias=alias, origin=origin, axes=file_axes))
         for name, source in zip(before.outputs, sources, strict=True):
@@ -166,15 +166,9 @@ class _Mover:
             moved = self.moved[name]
             self.nodes.append(Node("Transpose", moved.name, [moved.source], [name], {"perm": list(moved.axes)}))
 
-    def _name(self, wanted: str) -> str:
-        while wanted in self.taken:
-            wanted += "_"
-        self.taken.add(wanted)
-        return wanted
-
     def _constant(self, array: Array) -> str:
         """Adds a constant; returns its name."""
-        name = self._name("layouts.constant")
+        name = self.names.new("layouts.constant")
         self.tensors[name] = array
         return name
 
@@ -215,7 +209,7 @@ class _Mover:
 
     def _computed(self, op: str, inputs: list[str], **attributes: object) -> str:
         """Adds a node that permutes a constant: it stays the same weight, which is folded later."""
-        name = self._name(f"{inputs[0]}.{op}")
+        name = self.names.new(f"{inputs[0]}.{op}")
         self.nodes.append(Node(op, "", inputs, [name], attributes))
         return name
 

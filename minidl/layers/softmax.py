@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 from minidl.layers.base import Layer
-from minidl.utils.validation import Shape
+from minidl.utils.validation import Shape, check_axes
 from minidl_c.kernels.softmax import SoftmaxOp
 
 
-class Softmax(Layer):
-    """Softmax: turns scores into probabilities, over the first axis of an example.
+class _Softmax(Layer):
+    """A function of the kernel's table, over an axis or several neighbours."""
 
-    Computes `y[k] = exp(x[k]) / sum over j of exp(x[j])`. Any shape, which is unchanged. The first axis is the features
-    of a vector, or the channels of each pixel of an image.
+    function: ClassVar[str]  # its name in the table
+
+    def __init__(self, axis: int | Sequence[int] = 0) -> None:
+        self.axis = axis
+
+    def build(self, in_shape: Shape) -> Shape:
+        first, *others = check_axes("axis", self.axis, len(in_shape))
+        end = first + len(others) + 1
+        if others and others[-1] != end - 1:
+            raise ValueError(f"axis: expected one axis, or neighbours, got {self.axis!r}")
+        self.op = SoftmaxOp(in_shape, self.dtype, self.function, first, end)
+        return in_shape
+
+
+class Softmax(_Softmax):
+    """Softmax: turns scores into probabilities, over the first axis of an example or others.
+
+    Computes `y[k] = exp(x[k]) / sum over j of exp(x[j])`. Any shape, which is unchanged.
+
+    Parameters
+    ----------
+    axis : int or sequence of int, default 0
+        Axis of an example, without the batch axis, or several neighbours, over which the sums are: 0, the features of a
+        vector or the channels of each pixel; -1, the last axis, as by default in Keras.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, unless `axis` is an axis, or neighbouring ones, each once.
 
     Notes
     -----
@@ -29,19 +59,37 @@ class Softmax(Layer):
     >>> model = Sequential([Softmax()], input_shape=(3,))
     >>> model.predict(np.log([[1, 2, 5]])).round(3).tolist()
     [[0.125, 0.25, 0.625]]
+
+    Over the last of two axes:
+
+    >>> Sequential([Softmax(-1)], input_shape=(2, 2)).predict([[[0, 0], [5, 5]]]).tolist()
+    [[[0.5, 0.5], [0.5, 0.5]]]
     """
 
+    function = "softmax"
     output_kind = "probabilities"
 
     def build(self, in_shape: Shape) -> Shape:
-        self.op = SoftmaxOp(in_shape, self.dtype)
-        return in_shape
+        if check_axes("axis", self.axis, len(in_shape)) != (0,):
+            self.output_kind = "other"  # the classes of a loss are along axis 0
+        return super().build(in_shape)
 
 
-class LogSoftmax(Layer):
-    """Logarithm of the softmax, over the first axis of an example.
+class LogSoftmax(_Softmax):
+    """Logarithm of the softmax, over the first axis of an example or others.
 
     Computes `y[k] = log(exp(x[k]) / sum over j of exp(x[j]))`. Any shape, which is unchanged.
+
+    Parameters
+    ----------
+    axis : int or sequence of int, default 0
+        Axis of an example, without the batch axis, or several neighbours, over which the sums are: 0, the features of a
+        vector or the channels of each pixel; -1, the last axis, as by default in Keras.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, unless `axis` is an axis, or neighbouring ones, each once.
 
     Notes
     -----
@@ -59,18 +107,25 @@ class LogSoftmax(Layer):
     [[[1.0, 0.0]], [[0.0, -1000.0]]]
     """
 
+    function = "log_softmax"
     output_kind = "other"
 
-    def build(self, in_shape: Shape) -> Shape:
-        self.op = SoftmaxOp(in_shape, self.dtype, "log_softmax")
-        return in_shape
 
-
-class Softmin(Layer):
+class Softmin(_Softmax):
     """Softmax of -x: the lowest score gets the highest probability.
 
-    Computes `y[k] = exp(-x[k]) / sum over j of exp(-x[j])`, over the first axis of an example. Any shape, which is
-    unchanged.
+    Computes `y[k] = exp(-x[k]) / sum over j of exp(-x[j])`. Any shape, which is unchanged.
+
+    Parameters
+    ----------
+    axis : int or sequence of int, default 0
+        Axis of an example, without the batch axis, or several neighbours, over which the sums are: 0, the features of a
+        vector or the channels of each pixel; -1, the last axis, as by default in Keras.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, unless `axis` is an axis, or neighbouring ones, each once.
 
     Examples
     --------
@@ -81,8 +136,5 @@ class Softmin(Layer):
     [[0.75, 0.25]]
     """
 
+    function = "softmin"
     output_kind = "other"
-
-    def build(self, in_shape: Shape) -> Shape:
-        self.op = SoftmaxOp(in_shape, self.dtype, "softmin")
-        return in_shape

@@ -1,4 +1,4 @@
-"""Cases of activations, and of the softmax over channels."""
+"""Cases of activations, and of the softmax."""
 
 from contract.case import Case, any_shape, functional
 
@@ -78,9 +78,23 @@ def prelu(rng):
     return Case(PReLU(shared=shared), any_shape(rng), lambda x, weight: functional().prelu(x, weight), spread)
 
 
-def over_channels(layer, name):
-    """Returns a drawing function of a layer over the channels, and its torch.nn.functional counterpart."""
-    return lambda rng: Case(layer(), any_shape(rng), lambda x: getattr(functional(), name)(x, 1), spread)
+def softmax(layer, name):
+    """Returns a drawing function of a softmax over an axis or neighbours, and its torch.nn.functional counterpart."""
+
+    def case(rng):
+        shape = any_shape(rng)
+        first = int(rng.integers(len(shape)))
+        end = int(rng.integers(first + 1, len(shape) + 1))
+        if rng.random() < 0.5:
+            first, end = 0, 1
+
+        def torch(x):
+            return getattr(functional(), name)(x.flatten(first + 1, end), first + 1).reshape(x.shape)
+
+        axis = first - len(shape) * int(rng.integers(2)) if end == first + 1 else list(range(first, end))
+        return Case(layer(axis), shape, torch, spread)
+
+    return case
 
 
 def formula(draw, values=spread):
@@ -161,7 +175,7 @@ DRAWS = {
     "LeakyReLU": activation(leaky_relu),
     "Log": formula(lambda rng: (Log(), lambda x: x.log()), positive),
     "LogSigmoid": without_arguments(LogSigmoid, "logsigmoid"),
-    "LogSoftmax": over_channels(LogSoftmax, "log_softmax"),
+    "LogSoftmax": softmax(LogSoftmax, "log_softmax"),
     "Mish": without_arguments(Mish, "mish"),
     "PReLU": prelu,
     "Reciprocal": formula(lambda rng: (Reciprocal(), lambda x: x.reciprocal()), positive),
@@ -169,8 +183,8 @@ DRAWS = {
     "SELU": without_arguments(SELU, "selu"),
     "SiLU": without_arguments(SiLU, "silu"),
     "Sigmoid": without_arguments(Sigmoid, "sigmoid"),
-    "Softmax": over_channels(Softmax, "softmax"),
-    "Softmin": over_channels(Softmin, "softmin"),
+    "Softmax": softmax(Softmax, "softmax"),
+    "Softmin": softmax(Softmin, "softmin"),
     "Softplus": activation(softplus),
     "Softshrink": with_one_argument(Softshrink, "softshrink", "lambd", [0.4, 0.0, 2.1]),
     "Softsign": without_arguments(Softsign, "softsign"),

@@ -177,3 +177,25 @@ def test_a_net_learns_with_it(layer, rng):
     trainer = Trainer(Sequential(layers, seed=1), "softmax_cross_entropy", SGD(0.2, momentum=0.9), ["accuracy"])
     trainer.fit(X, y, epochs=150, batch_size=40, verbose=0)
     assert trainer.evaluate(X, y)["accuracy"] > 0.98
+
+
+@pytest.mark.parametrize("layer", [Softmax, LogSoftmax, Softmin])
+@pytest.mark.parametrize(
+    ("axis", "error", "message"),
+    [
+        (3, ValueError, "axis: expected at most 2, got 3"),
+        ((0, 2), ValueError, r"axis: expected one axis, or neighbours, got \(0, 2\)"),
+        ((1, 1), ValueError, "axis: expected some of 0 to 2, each once"),
+        ("channels", TypeError, "axis: expected an integer, got 'channels'"),
+    ],
+)
+def test_invalid_axes_of_a_softmax(layer, axis, error, message):
+    with pytest.raises(error, match=rf"{layer.__name__}.*{message}"):
+        Sequential([layer(axis)], input_shape=(2, 3, 4))
+
+
+def test_a_softmax_over_other_axes_is_none_of_the_classes():
+    model = Sequential([Softmax(-1)], input_shape=(3, 4))
+    np.testing.assert_allclose(model.predict(np.eye(3, 4)[None]).sum(2), 1, 1e-6)
+    with pytest.raises(ValueError, match="Softmax"):
+        model.predict_proba(np.eye(3, 4)[None])

@@ -31,13 +31,13 @@ def gelu_tanh(x):
     return 0.5 * x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3)))
 
 
-def softmax(x):
-    e = np.exp(x - x.max(1, keepdims=True))
-    return e / e.sum(1, keepdims=True)
+def softmax(x, axis=1):
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
 
 
-def log_softmax(x):
-    return np.log(softmax(x))
+def log_softmax(x, axis=1):
+    return np.log(softmax(x, axis))
 
 
 def softplus(x):
@@ -80,6 +80,11 @@ ACTIVATIONS = {
     ),
     "LogSoftmax": Case("LogSoftmax", log_softmax, shape=VECTOR),
     "LogSoftmax of channels": Case("LogSoftmax", log_softmax, attributes={"axis": 1}),
+    "LogSoftmax of columns": Case("LogSoftmax", lambda x: log_softmax(x, 3)),
+    "LogSoftmax before 13": Case("LogSoftmax", lambda x: log_softmax(x, (1, 2, 3)), opset=11),
+    "LogSoftmax of images before 13": Case(
+        "LogSoftmax", lambda x: log_softmax(x, (2, 3)), attributes={"axis": -2}, opset=12
+    ),
     "Mish": Case("Mish", lambda x: x * np.tanh(softplus(x))),
     "Neg": Case("Neg", np.negative),
     "Selu": Case("Selu", lambda x: 1.0507009873554805 * elu(1.6732632423543772)(x)),
@@ -102,6 +107,9 @@ ACTIVATIONS = {
     "Swish": Case("Swish", lambda x: x / (1 + np.exp(-x)), opset=24),
     "Softmax": Case("Softmax", softmax, shape=VECTOR),
     "Softmax of channels": Case("Softmax", softmax, attributes={"axis": 1}),
+    "Softmax of columns": Case("Softmax", lambda x: softmax(x, 3)),
+    "Softmax of rows": Case("Softmax", lambda x: softmax(x, 2), attributes={"axis": 2}),
+    "Softmax of images before 13": Case("Softmax", lambda x: softmax(x, (1, 2, 3)), opset=11),
     "Softmax before 13": Case("Softmax", softmax, shape=(6, 1, 1), opset=11),
 }
 
@@ -394,10 +402,10 @@ UNSUPPORTED = {
         "expected training_mode=False, got True",
     ),
     "Div by a channel of 0": (Case("Div", None, (0.0 * CHANNELS,)), "expected divisors whose reciprocals are finite"),
-    "LogSoftmax of images": (Case("LogSoftmax", None), "expected axis=1, the channels, got 3"),
+    "Softmax of the batch": (Case("Softmax", None, attributes={"axis": 0}), "expected an axis after the batch, got 0"),
     "LogSoftmax before 13": (
-        Case("LogSoftmax", None, opset=11),
-        "before opset 13 LogSoftmax sums over the whole example",
+        Case("LogSoftmax", None, attributes={"axis": -4}, opset=11),
+        "expected an axis after the batch, got 0",
     ),
     "Clip with a bound per channel": (Case("Clip", None, (CHANNELS,)), "expected one real number for input 1"),
     **{
@@ -410,8 +418,6 @@ UNSUPPORTED = {
     "Clip without room": (Case("Clip", None, (HIGH, LOW)), "min_val: expected a number below max_val"),
     "Shrink with another bias": (Case("Shrink", None, attributes={"bias": 0.25}), "expected bias=0 or bias=lambd=0.5"),
     "Celu alpha of 0": (Case("Celu", None, attributes={"alpha": 0.0}), "alpha: expected at least 1.17549435e-38"),
-    "Softmax of images": (Case("Softmax", None), "expected axis=1, the channels, got 3"),
-    "Softmax before 13": (Case("Softmax", None, opset=11), "before opset 13 Softmax sums over the whole example"),
     "LayerNormalization": (
         Case("LayerNormalization", None, (normal(7),)),
         "the whole example of (4, 6, 7), got 3",

@@ -96,7 +96,10 @@ IMAGE_NODES = {
         lambda g: batch_norm(g, training_mode=1),
         "node 'BatchNormalization_0' (BatchNormalization): expected training_mode=0, got 1",
     ),
-    "Softmax": (lambda g: g.append("Softmax"), "node 'Softmax_0' (Softmax): expected axis=1, the channels, got 3"),
+    "Softmax": (
+        lambda g: g.append("Softmax", axis=0),
+        "node 'Softmax_0' (Softmax): expected an axis after the batch, got 0",
+    ),
     "Flatten": (lambda g: g.append("Flatten", axis=2), "expected axis=1, which keeps examples separate, got 2"),
     "LayerNormalization": (
         lambda g: g.append("LayerNormalization", g.normal(8), axis=-1),

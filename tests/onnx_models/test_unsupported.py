@@ -68,7 +68,7 @@ def test_the_error_begins_with_the_path(tmp_path):
 def test_declared_shapes(declared):
     """With known shapes, attributes are checked too."""
     g = Graph()
-    g.append("CumSum", g.integers(1)).append("Softmax", axis=3).append("MaxPool", kernel_shape=[2, 2], ceil_mode=2)
+    g.append("CumSum", g.integers(1)).append("Softmax", axis=0).append("MaxPool", kernel_shape=[2, 2], ceil_mode=2)
     found = report_lines(g, without_shapes=not declared)
     if not declared:
         assert found == ["node 'CumSum_0' (CumSum): no layer of minidl does that", SHAPES_UNKNOWN]

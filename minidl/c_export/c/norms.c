@@ -138,33 +138,34 @@ static void layer_norm(integer pixels, integer channels, int centered, real eps,
   }
 }
 
-/* The largest number, or NaN if one is. */
-INLINE real largest(integer n, const real *x) {
+/* The largest of n numbers, each `step` after the one before, or NaN if one is. */
+INLINE real largest(integer n, integer step, const real *x) {
   real top = *x;
-  for (integer i = 1; i < n; i++) top = x[i] > top || x[i] != x[i] ? x[i] : top;
+  for (integer i = 1; i < n; i++) top = x[i * step] > top || x[i * step] != x[i * step] ? x[i * step] : top;
   return top;
 }
 
-/* y[k] = exp(x[k]) / the sum of exp(x[j]) over the channels of each pixel; y may be x. sign: -1 for softmin. */
-static void softmax(integer pixels, integer channels, real sign, const real *x, real *y) {
-  EACH(p, pixels) {
-    real *yp = y + p * channels, total = 0;
-    EACH(c, channels) yp[c] = sign < 0 ? -x[p * channels + c] : x[p * channels + c];
-    const real top = largest(channels, yp);
-    EACH(c, channels) {
-      yp[c] = real_exp(flush(yp[c] - top));
-      total = flush(total + yp[c]);
+/* y[k] = exp(x[k]) / the sum of exp(x[j]) over the n numbers of an axis; x [outer][n][inner], y may be x. sign: -1 for softmin. */
+static void softmax(integer outer, integer n, integer inner, real sign, const real *x, real *y) {
+  EACH(i, outer) EACH(j, inner) {
+    const real *xi = x + i * n * inner + j;
+    real *yi = y + i * n * inner + j, total = 0;
+    EACH(k, n) yi[k * inner] = sign < 0 ? -xi[k * inner] : xi[k * inner];
+    const real top = largest(n, inner, yi);
+    EACH(k, n) {
+      yi[k * inner] = real_exp(flush(yi[k * inner] - top));
+      total = flush(total + yi[k * inner]);
     }
-    EACH(c, channels) yp[c] = flush(yp[c] / total);
+    EACH(k, n) yi[k * inner] = flush(yi[k * inner] / total);
   }
 }
 
-static void log_softmax(integer pixels, integer channels, const real *x, real *y) {
-  EACH(p, pixels) {
-    const real *xp = x + p * channels, top = largest(channels, xp);
+static void log_softmax(integer outer, integer n, integer inner, const real *x, real *y) {
+  EACH(i, outer) EACH(j, inner) {
+    const real *xi = x + i * n * inner + j, top = largest(n, inner, xi);
     real total = 0;
-    EACH(c, channels) total = flush(total + real_exp(flush(xp[c] - top)));
+    EACH(k, n) total = flush(total + real_exp(flush(xi[k * inner] - top)));
     const real log_total = real_log(total);
-    EACH(c, channels) y[p * channels + c] = flush(flush(xp[c] - top) - log_total);
+    EACH(k, n) y[i * n * inner + j + k * inner] = flush(flush(xi[k * inner] - top) - log_total);
   }
 }

@@ -74,12 +74,17 @@ def write_layer_norm(writer: CodeWriter, x: Tensor) -> Tensor:
 
 
 def write_softmax(writer: CodeWriter, x: Tensor) -> Tensor:
-    sign = -1 if writer.kind is Softmin else 1
-    return writer.call("softmax", x.pixels, x.channels, sign, x, in_place=True)
-
-
-def write_log_softmax(writer: CodeWriter, x: Tensor) -> Tensor:
-    return writer.call("log_softmax", x.pixels, x.channels, x, in_place=True)
+    """Over the axes in the order of memory, unless they are the channels and others."""
+    axes, sign = check_axes("axis", writer["axis"], len(x.shape)), [-1 if writer.kind is Softmin else 1]
+    function, options = ("log_softmax", []) if writer.kind is LogSoftmax else ("softmax", sign)
+    by_pixel = 0 not in axes or axes == (0,)
+    sizes = (*x.shape[1:], x.channels) if by_pixel else x.shape
+    first, n = (axes[0] - 1) % len(sizes) if by_pixel else axes[0], len(axes)
+    runs = math.prod(sizes[:first]), math.prod(sizes[first : first + n]), math.prod(sizes[first + n :])
+    if by_pixel:
+        return writer.call(function, *runs, *options, x, in_place=True)
+    vector = writer.row_major(x)
+    return writer.channels_last(writer.call(function, *runs, *options, vector, to=vector.shape, in_place=True), x.shape)
 
 
 WRITE = {
@@ -87,7 +92,7 @@ WRITE = {
     BatchNorm2D: write_batch_norm,
     GroupNorm: write_group_norm,
     LayerNorm: write_layer_norm,
-    LogSoftmax: write_log_softmax,
+    LogSoftmax: write_softmax,
     Normalize: write_normalize,
     PReLU: write_prelu,
     RMSNorm: write_layer_norm,

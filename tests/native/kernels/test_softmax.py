@@ -28,6 +28,33 @@ def backward(check, dy, x, function="softmax", **options):
     return dx
 
 
+@each_dtype
+@pytest.mark.parametrize("function", ["softmax", "log_softmax", "softmin"])
+@pytest.mark.parametrize(("first", "end"), [(0, 2), (1, 2), (2, 3), (1, 3), (0, 3)])
+def test_other_axes_have_the_bits_of_the_first_one(check, dtype, function, first, end):
+    """With the axes brought to the front, as one: each sum has the same order."""
+    rng, shape = np.random.default_rng(1), (3, 4, 5)
+    x, dy = (rng.standard_normal((17, *shape)).astype(dtype) for _ in range(2))
+    moved = (0, *range(first + 1, end + 1), *range(1, first + 1), *range(end + 1, 4))
+
+    def front(array):
+        return np.ascontiguousarray(array.transpose(moved)).reshape(17, int(np.prod(shape[first:end])), -1)
+
+    for threads in (1, 3):
+        y, dx = np.empty_like(x), np.empty_like(x)
+        op = SoftmaxOp(shape, dtype, function, first, end)
+        forward_batch(op, x, y, num_threads=threads)
+        backward_batch(op, dy, x, dx, num_threads=threads)
+        check.same_bits(front(y), forward(check, front(x), function), "y")
+        check.same_bits(front(dx), backward(check, front(dy), front(x), function), "dx")
+
+
+@pytest.mark.parametrize(("first", "end"), [(-1, 1), (0, 0), (1, 2), (0, 3), (2, 1)])
+def test_invalid_axes_are_refused(first, end):
+    with pytest.raises(ValueError, match="axes: expected some of 0 to 0"):
+        SoftmaxOp((3,), "float32", "softmax", first, end)
+
+
 def expected(x, dy):
     """Returns (y, dx) and their allowed errors: units of rounding, plus results that are flushed to zero."""
     y, distance = ref.softmax(x), x.max(axis=1, keepdims=True).astype("f8") - x

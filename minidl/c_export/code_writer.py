@@ -437,10 +437,13 @@ class CodeWriter:
         self._program.statements.append(Statement(parts, access))
 
 
-def declare_places(writer: CodeWriter, sizes: Sequence[int], steps: Sequence[int]) -> tuple[int | str, ...]:
+def declare_places(
+    writer: CodeWriter, sizes: Sequence[int], steps: Sequence[int], prefix: str = ""
+) -> tuple[int | str, ...]:
     """Declares the sizes and steps of the axes of an array; returns their number and names, the arguments of `permute`.
 
-    Raises ValueError for more than 8 axes, of which neighbours that can be walked through as one count once.
+    prefix: of the names. Raises ValueError for more than 8 axes, of which neighbours that can be walked through as one
+    count once.
     """
     kept = list[tuple[int, int]]()
     for size, step in zip(sizes, steps, strict=True):
@@ -451,7 +454,7 @@ def declare_places(writer: CodeWriter, sizes: Sequence[int], steps: Sequence[int
     if len(kept) > MAX_AXES:
         raise ValueError(f"{writer.path}: expected at most {MAX_AXES} axes, got {len(kept)}")
     names = list[str]()
-    for name, numbers in zip(("sizes", "steps"), zip(*kept or [(1, 0)], strict=True), strict=True):
+    for name, numbers in zip((f"{prefix}sizes", f"{prefix}steps"), zip(*kept or [(1, 0)], strict=True), strict=True):
         names.append(writer.identifier(name))
         writer.declare(f"static const integer {names[-1]}[] = {{{', '.join(map(str, numbers))}}};")
     return max(len(kept), 1), *names

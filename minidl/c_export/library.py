@@ -18,8 +18,8 @@ from minidl_c import get_include
 
 FOLDER = Path(__file__).parent / "c"
 FILES = (
-    "numbers", "soft_fma", "soft_sqrt", "fma", "vectors", "elementary", "activations", "shapes", "sums", "convolutions",
-    "winograd", "pools", "norms",
+    "numbers", "soft_fma", "soft_sqrt", "fma", "vectors", "elementary", "activations", "shapes", "reduce", "sums",
+    "convolutions", "winograd", "pools", "norms",
 )  # fmt: skip
 TYPES = {
     "float32": """\

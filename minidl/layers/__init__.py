@@ -55,6 +55,7 @@ from minidl.layers.pad2d import Pad2D
 from minidl.layers.parallel import Block, Parallel
 from minidl.layers.permute import ChannelShuffle, Permute
 from minidl.layers.prelu import PReLU
+from minidl.layers.reduce import Reduce
 from minidl.layers.relu import ReLU
 from minidl.layers.rescale import Rescale
 from minidl.layers.residual import Residual
@@ -125,6 +126,7 @@ __all__ = [
     "ReLU",
     "ReLU6",
     "Reciprocal",
+    "Reduce",
     "Rescale",
     "Reshape",
     "Residual",

@@ -1,8 +1,8 @@
-"""Cases of layers that choose or reorder channels and axes."""
+"""Cases of layers that choose, reorder or reduce channels and axes."""
 
 from contract.case import Case, any_shape
 
-from minidl.layers import ChannelShuffle, Columns, Permute
+from minidl.layers import ChannelShuffle, Columns, Permute, Reduce
 
 
 def columns(rng):
@@ -32,4 +32,23 @@ def channel_shuffle(rng):
     return Case(ChannelShuffle(groups), shape, by_torch)
 
 
-DRAWS = {"ChannelShuffle": channel_shuffle, "Columns": columns, "Permute": permute}
+def reduce(rng):
+    """Draws a reduction; of a maximum in PyTorch, over one axis after the other, the first one gets the gradient."""
+    shape, function = any_shape(rng), str(rng.choice(["mean", "sum", "max", "min", "l2"]))
+    axes = sorted(int(axis) for axis in rng.choice(len(shape), rng.integers(1, len(shape) + 1), replace=False))
+    keepdims = bool(rng.integers(2))
+    axis = axes[0] - len(shape) if len(axes) == 1 else axes
+
+    def torch(x):
+        dims = [axis + 1 for axis in axes]
+        if function == "l2":
+            y = x.square().sum(dims, keepdim=keepdims).sqrt()
+        else:
+            name = {"max": "amax", "min": "amin"}.get(function, function)
+            y = getattr(x, name)(dims, keepdim=keepdims)
+        return y.reshape(len(x), 1) if y.ndim == 1 else y
+
+    return Case(Reduce(function, axis, keepdims=keepdims), shape, torch)
+
+
+DRAWS = {"ChannelShuffle": channel_shuffle, "Columns": columns, "Permute": permute, "Reduce": reduce}

@@ -15,6 +15,7 @@ PREDICTED_IN_TILES = {
     "RandomCrop",
     "RandomFlip",
     "RandomShift",
+    "Reduce",
     "Softmax",
     "Softmin",
 }

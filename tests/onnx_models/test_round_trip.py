@@ -83,7 +83,7 @@ def test_layers_without_metadata(name, dtype, tmp_path):
     elif name == "AvgPool2D":  # windows beyond the end of padding that counts
         assert all("expected equal pads on both sides" in message for message in errors) and len(errors) <= 2
     elif name == "RMSNorm":
-        assert all("(Sqrt): " in message for message in errors) and len(errors) == 20
+        assert all("(Div): " in message for message in errors) and len(errors) == 20
     else:
         assert all(message == NO_LAYERS + ", got none" for message in errors)
         assert len(errors) == 20 if name in TRAINING_ONLY else len(errors) < 15

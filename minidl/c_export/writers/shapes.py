@@ -1,12 +1,12 @@
-"""Flatten, Reshape, Permute, ChannelShuffle, Columns, Pad2D: copies."""
+"""Flatten, Reshape, Permute, ChannelShuffle, Columns, Pad2D: copies; reductions over axes."""
 
 from __future__ import annotations
 
 import math
 
 from minidl.c_export.code_writer import CodeWriter, Tensor, declare_places
-from minidl.layers import ChannelShuffle, Columns, Flatten, Pad2D, Permute, Reshape
-from minidl.utils.validation import check_sides
+from minidl.layers import ChannelShuffle, Columns, Flatten, Pad2D, Permute, Reduce, Reshape
+from minidl.utils.validation import check_axes, check_sides
 
 
 def write_reshape(writer: CodeWriter, x: Tensor) -> Tensor:
@@ -39,6 +39,22 @@ def write_columns(writer: CodeWriter, x: Tensor) -> Tensor:
     return writer.call("copy_columns", x.pixels, columns, x.channels, start, x, columns, 0)
 
 
+def write_reduce(writer: CodeWriter, x: Tensor) -> Tensor:
+    """Walks through y in the order of its memory, and for each number through x along the axes."""
+    rank, axes = len(x.shape), check_axes("axis", writer["axis"], len(x.shape))
+    last = [math.prod(x.shape[k + 1 :]) * x.channels for k in range(rank)]
+    steps = [1, *last[1:]]
+    kept = [k for k in range(rank) if k not in axes]
+    channels = kept[:1] if not writer["keepdims"] or 0 in kept else []
+    names = []
+    for name, walk in (("outer", [*(k for k in kept if k not in channels), *channels]), ("over", list(axes))):
+        sizes = [x.shape[k] for k in walk]
+        numbers = [*declare_places(writer, sizes, [steps[k] for k in walk], f"{name}_"), math.prod(sizes)]
+        names.append(writer.identifier(name))
+        writer.declare(f"static const places {names[-1]} = {{{', '.join(map(str, numbers))}}};")
+    return writer.call("reduce", f"REDUCE_{writer['function'].upper()}", *(f"&{name}" for name in names), x)
+
+
 def write_pad(writer: CodeWriter, x: Tensor) -> Tensor:
     (channels, *image), (_, *size) = writer.in_shape, writer.out_shape
     top, _, left, _ = check_sides("padding", writer["padding"])
@@ -51,5 +67,6 @@ WRITE = {
     Flatten: write_reshape,
     Pad2D: write_pad,
     Permute: write_permute,
+    Reduce: write_reduce,
     Reshape: write_reshape,
 }

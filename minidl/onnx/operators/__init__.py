@@ -18,6 +18,7 @@ from minidl.onnx.operators import (
     embedding,
     norms,
     pools,
+    reductions,
     shapes,
     softmax,
 )
@@ -27,7 +28,9 @@ from minidl.onnx.passes.norm_patterns import CHANNEL_NORM
 from minidl.onnx.passes.splits import SPLIT_PART
 from minidl.onnx.passes.tensordots import TENSORDOT
 
-FAMILIES = (activations, convolutions, dense, norms, arithmetic, pools, shapes, channels, embedding, softmax)
+FAMILIES = (
+    activations, convolutions, dense, norms, arithmetic, pools, shapes, channels, embedding, softmax, reductions,
+)  # fmt: skip
 
 WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     cls: write for family in FAMILIES for cls, write in family.WRITE_FUNCTIONS.items()

@@ -6,15 +6,13 @@ import math
 
 import numpy as np
 
-from minidl.layers import ChannelShuffle, Columns, Parallel, Permute, Reshape
+from minidl.layers import ChannelShuffle, Columns, Permute
 from minidl.layers.base import Layer
-from minidl.layers.join import ADD
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
 from minidl.onnx.operators.shapes import reshape_to
 
 MAX_SIZE = 2**31 - 1  # the end of a Slice that means all, where exporters write 32 bits
-MAX_PARTS = 16  # of a sum, each of which becomes a branch
 
 
 def write_columns(writer: NodeWriter, x: str) -> str:
@@ -75,17 +73,6 @@ def read_split_part(reader: NodeReader) -> list[LayerWithWeights]:
     return make_columns(reader, axis, start, stop) if (start, stop) != (0, size) else []
 
 
-def read_reduce_sum(reader: NodeReader) -> list[LayerWithWeights]:
-    """Reads the sum of the parts of an axis after the batch, such as those of a stack of branches."""
-    axes, keeps = reader.ints_or_attribute("axes", 1, since=13), reader.expect_attribute("keepdims", 1, 0)
-    reader.expect_attribute("noop_with_empty_axes", 0, 1)  # only for omitted axes
-    parts, *rest = reader.shape
-    if tuple(map(reader.normalize_axis, axes or ())) != (1,) or parts > MAX_PARTS or not (rest or keeps):
-        reader.refuse(f"expected axis 1, of at most {MAX_PARTS} parts, got {axes} of {reader.shape}")
-    total = LayerWithWeights(Parallel(*(Columns(i, i + 1) for i in range(parts)), join=ADD))
-    return [total, *([] if keeps else [LayerWithWeights(Reshape(tuple(rest)))])]
-
-
 def write_permute(writer: NodeWriter, x: str) -> str:
     return writer.add_node("Transpose", x, perm=[0, *(int(axis) + 1 for axis in writer["axes"])])
 
@@ -122,7 +109,6 @@ WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     Permute: write_permute,
 }
 READ_FUNCTIONS: dict[str, ReadFunction] = {
-    "ReduceSum": read_reduce_sum,
     "Slice": read_slice,
     "Transpose": read_transpose,
 }

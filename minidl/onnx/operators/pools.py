@@ -28,7 +28,6 @@ from minidl.layers import (
 from minidl.layers.base import Layer
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
-from minidl.onnx.operators.shapes import reshape_to
 from minidl.onnx.operators.windows import (
     collapse,
     collapse_sides,
@@ -231,26 +230,6 @@ def read_global(image_pool: type[Layer], signal_pool: type[Layer]) -> ReadFuncti
     return read
 
 
-def read_reduce(image_pool: type[Layer], signal_pool: type[Layer], since: int) -> ReadFunction:
-    """Returns a function that reads a reduction of each channel; axes are an input from opset `since` on."""
-
-    def read(reader: NodeReader) -> list[LayerWithWeights]:
-        axes: Any = reader.ints_or_attribute("axes", 1, since)
-        reader.expect_attribute("noop_with_empty_axes", 0, 1)  # only for omitted axes
-        keepdims = reader.expect_attribute("keepdims", 1, 0)
-        rank, reduced = len(reader.shape), {*map(reader.normalize_axis, axes or ())}
-        if reduced and 0 not in reduced and all(reader.shape[axis - 1] == 1 for axis in reduced):
-            left = tuple(size for axis, size in enumerate(reader.shape, 1) if keepdims or axis not in reduced)
-            return reshape_to(reader, left)
-        if rank not in (2, 3) or reduced != set(range(2, rank + 1)):
-            reader.refuse(f"expected axes (2, 3) of images or (2,) of signals, got {axes} of {reader.shape}")
-        kept = [LayerWithWeights(Reshape((reader.shape[0], *(1,) * (rank - 1))))]
-        pool = image_pool() if rank == 3 else signal_pool()
-        return [LayerWithWeights(pool), *(kept if keepdims else [])]
-
-    return read
-
-
 WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     AdaptiveAvgPool2D: write_adaptive("AveragePool", "ReduceMean"),
     AdaptiveMaxPool2D: write_adaptive("MaxPool", "ReduceMax"),
@@ -268,6 +247,4 @@ READ_FUNCTIONS: dict[str, ReadFunction] = {
     "GlobalAveragePool": read_global(GlobalAvgPool2D, GlobalAvgPool1D),
     "GlobalMaxPool": read_global(GlobalMaxPool2D, GlobalMaxPool1D),
     "MaxPool": read_max_pool,
-    "ReduceMax": read_reduce(GlobalMaxPool2D, GlobalMaxPool1D, since=18),
-    "ReduceMean": read_reduce(GlobalAvgPool2D, GlobalAvgPool1D, since=18),
 }

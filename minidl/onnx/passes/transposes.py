@@ -41,7 +41,7 @@ ELEMENTWISE = {
 }
 ARITHMETIC = {"Add", "Div", "Max", "Min", "Mul", "PRelu", "Sub", "Sum"}
 FIRST = {*ELEMENTWISE, *ARITHMETIC, "Pad"}  # what may come before the first Transpose of a channels-last model
-REDUCTIONS = {"ReduceMax", "ReduceMean", "ReduceSum"}
+REDUCTIONS = {f"Reduce{what}" for what in ("L1", "L2", "LogSum", "Max", "Mean", "Min", "Sum", "SumSquare")}
 
 
 def move_transposes(graph: Graph) -> Graph:

@@ -189,7 +189,7 @@ FOLD_FUNCTIONS: dict[str, FoldFunction] = {
     "Equal": fold_arithmetic(np.equal),
     "Floor": fold_arithmetic(np.floor),
     "Gather": lambda inputs, attributes: np.asarray(
-        np.take(check_small(inputs[0]), check_small(inputs[1]), attributes.get("axis", 0))
+        np.take(check_small(inputs[0]), check_no_batch(check_small(inputs[1])), attributes.get("axis", 0))
     ),
     "Identity": lambda inputs, attributes: inputs[0],
     "Max": fold_arithmetic(lambda *arrays: functools.reduce(np.maximum, arrays)),

@@ -1,5 +1,7 @@
 """Opsets 1 to 10: the operators have the meaning that they had then."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from onnx_models.graphs import Graph, check
@@ -211,3 +213,44 @@ def test_names_that_the_file_has_already(tmp_path):
     g.nodes, g.tensors = [], {"y.scales": np.full((3, 1, 1), 7, "float32")}
     g.add("Upsample", "x", outputs=["y"], scales=[1.0, 1.0, 2.0, 2.0])
     check(g.append("Mul", "y.scales"), tmp_path, "Upsample2D", "Scale")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_damaged_nodes(seed, tmp_path):
+    """Attributes of other types, other opsets, inputs that are gone or other constants: refused, or a net."""
+    from onnx import helper
+
+    rng = np.random.default_rng(seed)
+    for _ in range(40):
+        _, opset, build, *_ = (CASES + CASES_FROM_7)[rng.integers(len(CASES + CASES_FROM_7))]
+        g = OldGraph(IMAGES, opset=opset)
+        build(g)
+        model = g.model()
+        node = model.graph.node[rng.integers(len(model.graph.node))]
+        match rng.integers(5):
+            case 0 if node.attribute:
+                values = (3, -1.5, "x", [1, 2], [0.5], [-(2**63)], [2**62, 0], helper.make_tensor("t", 1, [2], [1, 2]))
+                name = node.attribute[0].name
+                node.attribute[0].CopyFrom(helper.make_attribute(name, values[rng.integers(len(values))]))
+            case 1 if node.input:
+                del node.input[-1]
+            case 2:
+                model.opset_import[0].version = int(rng.integers(1, 22))
+            case 3 if model.graph.initializer:
+                arrays = (np.zeros(0), np.array(2.0), np.array([np.inf, 1]), np.array(["a"], object), np.array([2**62]))
+                tensor = model.graph.initializer[0]
+                tensor.CopyFrom(_tensor(arrays[rng.integers(len(arrays))], tensor.name))
+            case _:
+                node.op_type = str(
+                    rng.choice(["Clip", "Pad", "Slice", "Upsample", "Reshape", "PRelu", "Split", "Cast"])
+                )
+        path = tmp_path / "graph.onnx"
+        path.write_bytes(model.SerializeToString())
+        with suppress(ValueError):
+            import_model(path)
+
+
+def _tensor(array, name):
+    from onnx import numpy_helper
+
+    return numpy_helper.from_array(array, name)

@@ -40,6 +40,13 @@ def test_the_outputs_of_a_split_are_branches(tmp_path, sizes, opset):
     assert [layer_names(branch) for branch in layer.branches] == [["Columns", "ReLU"], ["Columns"], ["Columns", "Tanh"]]
 
 
+def test_a_split_into_no_sizes(tmp_path):
+    g = Graph((4, 4, 4))
+    g.add("Split", "x", g.integers(), outputs=["a", "b"], axis=1)
+    with pytest.raises(ValueError, match=r"\(Split\): "):
+        import_model(g.append("Relu").save(tmp_path, out_shape=(None,)))
+
+
 def test_the_last_part_of_a_split_may_be_smaller(tmp_path):
     g = Graph((5, 4, 4), opset=18)
     g.add("Split", "x", outputs=["a", "b"], axis=1, num_outputs=2)

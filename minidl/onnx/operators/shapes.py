@@ -34,7 +34,7 @@ def reshape_to(reader: NodeReader, shape: Shape) -> list[LayerWithWeights]:
 
 
 def read_flatten(reader: NodeReader) -> list[LayerWithWeights]:
-    if (axis := reader.normalize_axis(reader.attribute("axis", 1))) != 1:
+    if (axis := reader.normalize_axis(reader.attribute("axis", 1))) != 1 and (axis, reader.batch) != (0, 1):
         reader.refuse(f"expected axis=1, which keeps examples separate, got {axis}")
     return reshape_to(reader, (math.prod(reader.shape),))
 

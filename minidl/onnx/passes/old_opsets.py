@@ -65,7 +65,7 @@ class _Upgrade:
             return np.ndim(attributes.get("value", 0))
         if node.op == "Reshape":
             shape = attributes.get("shape") if len(node.inputs) < 2 else self.constants.find(node.inputs[1])
-            return None if shape is None else len(shape)
+            return None if shape is None else np.size(shape)
         if node.op in MATRIX_OPS or node.op == "Shape":
             return 2 if node.op in MATRIX_OPS else 1
         if first is None:
@@ -111,7 +111,7 @@ class Step:
 def _split_sizes(upgrade: _Upgrade, node: Node) -> Node:
     """The sizes as an input, which were real numbers."""
     sizes = upgrade.constants.find(node.inputs[1]) if len(node.inputs) > 1 else None
-    if sizes is not None and np.isfinite(sizes).all():
+    if sizes is not None and sizes.dtype.kind in "if" and np.isfinite(sizes).all():
         node.attributes["split"] = [int(size) for size in sizes.reshape(-1)]
         return replace(node, inputs=node.inputs[:1])
     return node

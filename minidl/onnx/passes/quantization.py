@@ -84,7 +84,7 @@ class _Remover:
     def _format(self, node: Node) -> _Format | None:
         """Returns the format of a node; None unless it has one constant scale, and a zero point of RANGES."""
         scale, zero_point = (self._constant(node, index) for index in (1, 2))
-        if scale is None or scale.size != 1 or not np.isfinite(scale).all() or scale.reshape(-1)[0] <= 0:
+        if scale is None or scale.size != 1 or scale.dtype.kind != "f" or not 0 < scale.reshape(-1)[0] < np.inf:
             return None
         if zero_point is None:
             dtype = DTYPE_NUMBERS.get(node.attributes.get("output_dtype", 2))

@@ -30,7 +30,8 @@ def _split_parts(node: Node, constants: Constants) -> list[Node] | None:
         if (found := constants.find(node.inputs[1])) is None:
             return None
         sizes = found.reshape(-1).tolist()
-    if {len(sizes or node.outputs), node.attributes.get("num_outputs", count)} != {count} or min(sizes or [0]) < 0:
+    given = count if sizes is None else len(sizes)
+    if {given, node.attributes.get("num_outputs", count)} != {count} or min(sizes or [0]) < 0:
         return None
     ends = None if sizes is None else np.cumsum([0, *sizes]).tolist()
     parts = []

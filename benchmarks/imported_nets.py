@@ -32,7 +32,7 @@ from minidl import Trainer
 from minidl.onnx import import_model
 from minidl.optimizers import SGD
 
-NETS = ("mobilenet_v2", "efficientnet_b0", "shufflenet_v2_x1_0")
+NETS = ("mobilenet_v2", "mobilenet_v3_large", "efficientnet_b0", "shufflenet_v2_x1_0")
 LAYOUTS = {"PyTorch": torch.contiguous_format, "PyTorch channels_last": torch.channels_last}
 LR, MOMENTUM, CLASSES, BATCHES = 0.01, 0.9, 1000, 4
 UNFOLDED = {"training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False}  # batch norm stays a layer

@@ -22,7 +22,7 @@ from measure import (
     usable_cores,
     write_json,
 )
-from nets import ALL_NETS
+from nets import ALL_NETS, LARGE_NETS
 from sides import MinidlPredict, OnnxruntimePredict, chosen_names, ready_sides
 
 import minidl.onnx
@@ -82,7 +82,7 @@ def measure(net, batch_size, args):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nets", nargs="+", choices=ALL_NETS, default=list(ALL_NETS))
+    parser.add_argument("--nets", nargs="+", choices=ALL_NETS, metavar="NET", default=list(LARGE_NETS))
     parser.add_argument("--batch-sizes", nargs="+", type=positive, default=[1, 16, 256])
     words = "minidl onnxruntime eager compile"
     parser.add_argument("--sides", nargs="+", default=words.split(), help=f"words of their names (default: {words})")

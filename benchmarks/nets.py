@@ -8,16 +8,23 @@ from dataclasses import dataclass
 
 from minidl import Sequential, Trainer
 from minidl.layers import (
+    AvgPool2D,
     BatchNorm2D,
+    ChannelShuffle,
     Conv2D,
     Dense,
     DepthwiseConv2D,
     Flatten,
     GlobalAvgPool2D,
+    LeakyReLU,
     MaxPool2D,
+    Parallel,
+    Permute,
+    PReLU,
     ReLU,
     Rescale,
     Residual,
+    Tanh,
 )
 from minidl.optimizers import SGD
 
@@ -73,6 +80,10 @@ def _normed(filters, kernel=3, stride=1):
     return [Conv2D(filters, kernel, stride, padding=kernel // 2, use_bias=False), BatchNorm2D()]
 
 
+def _depthwise(multiplier):
+    return DepthwiseConv2D(3, padding=1, depth_multiplier=multiplier)
+
+
 def _residual_stages(widths, blocks):
     """Returns residual blocks of two 3x3 convolutions; a stage, except the first, begins with stride 2."""
     layers = []
@@ -118,6 +129,44 @@ def mobilenet_v2():
     return [*layers, *_normed(1280, 1), ReLU(), GlobalAvgPool2D(), Dense(1000)]
 
 
+def traffic_signs():
+    """Returns the layers of a small classifier of traffic signs: three convolutions."""
+    body = [Conv2D(16, 3), ReLU(), MaxPool2D(2), Conv2D(32, 3), ReLU(), MaxPool2D(2), Conv2D(64, 3), ReLU()]
+    return [Rescale(1 / 255), *body, Flatten(), Dense(43)]
+
+
+def keras_mnist():
+    """Returns the layers of Keras's first example of a CNN, in inference."""
+    body = [Conv2D(32, 3), ReLU(), MaxPool2D(2), Conv2D(64, 3), ReLU(), MaxPool2D(2)]
+    return [Rescale(1 / 255), *body, Flatten(), Dense(10)]
+
+
+def cifar_cnn():
+    """Returns the layers of the CNN of PyTorch's tutorial on CIFAR-10."""
+    body = [Conv2D(6, 5), ReLU(), MaxPool2D(2), Conv2D(16, 5), ReLU(), MaxPool2D(2), Flatten()]
+    return [Rescale(1 / 255), *body, Dense(120), ReLU(), Dense(84), ReLU(), Dense(10)]
+
+
+def landmarks():
+    """Returns the layers of a net of five facial landmarks with PReLU, as the last one of MTCNN."""
+    body = [Conv2D(32, 3), PReLU(), MaxPool2D(3, 2), Conv2D(64, 3), PReLU(), MaxPool2D(3, 2)]
+    body += [Conv2D(64, 3), PReLU(), MaxPool2D(2), Conv2D(128, 2), PReLU(), Flatten(), Dense(256), PReLU()]
+    return [Rescale(1 / 255), *body, Dense(10)]
+
+
+def policy():
+    """Returns the layers of a robot's policy, an MLP."""
+    return [Dense(512), Tanh(), Dense(256), Tanh(), Dense(128), Tanh(), Dense(12)]
+
+
+def text_lines():
+    """Returns the layers of a convolutional net that reads lines of text."""
+    layers = [Rescale(1 / 255)]
+    for filters, pool in ((32, 2), (64, 2), (128, (2, 1)), (128, (2, 1))):
+        layers += [*_normed(filters), ReLU(), MaxPool2D(pool)]
+    return [*layers, AvgPool2D((2, 1)), Conv2D(97, 1)]
+
+
 @dataclass(frozen=True)
 class Net:
     """A benchmarked net: its title, a function that returns its layers, and its image shape."""
@@ -144,7 +193,28 @@ DEEP_NETS = {  # measured in inference, and in training if asked for
     "resnet18": Net("ResNet-18, 3x64x64", resnet18, (3, 64, 64)),
     "resnet18-224": Net("ResNet-18, 3x224x224", resnet18, (3, 224, 224)),
 }
-ALL_NETS = NETS | DEEP_NETS
+SMALL_NETS = {  # so little work that a second thread may cost more than it gives
+    "signs": Net("traffic signs, 3x30x30", traffic_signs, (3, 30, 30)),
+    "keras-mnist": Net("Keras's CNN for MNIST", keras_mnist),
+    "cifar": Net("CNN for CIFAR-10", cifar_cnn, COLOUR),
+    "landmarks": Net("landmarks with PReLU, 3x48x48", landmarks, (3, 48, 48)),
+    "policy": Net("MLP 48-512-256-128-12", policy, (48,)),
+    "text": Net("lines of text, 1x32x160", text_lines, (1, 32, 160)),
+}
+LAYERS = {  # of one layer each
+    "depthwise-x4": Net("depthwise 3x3, multiplier 4", lambda: [_depthwise(4)], (198, 28, 28)),
+    "depthwise-x2": Net("depthwise 3x3, multiplier 2", lambda: [_depthwise(2)], (32, 56, 56)),
+    "grouped": Net("1x1 to 198 in 3 groups", lambda: [Conv2D(198, 1, groups=3)], (792, 28, 28)),
+    "grouped-3x3": Net("3x3 to 36 in 3 groups", lambda: [Conv2D(36, 3, padding=1, groups=3)], (36, 28, 28)),
+    "prelu": Net("PReLU", lambda: [PReLU()], (64, 112, 112)),
+    "leaky-relu": Net("LeakyReLU", lambda: [LeakyReLU()], (64, 112, 112)),
+    "permute": Net("Permute to channels first", lambda: [Permute((2, 0, 1))], (224, 224, 3)),
+    "permute-back": Net("Permute to channels last", lambda: [Permute((1, 2, 0))], (64, 56, 56)),
+    "concat": Net("Concat of the input with itself", lambda: [Parallel([], [])], (58, 56, 56)),
+    "shuffle": Net("ChannelShuffle in 2 groups", lambda: [ChannelShuffle(2)], (116, 28, 28)),
+}
+LARGE_NETS = NETS | DEEP_NETS  # what inference.py measures unless others are named
+ALL_NETS = LARGE_NETS | SMALL_NETS | LAYERS
 
 
 def make_model(layers, input_shape=IMAGE, seed=0):
@@ -169,7 +239,7 @@ def step_macs(model):
     The first layer with weights has no input gradient, because the gradient of the images is not needed.
     """
     macs = [leaf.macs for leaf in leaves(model)]
-    first = next(count for count in macs if count)
+    first = next((count for count in macs if count), 0)
     return 3 * sum(macs) - first
 
 

@@ -1,8 +1,14 @@
 """Copies of one example to and from the blocked layout, [blocks][pixels][16]."""
 from libc.stdint cimport int64_t
+from libc.string cimport memcpy
 
-from minidl_c.op cimport LANES, real
+from minidl_c.op cimport LANES, blocks_of, real
 from minidl_c.runtime.gather cimport number
+
+cdef extern from "minidl_c/simd/transpose.h" nogil:
+    void transpose(Py_ssize_t rows, Py_ssize_t columns, const void *x, Py_ssize_t x_row, void *y, Py_ssize_t y_row)
+
+cdef Py_ssize_t PIXELS = 32             # in one pass over the channels: their rows of a block stay in the first cache
 
 
 cdef void pack_example(
@@ -12,17 +18,26 @@ cdef void pack_example(
     real *y,                            # OUT [blocks][pixels][16]
     Py_ssize_t p0, Py_ssize_t p1,       # only these pixels
 ) noexcept nogil:
-    cdef Py_ssize_t c, p
-    cdef real *row
+    cdef Py_ssize_t block, c, p, start = p0, n
+    cdef const number *row
+    cdef real *lane
     x += example * channels * pixels
     if pixels == 1:                     # the channels are then contiguous
         for c in range(channels if p1 > p0 else 0):
             y[c] = <real> x[c]
         return
-    for c in range(channels):
-        row = y + c // LANES * pixels * LANES + c % LANES
-        for p in range(p0, p1):
-            row[p * LANES] = <real> x[c * pixels + p]
+    if number is float and real is float or number is double and real is double:
+        for block in range(blocks_of(channels)):
+            c = block * LANES
+            transpose(min(channels - c, <Py_ssize_t> LANES), p1 - p0, x + c * pixels + p0, pixels, y + c * pixels + p0 * LANES, LANES)
+    else:
+        while start < p1:
+            n = min(p1 - start, PIXELS)
+            for c in range(channels):
+                row, lane = x + c * pixels + start, y + (c // LANES * pixels + start) * LANES + c % LANES
+                for p in range(n):
+                    lane[p * LANES] = <real> row[p]
+            start += n
 
 
 cdef void unpack_example(
@@ -30,12 +45,13 @@ cdef void unpack_example(
     Py_ssize_t channels, Py_ssize_t pixels,
     real *y,                            # OUT (channels, pixels)
 ) noexcept nogil:
-    cdef Py_ssize_t c, p
-    cdef const real *row
-    for c in range(channels):
-        row = x + c // LANES * pixels * LANES + c % LANES
-        for p in range(pixels):
-            y[c * pixels + p] = row[p * LANES]
+    cdef Py_ssize_t block, c
+    if pixels == 1:
+        memcpy(y, x, channels * sizeof(real))
+        return
+    for block in range(blocks_of(channels)):
+        c = block * LANES
+        transpose(pixels, min(channels - c, <Py_ssize_t> LANES), x + c * pixels, LANES, y + c * pixels, pixels)
 
 
 cdef void repack_example(

@@ -9,7 +9,7 @@
 #endif
 
 #define transpose(rows, columns, in, in_row, out, out_row) BY_DTYPE(transpose, out)(rows, columns, in, in_row, out, out_row)
-#define LINE_COLUMNS 16                /* columns in one pass over the rows: those of a cache line, which is then read once */
+#define LINE 16                        /* of a block: a line of the cache */
 
 INLINE void transpose_4x4_f32(const float *in, ptrdiff_t in_row, float *out, ptrdiff_t out_row) {
 #if defined(__SSE2__)
@@ -33,20 +33,30 @@ INLINE void transpose_4x4_f64(const double *in, ptrdiff_t in_row, double *out, p
 #endif
 #else
 
+/* The same for at most 16 rows and columns, along the array with the larger stride: its lines may have one place in the cache, and
+ * are complete after a few steps. */
+INLINE void FN(transpose_block)(ptrdiff_t rows, ptrdiff_t columns, const REAL *in, ptrdiff_t in_row, REAL *out, ptrdiff_t out_row) {
+  ptrdiff_t even_rows = rows & ~3, even_columns = columns & ~3;
+  if (in_row >= out_row) {
+    for (ptrdiff_t i = 0; i < even_rows; i += 4)
+      for (ptrdiff_t j = 0; j < even_columns; j += 4) FN(transpose_4x4)(in + i * in_row + j, in_row, out + j * out_row + i, out_row);
+  } else {
+    for (ptrdiff_t j = 0; j < even_columns; j += 4)
+      for (ptrdiff_t i = 0; i < even_rows; i += 4) FN(transpose_4x4)(in + i * in_row + j, in_row, out + j * out_row + i, out_row);
+  }
+  for (ptrdiff_t j = even_columns; j < columns; j++) for (ptrdiff_t i = 0; i < even_rows; i++) out[j * out_row + i] = in[i * in_row + j];
+  for (ptrdiff_t i = even_rows; i < rows; i++) for (ptrdiff_t j = 0; j < columns; j++) out[j * out_row + i] = in[i * in_row + j];
+}
+
 /* OUT out [columns][rows] = the transpose of in [rows][columns]; strides of their rows: in_row, out_row. */
 NOINLINE void FN(transpose)(ptrdiff_t rows, ptrdiff_t columns, const REAL *in, ptrdiff_t in_row, REAL *out, ptrdiff_t out_row) {
   if (columns == 1 && in_row == 1) {
     memcpy(out, in, rows * sizeof(REAL));
     return;
   }
-  for (ptrdiff_t line = 0; line < columns; line += LINE_COLUMNS) {
-    ptrdiff_t end = line + LINE_COLUMNS < columns ? line + LINE_COLUMNS : columns, i = 0;
-    for (; i + 4 <= rows; i += 4) {
-      ptrdiff_t j = line;
-      for (; j + 4 <= end; j += 4) FN(transpose_4x4)(in + i * in_row + j, in_row, out + j * out_row + i, out_row);
-      for (; j < end; j++) for (int k = 0; k < 4; k++) out[j * out_row + i + k] = in[(i + k) * in_row + j];
-    }
-    for (; i < rows; i++) for (ptrdiff_t j = line; j < end; j++) out[j * out_row + i] = in[i * in_row + j];
-  }
+  for (ptrdiff_t j = 0; j < columns; j += LINE)
+    for (ptrdiff_t i = 0; i < rows; i += LINE)
+      FN(transpose_block)(rows - i < LINE ? rows - i : LINE, columns - j < LINE ? columns - j : LINE, in + i * in_row + j, in_row,
+                          out + j * out_row + i, out_row);
 }
 #endif

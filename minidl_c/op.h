@@ -160,6 +160,7 @@ typedef struct {
   ptrdiff_t gradient_scratch;                    /* bytes of batch_view.scratch */
   int reach;                                     /* of `forward` and `backward`; `elements` reach no further than their element */
   int splits_rows, splits_rows_back;             /* `forward`, `backward` may get some rows of pixels instead of all */
+  int takes_flat;                                /* in forward, x may also be flat, [size]: then in_channels is in_size */
   int joint;                                     /* they take tile.examples examples at once, to read their parameters once; of an op
                                                     without sums, skip and saved */
 } op_blocked;

@@ -165,7 +165,7 @@ cdef extern from "minidl_c/op.h" nogil:
         tile_function forward, backward
         reduce_function gradient
         Py_ssize_t saved, scratch, gradient_scratch
-        int reach, splits_rows, splits_rows_back, joint
+        int reach, splits_rows, splits_rows_back, takes_flat, joint
     ctypedef struct op_fusion:
         int is_relu
         tile_function forward_tile, backward_tile

@@ -23,6 +23,7 @@ from minidl.layers import (
     Normalize,
     Pad2D,
     Parallel,
+    Permute,
     PReLU,
     ReLU,
     Rescale,
@@ -114,11 +115,18 @@ def convnext():
     return (3, 8, 8), [Conv2D(20, 1), LayerNorm(axis="channels"), block(), block(), *down, *end]
 
 
+def permuted():
+    """The input is flat: nothing before the first Permute depends on its shape. The others read blocks of channels."""
+    rows = [Permute((1, 2, 0)), Scale(use_bias=True), Permute((1, 0, 2)), Reshape((9, 7, 4, 5)), Permute((3, 1, 0, 2))]
+    end = [Reshape((35, 36)), Permute((1, 0)), Reshape((36, 5, 7)), Conv2D(9, 3), Flatten(), Dense(5)]
+    return (7, 9, 3), [Rescale(0.5), ReLU(), Permute((2, 0, 1)), Conv2D(20, 1), *rows, Permute((0, 1, 2, 3)), *end]
+
+
 def numpy_between():
     return (3, 6, 6), [Conv2D(18, 3), ReLU(), Doubled(), Conv2D(4, 3), Flatten()]
 
 
-MODELS = (plain, deep, mobile, mixed, in_place_branches, gated, convnext, numpy_between)
+MODELS = (plain, deep, mobile, mixed, in_place_branches, gated, convnext, permuted, numpy_between)
 
 
 def built(make, dtype, seed=0):

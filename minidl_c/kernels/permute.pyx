@@ -6,9 +6,12 @@ A channel shuffle of g groups is the permutation (1, 0, 2) of (g, channels / g, 
 """
 from libc.string cimport memcpy
 
-from minidl_c.kernels.channel_copies cimport copy_channels
-from minidl_c.op cimport LANES, Op, by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile
+from minidl_c.kernels.channel_copies cimport copy_lanes, pick_lanes
+from minidl_c.op cimport LANES, Op, blocks_of, by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile
 from minidl_c.op import check_ints
+
+cdef extern from "minidl_c/simd/transpose.h" nogil:
+    void transpose(Py_ssize_t rows, Py_ssize_t columns, const void *x, Py_ssize_t x_row, void *y, Py_ssize_t y_row)
 
 cdef enum:
     MAX_AXES = 8
@@ -17,6 +20,13 @@ ctypedef struct view:                   # an array's sizes, and how far the next
     int axes
     Py_ssize_t size[MAX_AXES]
     Py_ssize_t stride[MAX_AXES]
+    int first, last                     # the axes that are the first and the last one of the array that is read
+
+ctypedef struct walk:                   # of y, in the blocked layout: see permute_lanes
+    int axes, inside                    # inside: this axis of y is the innermost one of x; 0: the lanes are
+    Py_ssize_t size[MAX_AXES + 1]
+    Py_ssize_t x[MAX_AXES + 1]          # the next element along each axis: in x, in y
+    Py_ssize_t y[MAX_AXES + 1]
 
 ctypedef struct permute_dims:
     view y, dx
@@ -49,16 +59,65 @@ cdef void permute_tile(
             index[k] = 0
 
 
+cdef void permute_lanes(
+    const walk *w, int axis,            # the loops of this axis and the later ones, except `inside`
+    Py_ssize_t n, Py_ssize_t columns,
+    const real *x, real *y,
+) noexcept nogil:
+    """Copies n lanes of y at all pixels: neighbours in x; or `columns` pixels along the axis `inside` at once, which are neighbours in x."""
+    cdef Py_ssize_t i
+    if w.inside and axis == w.inside:
+        axis += 1
+    if axis == w.axes and w.inside:
+        transpose(n, columns, x, w.x[0], y, w.y[w.inside])
+    elif axis >= w.axes - 1 and w.inside == 0:
+        copy_lanes(n, w.size[axis] if axis < w.axes else 1, x, w.x[axis], y, w.y[axis])
+    else:
+        for i in range(w.size[axis]):
+            permute_lanes(w, axis + 1, n, columns, x + i * w.x[axis], y + i * w.y[axis])
+
+
+cdef void permute_blocked(
+    const view *v,                      # of y
+    const real *x,                      # IN  [blocks][pixels][16], or with `flat` [size]
+    bint flat,
+    real *y,                            # OUT [blocks][pixels][16]
+    Py_ssize_t b0, Py_ssize_t b1,       # only these blocks of y
+) noexcept nogil:
+    cdef Py_ssize_t step = 1 if flat else LANES, pixels = 1, block, n, c, columns, x_pixels = v.stride[v.first]
+    cdef int k
+    cdef walk w
+    w.axes, w.inside = v.axes, v.last if flat else v.first
+    w.x[0], w.x[v.axes], w.y[v.axes] = v.stride[0] * step, 0, 0
+    for k in range(v.axes - 1, 0, -1):
+        w.size[k], w.x[k], w.y[k] = v.size[k], v.stride[k] * step, pixels * LANES
+        pixels *= v.size[k]
+    for block in range(b0, b1):
+        n = min(<Py_ssize_t> LANES, v.size[0] - block * LANES)
+        if flat or w.inside == 0:
+            permute_lanes(&w, 1, n, v.size[w.inside], x + block * LANES * (v.stride[0] if flat else x_pixels), y + block * pixels * LANES)
+            continue
+        for c in range(blocks_of(v.size[v.first])):           # of x
+            columns = min(<Py_ssize_t> LANES, v.size[v.first] - c * LANES)
+            permute_lanes(&w, 1, n, columns, x + block * LANES * w.x[0] + c * x_pixels * LANES,
+                          y + block * pixels * LANES + c * LANES * w.y[v.first])
+
+
 cdef void shuffle_channels_blocked(
     const real *x,                      # IN  [blocks][pixels][16]
     real *y,                            # OUT [blocks][pixels][16]
     Py_ssize_t channels, Py_ssize_t pixels,
     Py_ssize_t groups,                  # channel c of y is channel (c % groups) * channels / groups + c / groups of x
-    Py_ssize_t c0, Py_ssize_t c1,       # only these channels of y
+    Py_ssize_t b0, Py_ssize_t b1,       # only these blocks of y
 ) noexcept nogil:
-    cdef Py_ssize_t c
-    for c in range(c0, min(c1, channels)):
-        copy_channels(x, c % groups * (channels // groups) + c // groups, y, c, 1, pixels)
+    cdef Py_ssize_t source[16]
+    cdef Py_ssize_t block, lane, c
+    for block in range(b0, b1):
+        for lane in range(LANES):
+            c = min(block * LANES + lane, channels - 1)
+            c = c % groups * (channels // groups) + c // groups
+            source[lane] = c // LANES * pixels * LANES + c % LANES
+        pick_lanes(source, pixels, x, y + block * pixels * LANES)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
@@ -78,9 +137,17 @@ cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
         permute(o, &(<const permute_dims *> o.dims).dx, t.dy, t.dx, t.part, t.parts)
 
 
+cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
+    permute_blocked(&(<const permute_dims *> o.dims).y, t.x, o.in_channels == o.in_size, t.y, t.group0, t.group1)
+
+
+cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
+    permute_blocked(&(<const permute_dims *> o.dims).dx, t.dy, False, t.dx, t.group0, t.group1)
+
+
 cdef inline void shuffle(const op *o, const typed_tile *t, const real *x, real *y, Py_ssize_t groups) noexcept nogil:
     cdef Py_ssize_t c = o.in_channels, pixels = o.in_size // o.in_channels
-    shuffle_channels_blocked(x, y, c, pixels, groups, t.group0 * LANES, t.group1 * LANES)
+    shuffle_channels_blocked(x, y, c, pixels, groups, t.group0, t.group1)
 
 
 cdef void shuffle_blocked(const op *o, const typed_tile *t) noexcept nogil:
@@ -100,6 +167,7 @@ cdef int set_view(view *v, tuple sizes, tuple axes) except -1:
     v.axes = len(axes)
     for k in range(v.axes):
         v.size[k], v.stride[k] = sizes[axes[k]], strides[axes[k]]
+    v.first, v.last = axes.index(0), axes.index(len(axes) - 1)
     return 0
 
 
@@ -118,6 +186,9 @@ cdef class PermuteOp(Op):
             raise ValueError(f"axes: expected a permutation of the axes 0 to {len(in_shape) - 1}, at most {MAX_AXES}, got {axes}")
         init_op(self, in_shape, tuple([in_shape[axis] for axis in axes]), dtype)
         set_views(self, self.in_shape, axes, &self.d)
+        self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
+        self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
+        self.c.blocked.takes_flat = 1
 
 
 cdef class ChannelShuffleOp(Op):

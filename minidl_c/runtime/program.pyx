@@ -155,19 +155,28 @@ cdef class Program:
     cdef void flatten_input(self) noexcept:
         """Gives the input the shape of the first Flatten (or Reshape) if nothing before it depends on the shape.
 
-        In the blocked layout an image of one channel would fill one lane of 16.
+        In the blocked layout an image of one channel would fill one lane of 16. The input is flat if nothing at all depends on its
+        shape, or only an op that takes a flat one: to gather it is then to copy it.
         """
         cdef int k = 0, j
+        cdef Py_ssize_t channels = self.values[0].size, rows = 1
+        cdef bint repacked, flat
         cdef op *o
         while k < self.n_ops and is_shapeless(&self.ops[k]) and self.ops[k].plan.input == k:
             k += 1
-        if k == self.n_ops or self.ops[k].plan.input != k or not is_repacked(&self.ops[k]):
+        repacked = k < self.n_ops and is_repacked(&self.ops[k])
+        flat = k == self.n_ops or self.ops[k].blocked.takes_flat
+        if k < self.n_ops and self.ops[k].plan.input != k or not (repacked or flat):
             return
-        for j in range(k + 1):
+        if repacked:
+            channels, rows = self.values[k + 1].channels, self.ops[k].out_rows
+        for j in range(min(k + 1, self.n_ops)):
             o = &self.ops[j]
-            o.in_channels = self.values[j].channels = self.values[k + 1].channels
-            o.in_rows = self.ops[k].out_rows
-            o.out_channels, o.out_rows = o.in_channels, o.in_rows
+            o.in_channels, o.in_rows, self.values[j].channels = channels, rows, channels
+            if j < k or repacked:
+                o.out_channels, o.out_rows = channels, rows
+        if k == self.n_ops:
+            self.values[k].channels = channels
 
     cdef int find_blocked_values(self) except -1:
         """Sets the values and the costs of the blocked layout if all ops fit it.

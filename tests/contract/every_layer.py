@@ -11,7 +11,6 @@ DRAWS = {name: draw for family in FAMILIES for name, draw in import_module(f"con
 PREDICTED_IN_TILES = {
     "GroupNorm",
     "LogSoftmax",
-    "Permute",
     "RandomCrop",
     "RandomFlip",
     "RandomShift",

@@ -2,4 +2,5 @@
 from minidl_c.kernels.correlate cimport direction
 from minidl_c.op cimport real, tile
 
-cdef void depthwise_example(const direction *a, const tile *t, Py_ssize_t channels, const real *w, const real *b) noexcept nogil
+cdef void depthwise_example(const direction *a, const tile *t, Py_ssize_t channels, Py_ssize_t multiplier, const real *w,
+                            const real *b) noexcept nogil

@@ -1,6 +1,7 @@
 """The sums of a depthwise convolution of one example in the blocked layout, [blocks][h][w][16]: 16 channels at once."""
 from minidl_c.kernels.axes cimport axis_run
 from minidl_c.kernels.blocked_correlate cimport clip_run
+from minidl_c.kernels.channel_copies cimport pick_lanes
 from minidl_c.kernels.correlate cimport direction
 from minidl_c.op cimport LANES, real, tile
 
@@ -42,18 +43,39 @@ cdef void depthwise_block(
                                   y + (row.out * a.out_width + column.out) * LANES + line * row_y)
 
 
+cdef void repeat_channels(
+    const real *x,                      # IN  [blocks][pixels][16]
+    Py_ssize_t pixels,
+    Py_ssize_t channels, Py_ssize_t multiplier,        # of y: each channel of x is the input of `multiplier` channels
+    Py_ssize_t block,                   # of y
+    real *y,                            # OUT [pixels][16]
+) noexcept nogil:
+    """Copies the inputs of 16 channels of y."""
+    cdef Py_ssize_t source[16]
+    cdef Py_ssize_t lane, c
+    for lane in range(LANES):
+        c = min(block * LANES + lane, channels - 1) // multiplier
+        source[lane] = c // LANES * pixels * LANES + c % LANES
+    pick_lanes(source, pixels, x, y)
+
+
 cdef void depthwise_example(
     const direction *a,
     const tile *t,                      # x [blocks][height][width][16], y [blocks][out_height][out_width][16], and its part
-    Py_ssize_t channels,
+    Py_ssize_t channels, Py_ssize_t multiplier,        # of y, and for each channel of x; with more than one, scratch [height][width][16]
     const real *w,                      # IN  (taps_h, taps_w, channels)
     const real *b,                      # IN  [channels], or NULL
 ) noexcept nogil:
-    cdef Py_ssize_t block, lane, c
+    cdef Py_ssize_t pixels = a.height * a.width, block, lane, c
+    cdef const real *x
     cdef real bias[16]
     for block in range(t.group0, t.group1):
         for lane in range(LANES):
             c = block * LANES + lane
             bias[lane] = b[c] if b != NULL and c < channels else <real> 0
-        depthwise_block(a, <const real *> t.x + block * a.height * a.width * LANES, w + block * LANES, channels, block * LANES, bias,
+        x = <const real *> t.x + block * pixels * LANES
+        if multiplier > 1:
+            repeat_channels(<const real *> t.x, pixels, channels, multiplier, block, <real *> t.scratch)
+            x = <const real *> t.scratch
+        depthwise_block(a, x, w + block * LANES, channels, block * LANES, bias,
                         <real *> t.y + block * a.out_height * a.out_width * LANES, t.pixel0 // a.out_width, t.pixel1 // a.out_width)

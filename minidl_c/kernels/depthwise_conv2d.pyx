@@ -200,9 +200,10 @@ cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
 
 
 cdef void forward_blocked(const op *o, const typed_tile *t) noexcept nogil:
-    cdef const conv2d_dims *v = &(<const depthwise_dims *> o.dims).conv
-    cdef bint has_bias = o.n_param > v.weights
-    depthwise_example(&v.forward, <const tile *> t, v.C, t.param, offset(t.param, v.weights) if has_bias else NULL)
+    cdef const depthwise_dims *d = <const depthwise_dims *> o.dims
+    cdef bint has_bias = o.n_param > d.conv.weights
+    depthwise_example(&d.conv.forward, <const tile *> t, d.conv.K, d.multiplier, t.param,
+                      offset(t.param, d.conv.weights) if has_bias else NULL)
 
 
 cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
@@ -213,7 +214,7 @@ cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
         weight_gradient_blocks(d, t.dy, t.x, t.scratch, t.sums, offset(t.sums, d.conv.weights) if has_bias else NULL, t.group0, t.group1)
     if t.dx != NULL:
         v.x, v.y = t.dy, t.dx
-        depthwise_example(&d.conv.back, &v, d.conv.C, t.param, NULL)
+        depthwise_example(&d.conv.back, &v, d.conv.C, 1, t.param, NULL)
 
 
 cdef class DepthwiseConv2DOp(Op):
@@ -242,8 +243,10 @@ cdef class DepthwiseConv2DOp(Op):
         self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
         self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
         self.c.dims = d
-        if multiplier == 1:
-            self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
+        self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
+        if multiplier > 1:
+            self.c.blocked.scratch = v.H * v.W * LANES * self.c.real_bytes
+        else:
             self.c.blocked.reach, self.c.blocked.splits_rows = REACHES_CHANNEL, v.forward.out_height == v.OH
             self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
             self.c.blocked.scratch = self.c.memory.scratch

@@ -18,4 +18,5 @@ cdef extern from "minidl_c/kernels/blocked_correlate_tiles.h" nogil:
 cdef bint clip_run(const axis *a, const axis_run *run, Py_ssize_t start, Py_ssize_t end, axis_run *part) noexcept nogil
 cdef bint is_joint(const direction *a, Py_ssize_t weights) noexcept
 cdef bint fits_blocks(const direction *a) noexcept
+cdef Py_ssize_t scratch_rows(const direction *a) noexcept
 cdef void correlate_example(const direction *a, const tile *t, const real *w, const real *b) noexcept nogil

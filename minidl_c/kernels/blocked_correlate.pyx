@@ -6,7 +6,8 @@ the weights of the next one: the time is then that of reading weights from memor
 pieces.
 """
 from minidl_c.kernels.axes cimport axis, axis_run
-from minidl_c.op cimport LANES, real, tile
+from minidl_c.kernels.channel_copies cimport copy_channel_pixels
+from minidl_c.op cimport LANES, blocks_of, real, tile
 
 cdef Py_ssize_t PASS_WEIGHTS = 2**17  # numbers: the weights of a pass, half of a second-level cache
 cdef Py_ssize_t MIN_JOINT_WEIGHTS = 2**16          # from this size on, weights are read once for all examples if no run of pixels is as
@@ -63,9 +64,9 @@ cdef void correlate_block(const direction *a, blocked_correlation *k, const tile
             correlate_blocked(outputs, longest.n, k, x + i * outer.x + j * middle.x, w, b, y + i * outer.y + j * middle.y)
 
 
-cdef void correlate_pass(const direction *a, blocked_correlation *k, const tile *t, Py_ssize_t o0, Py_ssize_t o1, const real *x,
+cdef void correlate_pass(const direction *a, blocked_correlation *k, const tile *t, Py_ssize_t outputs, const real *x,
                          const real *w, const real *b, real *y) noexcept nogil:
-    """Adds some channels to outputs o0..o1 of a group, for all pixels of this part."""
+    """Adds some channels to outputs of a group, for all pixels of this part."""
     cdef Py_ssize_t r0 = 0, r1 = a.out_height, q0 = 0, q1 = a.out_width, i, j
     cdef axis_run row
     cdef axis_run column
@@ -76,7 +77,12 @@ cdef void correlate_pass(const direction *a, blocked_correlation *k, const tile 
     for i in range(a.rows.n_runs):
         for j in range(a.columns.n_runs):
             if clip_run(&a.rows, &a.rows.runs[i], r0, r1, &row) and clip_run(&a.columns, &a.columns.runs[j], q0, q1, &column):
-                correlate_block(a, k, t, &row, &column, o1 - o0, x, w + o0, b + o0 if b != NULL else NULL, y + o0 // LANES * k.y_block)
+                correlate_block(a, k, t, &row, &column, outputs, x, w, b, y)
+
+
+cdef Py_ssize_t scratch_rows(const direction *a) noexcept:
+    """The rows of 16 numbers that correlate_example needs for itself."""
+    return 0 if fits_blocks(a) else blocks_of(a.outputs) * a.out_height * a.out_width
 
 
 cdef void correlate_example(
@@ -85,7 +91,10 @@ cdef void correlate_example(
     const real *w,                      # IN  [channel][taps_h][taps_w][output] of each group, see w_tap and w_group
     const real *b,                      # IN  [groups * outputs], or NULL
 ) noexcept nogil:
-    cdef Py_ssize_t weights = a.taps_h * a.taps_w * a.w_tap, step, passes, g, o0, o1, c, n, first     # weights of a channel
+    """Computes a part of y. The outputs of a group that does not begin in the first lane of a block are computed aside."""
+    cdef Py_ssize_t weights = a.taps_h * a.taps_w * a.w_tap, step, passes, g, o0, o1, c, n, first, output    # weights: of a channel
+    cdef bint aside
+    cdef real *y
     cdef blocked_correlation k
     k.x_block, k.y_block, k.w_channel = a.height * a.width * LANES, a.out_height * a.out_width * LANES, weights
     k.x_h, k.x_w = a.rows.source_step * a.width * LANES, a.columns.source_step * LANES
@@ -94,11 +103,15 @@ cdef void correlate_example(
     passes = (a.channels + step - 1) // step
     for g in range(a.groups):
         o0, o1 = max(t.group0 * LANES - g * a.outputs, <Py_ssize_t> 0), min(t.group1 * LANES - g * a.outputs, a.outputs)
+        output = g * a.outputs + o0
+        aside = output % LANES != 0
+        y = <real *> t.scratch if aside else <real *> t.y + output // LANES * k.y_block
         for n in range(passes if o1 > o0 else 0):
             c = n * step
             first = g * a.channels + c
             k.channels, k.first_lane, k.resume = min(step, a.channels - c), first % LANES, n > 0
             k.w_ahead = step * weights if n + 1 < passes and a.out_height * a.out_width <= FEW_PIXELS else 0
-            correlate_pass(a, &k, t, o0, o1, <const real *> t.x + first // LANES * k.x_block + first % LANES,
-                           w + g * a.w_group + c * weights,
-                           b + g * a.outputs if b != NULL else NULL, <real *> t.y + g * a.outputs // LANES * k.y_block)
+            correlate_pass(a, &k, t, o1 - o0, <const real *> t.x + first // LANES * k.x_block + first % LANES,
+                           w + g * a.w_group + c * weights + o0, b + output if b != NULL else NULL, y)
+        if aside and o1 > o0:
+            copy_channel_pixels(<const real *> t.scratch, 0, <real *> t.y, output, o1 - o0, a.out_height * a.out_width, t.pixel0, t.pixel1)

@@ -11,7 +11,7 @@ from libc.string cimport memcpy, memset
 from numpy import empty
 
 from minidl_c.array_args cimport ArrayArgs
-from minidl_c.kernels.blocked_correlate cimport correlate_example, fits_blocks, is_joint
+from minidl_c.kernels.blocked_correlate cimport correlate_example, fits_blocks, is_joint, scratch_rows
 from minidl_c.kernels.blocked_gradient cimport gradient_blocked, gradient_rows
 from minidl_c.kernels.conv2d_dims cimport conv2d_axes, conv2d_dims, conv2d_free_dims, conv2d_init_dims
 from minidl_c.kernels.conv2d_small_batch cimport conv2d_backward_w_small_batch, small_batch_scratch
@@ -234,9 +234,8 @@ cdef class Conv2DOp(Op):
         self.weight_order = (1, 2, 3, 0)
         self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
         self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
-        if fits_blocks(&d.forward):
-            self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
-            self.c.blocked.splits_rows = 1
+        self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
+        self.c.blocked.splits_rows, self.c.blocked.scratch = 1, scratch_rows(&d.forward) * LANES * self.c.real_bytes
         if fits_blocks(&d.forward) and fits_blocks(&d.back):
             self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
             self.c.blocked.splits_rows_back = 1

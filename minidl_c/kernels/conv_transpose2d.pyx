@@ -6,13 +6,13 @@ It is the transpose of a convolution from y to x with the same weights: y is the
 forward pass, and dw its weight gradient, with x in the role of the output gradient. conv2d.pyx computes all three.
 Formulas: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning" (2016), chapter 4.
 """
-from minidl_c.kernels.blocked_correlate cimport correlate_example, fits_blocks
+from minidl_c.kernels.blocked_correlate cimport correlate_example, scratch_rows
 from minidl_c.kernels.conv2d cimport (
     conv2d_backward_b_tile, conv2d_backward_w_tile, conv2d_backward_x_tile, conv2d_forward_tile, conv2d_init_op,
 )
 from minidl_c.kernels.conv2d_dims cimport conv2d_axes, conv2d_dims, conv2d_free_dims, conv2d_init_dims
 from minidl_c.kernels.windows import transposed
-from minidl_c.op cimport Op, by_dtype, init_op, offset, op, split_range, tile, tile_f32, tile_f64, typed_tile
+from minidl_c.op cimport LANES, Op, by_dtype, init_op, offset, op, split_range, tile, tile_f32, tile_f64, typed_tile
 
 
 # ---- the op. Sizes are the convolution's: x is [K][OH][OW][16], y is [C][H][W][16] ------------------------------------------
@@ -64,9 +64,8 @@ cdef class ConvTranspose2DOp(Op):
         self.weight_order = (0, 2, 3, 1)
         self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
         self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
-        if fits_blocks(&d.back):
-            self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
-            self.c.blocked.splits_rows = 1
+        self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
+        self.c.blocked.splits_rows, self.c.blocked.scratch = 1, scratch_rows(&d.back) * LANES * self.c.real_bytes
 
     @property
     def axes(self):

@@ -189,8 +189,8 @@ def inspect(path: Path, input_shape: Shape | None = None, external_data: bool = 
     Returns
     -------
     Inspection
-        Its attributes: producer, opset, inputs, outputs, operators, parameters, macs, obstacles. `obstacles` is empty
-        for a file that `import_model` reads.
+        Its attributes: producer, opset, inputs, outputs, operators, parameters, macs, obstacles, notes. `obstacles` is
+        empty for a file that `import_model` reads; `notes` are the warnings of that.
 
     Raises
     ------

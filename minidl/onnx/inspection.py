@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ class Inspection:
     operators: the number of nodes of each; local functions are inlined. parameters: of the model, or if it cannot be
     imported, the numbers in tensors of real numbers. macs: multiply-adds of one example; None without a model.
     obstacles: what `import_model` would refuse; `str` of one names the node, what was expected, and what to do.
+    notes: of what it would warn.
     """
 
     producer: str
@@ -32,6 +34,7 @@ class Inspection:
     parameters: int
     macs: int | None
     obstacles: tuple[Obstacle, ...]
+    notes: tuple[str, ...] = ()
     shapes_missing: bool = False
 
     def __str__(self) -> str:
@@ -45,7 +48,7 @@ class Inspection:
             f"{self.parameters:,} parameters{macs}",
         ]
         if not self.obstacles:
-            return "\n".join([*lines, "import_model reads it"])
+            return "\n".join([*lines, *self.notes, "import_model reads it"])
         head = f"import_model refuses it: {len(self.obstacles)} obstacle{'s' if len(self.obstacles) > 1 else ''}"
         note = [SHAPES_MISSING] if self.shapes_missing else []
         return "\n  ".join(["\n".join([*lines, head]), *map(str, self.obstacles), *note])
@@ -63,15 +66,21 @@ def inspect_graph(graph: Graph, input_shape: Shape | None) -> Inspection:
         "operators": dict(Counter(node.operator for node in graph.nodes).most_common()),
     }
     floats = sum(array.size for array in graph.tensors.values() if array.dtype.kind == "f")
-    try:
-        summary = build_model(graph, input_shape).summary()
-    except UnsupportedGraphError as error:
-        return Inspection(
-            **held, parameters=floats, macs=None, obstacles=tuple(error.obstacles), shapes_missing=error.shapes_missing
-        )
-    except ValueError as error:
-        return Inspection(**held, parameters=floats, macs=None, obstacles=(Obstacle(str(error)),))
-    return Inspection(**held, parameters=summary.parameters, macs=summary.macs, obstacles=())
+    missing, model, obstacles = False, None, tuple[Obstacle, ...]()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            model = build_model(graph, input_shape)
+        except UnsupportedGraphError as error:
+            obstacles, missing = tuple(error.obstacles), error.shapes_missing
+        except ValueError as error:
+            obstacles = (Obstacle(str(error)),)
+    summary = model.summary() if model else None
+    parameters, macs = (summary.parameters, summary.macs) if summary else (floats, None)
+    notes = tuple(str(warning.message) for warning in caught)
+    return Inspection(
+        **held, parameters=parameters, macs=macs, obstacles=obstacles, notes=notes, shapes_missing=missing
+    )
 
 
 def _describe_value(value: ValueInfo) -> tuple[str, str, tuple[int | str | None, ...] | None]:

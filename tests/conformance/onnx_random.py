@@ -132,7 +132,7 @@ def run_child(first, end):
 
 def kind_of(reason):
     """Replaces names, shapes and numbers, so that refusals of one kind are counted together."""
-    reason = re.sub(r"^(the )?node (of )?'[^']*' \(([\w.]+)\)", r"\3", reason)
+    reason = re.sub(r"^(the )?node (of )?'[^']*' \(([\w.]+)(, with axes .*? as \([\d, ]*\))?\)", r"\3", reason)
     return re.sub(r"\[[^]]*\]|\([^)]*\d[^)]*\)|-?\d+(\.\d+)?(e-?\d+)?|'[^']*'", "#", reason)[:110]
 
 

@@ -26,6 +26,7 @@ BUDGETS = {  # arguments of the short and of the whole run
     "c_compilers": ("--images 20 --nets lenet every --builds gcc", ""),
     "c_random": ("--nets 20", "--nets 500"),
     "c_cores": ("--nets signal --faults 4", ""),
+    "onnx_nodes": ("", ""),
     "onnx_random": ("--graphs 500", "--graphs 20000"),
     "soak": ("--seconds 20", "--seconds 900"),
 }

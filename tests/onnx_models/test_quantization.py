@@ -7,7 +7,7 @@ from onnx_models.graphs import Graph
 import minidl.onnx
 from minidl import Sequential
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
-from minidl.onnx import import_model
+from minidl.onnx import import_model, inspect
 from minidl.onnx.quantized import dequantize, quantize
 
 pytestmark = pytest.mark.oracle("onnx", "onnxruntime")
@@ -72,6 +72,8 @@ def test_the_same_net_of_floats(tmp_path):
         (message,) = (str(warning.message) for warning in warned)
         assert message.startswith(QUANTIZED.format(4 if paired else 0, 4))
         assert warned[0].filename == __file__
+        found = inspect(tmp_path / "graph.onnx")
+        assert found.notes == (message,) and message in str(found) and found.parameters == 297
         x = g.rng.uniform(-5, 5, (20, *g.shape)).astype("f4")
         nets.append((run(tmp_path / "graph.onnx", x), model.predict(x), model))
     (rounded, found, model), (exact, plain, _) = nets

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import minidl_c
+from minidl_c.runtime.threads import set_thread_choice
 
 collect_ignore = ["conformance"]  # programs, not tests
 
@@ -28,6 +29,7 @@ COMPARED = pytest.StashKey[Counter]()
 
 def pytest_configure(config):
     config.stash[COMPARED] = Counter()
+    set_thread_choice(False)  # predictions use all threads that a test asks for, however little work they have
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background; tests and their processes inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -70,7 +70,7 @@ class BaseModel:
         X : array-like or sparse matrix of shape `(n, *input_shape)`
             Real numbers, or 2-D rows of the same size. Rows may be sparse.
         num_threads : int or None, default None
-            Number of threads; None: see `get_num_threads`.
+            The most threads to use; None: see `get_num_threads`. Fewer are used if more would have too little work.
 
         Returns
         -------
@@ -111,7 +111,7 @@ class BaseModel:
         X : array-like or sparse matrix of shape `(n, *input_shape)`
             As for `predict`.
         num_threads : int or None, default None
-            Number of threads; None: see `get_num_threads`.
+            As for `predict`.
 
         Returns
         -------

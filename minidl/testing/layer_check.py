@@ -33,6 +33,7 @@ from minidl.testing.samples import Samples
 from minidl.utils.arrays import Array
 from minidl.utils.hints import class_hint
 from minidl.utils.validation import Shape, check_bool, check_count, check_shape
+from minidl_c.runtime.threads import set_thread_choice
 
 BATCH = 3
 
@@ -108,7 +109,11 @@ def check_layer(
     in_shape, rng = check_shape("in_shape", in_shape), np.random.default_rng(check_count("seed", seed))
     net = build(layer, in_shape, "float64")
     samples = Samples(in_shape, rng, x)
-    _check(name, layer, net, samples, freeze(samples.few(BATCH)), couples_examples)
+    chooses = set_thread_choice(False)
+    try:
+        _check(name, layer, net, samples, freeze(samples.few(BATCH)), couples_examples)
+    finally:
+        set_thread_choice(chooses)
 
 
 def _check(name: str, layer: Layer, net: Network, samples: Samples, x: Array, couples_examples: bool) -> None:

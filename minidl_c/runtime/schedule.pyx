@@ -34,7 +34,7 @@ from libc.math cimport sqrt
 
 from minidl_c.op cimport LANES, SMALL_BATCH, blocks_of
 from minidl_c.runtime.blocked_form cimport has_work, is_converted
-from minidl_c.runtime.threads cimport threads_for
+from minidl_c.runtime.threads cimport threads_for, threads_of_prediction
 
 # The cost of reading a weight for each example, in multiply-adds; a tile reads it once. Fitted to the nets of benchmarks/inference.py.
 cdef double CACHED_READ = 3, MEMORY_READ = 19
@@ -101,10 +101,14 @@ cdef void measure_blocked(costs *c, const op *ops, int n_ops) noexcept:
         c.limit = 1
 
 
+cdef double work_of(const costs *c, Py_ssize_t examples) noexcept:
+    """The multiply-adds of one forward: those of whole tiles, except for a few examples."""
+    return c.work * <double> (examples if examples <= SMALL_BATCH else (examples + LANES - 1) // LANES * LANES)
+
+
 cdef int threads_of(const costs *c, object num_threads, Py_ssize_t examples, int sweeps, Py_ssize_t n_steps) except -1:
-    """Returns the number of threads for n_steps steps of `examples` examples, each `sweeps` times through the ops."""
-    cdef Py_ssize_t lanes = examples if examples <= SMALL_BATCH else (examples + LANES - 1) // LANES * LANES
-    return threads_for(num_threads, sweeps * c.work * lanes + (UPDATE_WORK * c.n_flat if sweeps > 1 else 0), n_steps)
+    """Returns the number of threads for n_steps training steps of `examples` examples, each `sweeps` times through the ops."""
+    return threads_for(num_threads, sweeps * work_of(c, examples) + UPDATE_WORK * c.n_flat, n_steps)
 
 
 # ---- schedules
@@ -160,11 +164,12 @@ cdef bint trains_blocked(const costs *c, Py_ssize_t n, int threads) noexcept:
 
 cdef int choose_prediction(const costs *c, Py_ssize_t n, object num_threads, schedule *parts) except -1:
     """Sets the schedules of the parts of a prediction of n examples, one after the other; returns their number, at most 3."""
-    cdef Py_ssize_t rest = blocked_examples(c, n, threads_of(c, num_threads, n, 1, 1)), first = n - rest, shared, chunk
-    cdef int k = 0, threads = threads_of(c, num_threads, rest, 1, 1)
+    cdef int k = 0, threads = threads_of_prediction(num_threads, work_of(c, n))
+    cdef Py_ssize_t rest = blocked_examples(c, n, threads), first = n - rest, shared, chunk
     if first:
-        parts[k] = in_tiles(first, threads_of(c, num_threads, first, 1, 1), False, False, 0, 1)
+        parts[k] = in_tiles(first, threads_of_prediction(num_threads, work_of(c, first)), False, False, 0, 1)
         k += 1
+    threads = threads_of_prediction(num_threads, work_of(c, rest))
     if c.together and rest > 1:
         chunk = c.chunk if rest >= c.min_chunk * threads else 0
         parts[k] = in_blocks(IN_CHUNKS if chunk else TOGETHER, first, rest, threads, chunk)

@@ -1,2 +1,3 @@
 """The number of threads of a call. See threads.pyx."""
 cdef int threads_for(object num_threads, double work, double n_steps) except -1
+cdef int threads_of_prediction(object num_threads, double work) except -1

@@ -1,8 +1,11 @@
 """The number of threads of a call: the only setting of this package.
 
-An explicit number and OMP_NUM_THREADS hold as given, up to 1024 threads. Only the default is limited: to the processors on
-which this process may run (affinity, cgroup quota), and to one thread for little work. The limit of OpenMP, or of minidl's own
-thread pool, is read at each call, so that threadpoolctl and joblib have their effect.
+An explicit number and OMP_NUM_THREADS hold as given, up to 1024 threads. Only the default is limited, to the processors on
+which this process may run (affinity, cgroup quota). The limit of OpenMP, or of minidl's own thread pool, is read at each call, so that
+threadpoolctl and joblib have their effect.
+
+A prediction may use that number of threads, and uses as many as have enough work (THREAD_WORK). Training uses it as it is, except that
+the default is one thread for little work.
 """
 import os
 from operator import index
@@ -33,6 +36,11 @@ MAX_THREADS = 1024
 
 cdef double MIN_STEP_WORK = 2e6         # multiply-adds, about 40 us: in less, threads wait for each other longer than they work
 cdef double MIN_CALL_WORK = 4e6         # about 50 us: in less, a second thread saves less than a busy machine takes to run it
+# Multiply-adds of each thread of a prediction, at least: about 50 us, what it takes to wake a thread that sleeps. Measured on two cores
+# (predict of one example with two threads and with one, in turn, at once and after pauses of 20 ms, the fastest of each): with 0.2 to 2.4
+# million multiply-adds, two threads took 0.95 to 1.7 times as long, after a pause 1 to 26 times; with 11 to 12 million, 0.65 to 0.85 times.
+cdef double THREAD_WORK = 2e6
+cdef bint _chooses = True               # else predictions use all threads that they may, however little work they have
 _num_threads = None     # the argument of set_num_threads
 _forked = False         # OpenMP's threads do not survive a fork: a child that opened a region would hang
 
@@ -92,7 +100,7 @@ def check_num_threads(num_threads):
 
 
 def set_num_threads(num_threads):
-    """Sets the number of threads of every call without `num_threads`.
+    """Sets the number of threads of every call without `num_threads`; of a prediction, the largest number.
 
     Parameters
     ----------
@@ -120,8 +128,8 @@ def get_num_threads():
     """Returns the number of threads of a call without `num_threads`.
 
     It is that of `set_num_threads`, else that of OMP_NUM_THREADS. Without both, it is the number of processors on which
-    this process may run (affinity, cgroup quota), and a call with little work takes one thread. The limits that
-    threadpoolctl and joblib set are read at each call.
+    this process may run (affinity, cgroup quota), and training with little work takes one thread. The limits that
+    threadpoolctl and joblib set are read at each call. A prediction takes fewer threads if more would have too little work.
 
     Returns
     -------
@@ -134,7 +142,17 @@ def get_num_threads():
     >>> minidl.get_num_threads() >= 1
     True
     """
-    return threads_for(None, MIN_CALL_WORK, 1)
+    return most_threads(None)
+
+
+def set_thread_choice(bint chooses):
+    """Turns the choice of the number of threads of predictions on or off; returns whether it was on. For tests.
+
+    Without it, predictions use all threads that they may.
+    """
+    global _chooses
+    before, _chooses = _chooses, chooses
+    return before
 
 
 def limit_default(share):
@@ -148,8 +166,8 @@ def limit_default(share):
     _available = max(1, int(_processors() * share + 1e-6))
 
 
-cdef int threads_for(object num_threads, double work, double n_steps) except -1:
-    """Returns the number of threads of a call with n_steps steps of `work` multiply-adds each; num_threads: its argument."""
+cdef int most_threads(object num_threads) except -1:
+    """Returns the number of threads that a call may use; num_threads: its argument."""
     if num_threads is not None:
         num_threads = check_num_threads(num_threads)
     elif _num_threads is not None:
@@ -157,6 +175,19 @@ cdef int threads_for(object num_threads, double work, double n_steps) except -1:
     else:
         num_threads = max(1, min(thread_limit(), MAX_THREADS))         # OpenMP may return any number if its limit is too large
         if not _limit_is_set:
-            is_small = work < MIN_STEP_WORK or work * n_steps < MIN_CALL_WORK
-            num_threads = 1 if is_small else min(num_threads, _available)
+            num_threads = min(num_threads, _available)
     return 1 if _forked and MINIDL_OPENMP else num_threads
+
+
+cdef int threads_for(object num_threads, double work, double n_steps) except -1:
+    """Returns the number of threads of n_steps training steps of `work` multiply-adds each."""
+    cdef bint is_small = work < MIN_STEP_WORK or work * n_steps < MIN_CALL_WORK
+    if is_small and num_threads is None and _num_threads is None and not _limit_is_set:
+        return 1
+    return most_threads(num_threads)
+
+
+cdef int threads_of_prediction(object num_threads, double work) except -1:
+    """Returns the number of threads of a prediction of `work` multiply-adds."""
+    cdef int most = most_threads(num_threads)
+    return <int> max(1.0, min(<double> most, work / THREAD_WORK)) if _chooses else most

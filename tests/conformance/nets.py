@@ -20,6 +20,9 @@ from minidl.layers import (
 )
 from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
 from minidl.optimizers.base import Optimizer
+from minidl_c.runtime.threads import set_thread_choice
+
+set_thread_choice(False)  # predictions use all threads that they are asked to
 
 
 def _image_layer(rng):

@@ -13,7 +13,9 @@ from minidl import Layer, Sequential, Trainer, callbacks, schedules
 from minidl import layers as nn
 from minidl.estimators import SequentialClassifier
 from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
+from minidl_c.runtime.threads import set_thread_choice
 
+set_thread_choice(False)  # predictions use all threads that they are asked to
 EXPORTS = True
 try:
     from minidl.onnx import export, import_model

@@ -8,7 +8,9 @@ import numpy as np
 import reference as ref
 
 from minidl_c.runtime.single_op import backward_batch, forward_batch
+from minidl_c.runtime.threads import set_thread_choice
 
+set_thread_choice(False)  # predictions use all threads that they are asked to
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 3e38, -3e38, 1e-40, -1e-45)
 
 

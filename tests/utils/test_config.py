@@ -124,30 +124,32 @@ def test_default_is_limited_to_the_processors_of_this_process():
 COUNT_THREADS = """
 import os
 import numpy as np
-from minidl import Sequential
+from minidl import Sequential, Trainer
 from minidl.layers import Dense
+from minidl.optimizers import SGD
 
-def started(units, num_threads):
-    model = Sequential([Dense(units)], input_shape=(1000,))
+def started(units, num_threads, trains=False):
+    model, x = Sequential([Dense(units)], input_shape=(1000,)), np.ones((64, 1000))
     before = len(os.listdir("/proc/self/task"))
-    model.predict(np.ones((64, 1000)), num_threads)
+    if trains:
+        Trainer(model, "mean_squared_error", SGD(0.1), num_threads=num_threads).train_batch(x, np.ones((64, units)))
+    else:
+        model.predict(x, num_threads)
     return len(os.listdir("/proc/self/task")) > before
 
-print(started(1, None), started(1000, 1), started(10, 2), started(1000, None))
+print(started(1, None), started(1000, 1), started(10, 2), started(10, 2, True), started(1000, None))
 """
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="one processor")
-def test_little_work_runs_on_one_thread_unless_more_are_requested():
-    assert (
-        run_python("-c", COUNT_THREADS) == "False False True False\n"
-    )  # the third call started the threads of the fourth
-    assert run_python("-c", COUNT_THREADS.replace("started(10, 2), ", "")) == "False False True\n"
-    assert run_python("-c", COUNT_THREADS, OMP_NUM_THREADS="2").startswith("True")
-    too_late = COUNT_THREADS.replace(
-        "print(", 'os.environ["OMP_NUM_THREADS"] = "2"\nprint('
-    )  # OpenMP has its own setting
-    assert run_python("-c", too_late) == "False False True False\n"
+def test_little_work_runs_on_one_thread_unless_training_asks_for_more():
+    # the threads of the fourth call, or of the fifth if that starts none
+    assert run_python("-c", COUNT_THREADS) == "False False False True False\n"
+    default = COUNT_THREADS.replace("10, 2, True", "10, None, True")
+    assert run_python("-c", default) == "False False False False True\n"
+    assert run_python("-c", default, OMP_NUM_THREADS="2") == "False False False True False\n"
+    too_late = default.replace("print(", 'os.environ["OMP_NUM_THREADS"] = "2"\nprint(')  # OpenMP has its own setting
+    assert run_python("-c", too_late) == "False False False False True\n"
 
 
 def test_a_missing_instruction_set_is_refused():

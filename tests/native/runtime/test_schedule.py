@@ -5,6 +5,7 @@ import pytest
 from minidl import Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
 from minidl.optimizers import SGD
+from minidl_c.runtime.threads import set_thread_choice
 
 THREADS = range(1, 9)
 FORMS = {  # of the parts of a prediction
@@ -115,3 +116,22 @@ def test_the_limit_overrides_the_cost_model(make):
         plan.blocked_limit = 1
         for threads in THREADS[1:]:
             assert not any(form == "IN_TILES" for n in range(1, 17) for form, _, _ in plan.schedules(n, threads))
+
+
+@pytest.fixture
+def thread_choice():
+    """Turns the choice on, which other tests do without."""
+    set_thread_choice(True)
+    yield
+    set_thread_choice(False)
+
+
+@pytest.mark.usefixtures("thread_choice")
+def test_a_prediction_has_at_most_the_threads_that_have_enough_work():
+    model = model_of(lenet)
+    plan, work = model.network.segments[0].plan, sum(layer.macs for layer in model.layers)
+    for n in (1, 4, 16, 64, 1024):
+        used = [max(threads for _, _, threads in plan.schedules(n, most)) for most in (1, 2, 3, 8, None)]
+        assert all(threads <= most for threads, most in zip(used, (1, 2, 3, 8), strict=False))
+        assert all(threads == 1 or 2e6 * threads <= 1.2 * n * work for threads in used), (n, used)
+    assert [max(part[2] for part in plan.schedules(n, 4)) for n in (1, 4, 1024)] == [1, 1, 4]

@@ -25,7 +25,9 @@ import os, sys, threading, time
 import numpy as np
 from minidl import Sequential
 from minidl.layers import Conv2D, Dense, Flatten, ReLU
+from minidl_c.runtime.threads import set_thread_choice
 
+set_thread_choice(False)
 X = np.random.default_rng(0).normal(size=(96, 1, 12, 12)).astype(np.float32)
 model = Sequential([Conv2D(8, 3), ReLU(), Flatten(), Dense(5)], input_shape=(1, 12, 12))
 expected = model.predict(X, num_threads=1).tobytes()

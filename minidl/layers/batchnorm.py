@@ -21,7 +21,7 @@ class BatchNorm2D(Layer):
     Parameters
     ----------
     eps : float, default 1e-5
-        Is added to the variance, to keep the root above 0.
+        Is added to the variance, to keep the root above 0. With 0, a channel whose variance is 0 becomes NaN.
     momentum : float, default 0.1
         Weight of the new batch in the running statistics, as in PyTorch; other libraries write 1 - momentum.
     affine : bool, default True
@@ -30,7 +30,7 @@ class BatchNorm2D(Layer):
     Raises
     ------
     TypeError, ValueError
-        In `build`, for an `eps` of 0 or less, a `momentum` outside [0, 1], or an input of another shape.
+        In `build`, for an `eps` below 0, a `momentum` outside [0, 1], or an input of another shape.
     ValueError
         In training, for a batch with only one value per channel.
 
@@ -71,8 +71,8 @@ class BatchNorm2D(Layer):
 
     def _build(self, in_shape: Shape, channels: int, pixels: int) -> Shape:
         eps, momentum = check_real("eps", self.eps), check_real("momentum", self.momentum)
-        if eps <= 0:
-            raise ValueError(f"eps: expected a number above 0, got {eps}")
+        if eps < 0:
+            raise ValueError(f"eps: expected a number of at least 0, got {eps}")
         if not 0 <= momentum <= 1:
             raise ValueError(f"momentum: expected a number in [0, 1], got {momentum}")
         arguments = (in_shape, eps, momentum, check_bool("affine", self.affine), self.dtype)
@@ -95,7 +95,7 @@ class BatchNorm1D(BatchNorm2D):
     Parameters
     ----------
     eps : float, default 1e-5
-        Is added to the variance, to keep the root above 0.
+        Is added to the variance, to keep the root above 0. With 0, a channel whose variance is 0 becomes NaN.
     momentum : float, default 0.1
         Weight of the new batch in the running statistics, as in PyTorch; other libraries write 1 - momentum.
     affine : bool, default True
@@ -104,7 +104,7 @@ class BatchNorm1D(BatchNorm2D):
     Raises
     ------
     TypeError, ValueError
-        In `build`, for an `eps` of 0 or less, a `momentum` outside [0, 1], or an input of another shape.
+        In `build`, for an `eps` below 0, a `momentum` outside [0, 1], or an input of another shape.
     ValueError
         In training, for a batch with only one value per feature or channel.
 

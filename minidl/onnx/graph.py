@@ -22,6 +22,7 @@ NOT_IN_OPSET = "not in this opset"  # domain of nodes of the file whose operator
 
 HINTS = {  # by pattern of the operator
     "If|Loop|Scan": "it runs graphs: export for fixed shapes, or fold constants, for example with onnxsim",
+    "Fused.*": "export it without the optimizer of onnxruntime, which fuses operators",
     "GRU|LSTM|RNN": "it has recurrence",
     "QLinear.*|QGemm|.*Integer|DynamicQuantizeLinear": (
         "it computes with integers: quantize in the format QDQ, or export the net of floats"

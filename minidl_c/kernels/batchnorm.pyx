@@ -164,8 +164,8 @@ cdef int init_batchnorm(batchnorm_dims *d, Op self, tuple in_shape, object eps, 
     if not in_shape:
         raise ValueError("batch norm: expected channels first, got no axis at all")
     init_op(self, in_shape, in_shape, dtype)
-    if not 0 < eps < 1e30 or not 0 <= momentum <= 1:
-        raise ValueError(f"batch norm: expected eps above 0 and momentum from 0 to 1, got {eps} and {momentum}")
+    if not 0 <= eps < 1e30 or not 0 <= momentum <= 1:
+        raise ValueError(f"batch norm: expected eps of at least 0 and momentum from 0 to 1, got {eps} and {momentum}")
     d.C, d.eps, d.momentum, d.affine = in_shape[0], eps, momentum, affine
     d.pixels = self.c.in_size // d.C
     self.c.splits, self.c.reads = 1, READS_X

@@ -98,7 +98,7 @@ def test_running_statistics_are_saved_and_copied(rng, tmp_path):
 @pytest.mark.parametrize(
     ("layer", "shape", "message"),
     [
-        (BatchNorm2D(eps=0), (1, 2, 2), "eps: expected a number above 0, got 0"),
+        (BatchNorm2D(eps=-1e-9), (1, 2, 2), "eps: expected a number of at least 0, got -1e-09"),
         (BatchNorm2D(momentum=1.5), (1, 2, 2), r"momentum: expected a number in \[0, 1\], got 1.5"),
         (BatchNorm2D(), (4,), r"expected \(channels, height, width\)"),
         (BatchNorm1D(), (1, 2, 2), "BatchNorm2D is for images"),

@@ -42,8 +42,10 @@ def read_batch_norm(reader: NodeReader) -> list[LayerWithWeights]:
     momentum = round(1 - reader.attribute("momentum", 0.9), 7)  # the digits of a float32
     names = ("weight", "bias", "running_mean", "running_var")
     weights = {name: reader.weight(i, reader.shape[0], trainable=i < 3) for i, name in enumerate(names, 1)}
-    weights["num_batches_tracked"] = np.zeros((), reader.dtype)
-    return [LayerWithWeights(cls(eps=reader.attribute("epsilon", 1e-5), momentum=momentum), weights)]
+    weights["num_batches_tracked"], eps = np.zeros((), reader.dtype), reader.attribute("epsilon", 1e-5)
+    if eps == 0 and not (weights["running_var"] > 0).all():
+        reader.refuse("expected variances above 0 with epsilon=0, got 0 or less")
+    return [LayerWithWeights(cls(eps=eps, momentum=momentum), weights)]
 
 
 def write_group_norm(writer: NodeWriter, x: str) -> str:

@@ -10,6 +10,7 @@ from minidl.onnx.constant_folding import has_batch
 from minidl.onnx.graph import ANY_BATCH, NO_SUCH_LAYER, REWRITTEN, Graph, refuse
 from minidl.onnx.passes.activation_patterns import fuse_activations
 from minidl.onnx.passes.batch_axis import add_batch_axis
+from minidl.onnx.passes.fused_operators import expand_fused_operators
 from minidl.onnx.passes.gathers import expect_float_indices, merge_strided_views
 from minidl.onnx.passes.input_cast import remove_input_cast
 from minidl.onnx.passes.norm_patterns import merge_layer_norms
@@ -21,6 +22,7 @@ from minidl.onnx.passes.transposes import move_transposes
 
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
     read_old_opsets,
+    expand_fused_operators,
     remove_quantization,
     add_batch_axis,
     remove_input_cast,

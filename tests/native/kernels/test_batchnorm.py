@@ -220,8 +220,8 @@ def test_momentum(check, momentum):
     ("arguments", "error"),
     [
         (((),), "channels first"),
-        (((3, 4), 0.0), "eps above 0"),
-        (((3, 4), float("nan")), "eps above 0"),
+        (((3, 4), -1e-9), "eps of at least 0"),
+        (((3, 4), float("nan")), "eps of at least 0"),
         (((3, 4), 1e-5, -0.1), "momentum from 0 to 1"),
         (((3, 4), 1e-5, 1.1), "momentum from 0 to 1"),
         (((3, 4), 1e-5, 0.1, True, "float16"), "float16"),

@@ -48,6 +48,7 @@ from minidl.layers.embedding import Embedding
 from minidl.layers.flatten import Flatten, Reshape
 from minidl.layers.groupnorm import GroupNorm
 from minidl.layers.layernorm import LayerNorm, RMSNorm
+from minidl.layers.lrn import LocalResponseNorm
 from minidl.layers.maxpool2d import AdaptiveMaxPool2D, GlobalMaxPool1D, GlobalMaxPool2D, MaxPool1D, MaxPool2D
 from minidl.layers.noise import GaussianNoise
 from minidl.layers.normalize import Normalize
@@ -106,6 +107,7 @@ __all__ = [
     "Hardtanh",
     "LayerNorm",
     "LeakyReLU",
+    "LocalResponseNorm",
     "Log",
     "LogSigmoid",
     "LogSoftmax",

@@ -10,6 +10,7 @@ DRAWS = {name: draw for family in FAMILIES for name, draw in import_module(f"con
 # Layers that alone are computed in tiles, also for few examples; the tests hold all others to the blocked layout.
 PREDICTED_IN_TILES = {
     "GroupNorm",
+    "LocalResponseNorm",
     "LogSoftmax",
     "RandomCrop",
     "RandomFlip",

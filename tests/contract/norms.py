@@ -2,7 +2,7 @@
 
 from contract.case import Case, any_shape, functional, image
 
-from minidl.layers import BatchNorm1D, BatchNorm2D, GroupNorm, LayerNorm, RMSNorm
+from minidl.layers import BatchNorm1D, BatchNorm2D, GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
 
 
 def draw_options(rng):
@@ -46,6 +46,16 @@ def norm_of_example(rng, cls, function):
     return Case(layer, shape, torch)
 
 
+def local_response_norm(rng):
+    size, shape = int(rng.choice([1, 3, 5, 9])), any_shape(rng)
+    alpha, beta, k = float(rng.choice([1e-4, 0.5])), float(rng.choice([0.75, 0.5, 1.3])), float(rng.choice([1.0, 2.0]))
+
+    def torch(x):
+        return functional().local_response_norm(x.reshape(len(x), shape[0], -1), size, alpha, beta, k).reshape(x.shape)
+
+    return Case(LocalResponseNorm(size, alpha, beta, k), shape, torch)
+
+
 def batch_norm(rng, cls, shape):
     eps, affine = float(rng.choice([1e-5, 1e-3])), bool(rng.integers(2))
 
@@ -70,5 +80,6 @@ DRAWS = {
     "BatchNorm2D": batch_norm2d,
     "GroupNorm": group_norm,
     "LayerNorm": layer_norm,
+    "LocalResponseNorm": local_response_norm,
     "RMSNorm": rms_norm,
 }

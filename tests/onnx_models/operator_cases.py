@@ -150,7 +150,22 @@ def rms_norm(eps):
 
 STATISTICS = (normal(4), normal(4, 1)[:, 0], normal(1, 4)[0], 1e-5 * positive(4))
 AFFINE, SMALL = (normal(4), normal(4, 1)[:, 0]), 3e-3
+
+
+def local_response_norm(size, alpha=1e-4, beta=0.75, bias=1.0):
+    def expected(x):
+        padded = np.pad(x**2, [(0, 0), (size // 2, size // 2), *[(0, 0)] * (x.ndim - 2)])
+        sums = sum(padded[:, i : i + x.shape[1]] for i in range(size))
+        return x / (bias + alpha / size * sums) ** beta
+
+    return expected
+
+
 NORMS = {
+    "LRN": Case("LRN", local_response_norm(3), (), {"size": 3}, scale=30.0),
+    "LRN all": Case(
+        "LRN", local_response_norm(5, 0.5, 0.25, 2.0), (), {"size": 5, "alpha": 0.5, "beta": 0.25, "bias": 2.0}
+    ),
     "BatchNormalization": Case("BatchNormalization", batch_norm(1e-5), STATISTICS),
     "BatchNormalization 11": Case("BatchNormalization", batch_norm(1e-5), STATISTICS, opset=11),
     "BatchNormalization of vectors": Case("BatchNormalization", batch_norm(1e-5), STATISTICS, shape=(4,)),
@@ -394,6 +409,8 @@ CASES = ACTIVATIONS | NORMS | WINDOWS | ARITHMETIC | SHAPES
 
 # Defaults, and orders of inputs, that no layer computes.
 UNSUPPORTED = {
+    "LRN of an even size": (Case("LRN", None, (), {"size": 4}), "size: expected an odd number, got 4"),
+    "LRN without a size": (Case("LRN", None), "size: expected at least 1, got 0"),
     "ReduceMean of all": (Case("ReduceMean", None), "expected axes after the batch, got all"),
     "ReduceMax of the batch": (Case("ReduceMax", None, (integers(0, 2),)), "expected axes after the batch, got [0, 2]"),
     "ReduceSum of an axis twice": (Case("ReduceSum", None, (integers(1, -3),)), "each once, got [1, -3]"),

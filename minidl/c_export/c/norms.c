@@ -169,3 +169,14 @@ static void log_softmax(integer outer, integer n, integer inner, const real *x, 
     EACH(k, n) y[i * n * inner + j + k * inner] = flush(flush(xi[k * inner] - top) - log_total);
   }
 }
+
+/* y = x / (k + scale * the sum of x^2 over the channels at most `reach` away)^beta, as exp(-beta log) */
+static void local_response_norm(integer pixels, integer channels, integer reach, real scale, real beta, real k, const real *x, real *y) {
+  EACH(p, pixels) EACH(c, channels) {
+    const real *xp = x + p * channels;
+    const integer end = channels - c <= reach ? channels : c + reach + 1;
+    real sum = 0;
+    for (integer j = c < reach ? 0 : c - reach; j < end; j++) sum = real_fma(xp[j], xp[j], sum);
+    y[p * channels + c] = flush(xp[c] * real_exp(flush(-beta * real_log(real_fma(scale, sum, k)))));
+  }
+}

@@ -12,6 +12,7 @@ from minidl.layers import (
     BatchNorm2D,
     GroupNorm,
     LayerNorm,
+    LocalResponseNorm,
     LogSoftmax,
     Normalize,
     PReLU,
@@ -87,11 +88,18 @@ def write_softmax(writer: CodeWriter, x: Tensor) -> Tensor:
     return writer.channels_last(writer.call(function, *runs, *options, vector, to=vector.shape, in_place=True), x.shape)
 
 
+def write_local_response_norm(writer: CodeWriter, x: Tensor) -> Tensor:
+    reach = min(writer["size"] // 2, x.channels)
+    numbers = (writer.number(value) for value in (writer["alpha"] / writer["size"], writer["beta"], writer["k"]))
+    return writer.call("local_response_norm", x.pixels, x.channels, reach, *numbers, x)
+
+
 WRITE = {
     BatchNorm1D: write_batch_norm,
     BatchNorm2D: write_batch_norm,
     GroupNorm: write_group_norm,
     LayerNorm: write_layer_norm,
+    LocalResponseNorm: write_local_response_norm,
     LogSoftmax: write_softmax,
     Normalize: write_normalize,
     PReLU: write_prelu,

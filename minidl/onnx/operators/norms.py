@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minidl.layers import BatchNorm1D, BatchNorm2D, GroupNorm, LayerNorm, RMSNorm
+from minidl.layers import BatchNorm1D, BatchNorm2D, GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
 from minidl.layers.base import Layer
 from minidl.onnx.node_reader import (
     LayerWithWeights,
@@ -146,17 +146,40 @@ def read_rms_norm(reader: NodeReader) -> list[LayerWithWeights]:
     return [LayerWithWeights(RMSNorm(eps=reader.attribute("epsilon", 1e-5)), weights)]
 
 
+LRN = {"alpha": "alpha", "beta": "beta", "k": "bias"}  # names of arguments, in ONNX's attributes
+
+
+def write_local_response_norm(writer: NodeWriter, x: str) -> str:
+    """Writes an LRN of images, which onnxruntime wants: others are images of one column."""
+    options = {name: float(writer[argument]) for argument, name in LRN.items()}
+    if len(writer.in_shape) == 3:
+        return writer.add_node("LRN", x, size=int(writer["size"]), **options)
+    channels = writer.in_shape[0]
+    x = writer.add_node("Reshape", x, writer.add_int_constant("image", (0, channels, -1, 1)))
+    x = writer.add_node("LRN", x, size=int(writer["size"]), **options)
+    return writer.add_node("Reshape", x, writer.add_int_constant("shape", (0, *writer.in_shape)))
+
+
+def read_local_response_norm(reader: NodeReader) -> list[LayerWithWeights]:
+    alpha, beta, k = (
+        reader.attribute(name, default) for name, default in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0))
+    )
+    return [LayerWithWeights(LocalResponseNorm(reader.attribute("size", 0), alpha, beta, k))]
+
+
 WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     BatchNorm1D: write_batch_norm,
     BatchNorm2D: write_batch_norm,
     GroupNorm: write_group_norm,
     LayerNorm: write_layer_norm,
+    LocalResponseNorm: write_local_response_norm,
     RMSNorm: write_rms_norm,
 }
 READ_FUNCTIONS: dict[str, ReadFunction] = {
     "BatchNormalization": read_batch_norm,
     "GroupNormalization": read_group_norm,
     "InstanceNormalization": read_instance_norm,
+    "LRN": read_local_response_norm,
     "LayerNormalization": read_layer_norm,
     "RMSNormalization": read_rms_norm,
 }

@@ -62,6 +62,7 @@ def test_a_product_and_an_activation(tmp_path):
         ("FusedConv", {"activation": "Relu", "activation_params": [1.0]}),
         ("FusedConv", {"activation": "LeakyRelu", "activation_params": "a"}),
         ("FusedConv", {"activation": ["Relu"]}),
+        ("FusedConv", {"activation": "Relu", "activation_params": 1.0}),
         ("FusedConv", {"activation_params": [1.0, 2.0]}),
         ("FusedGemm", {"activation": "LeakyRelu"}),
         ("FusedPad", {}),

@@ -80,7 +80,8 @@ class _Expander:
 
     def _activation(self, op: str, given: list[float]) -> list[tuple[str, list[str], dict[str, Any]]] | None:
         """Returns the node of an activation, no node without one; None for unknown ones and other parameters."""
-        if not isinstance(op, str) or not all(isinstance(number, float) for number in given):
+        are_floats = isinstance(given, list) and all(isinstance(number, float) for number in given)
+        if not isinstance(op, str) or not are_floats:
             return None
         if not op:
             return None if given else []

@@ -20,7 +20,7 @@ BUDGETS = {  # arguments of the short and of the whole run
     "saves": ("--no-strace", ""),
     "kills": ("--kills 10", "--kills 200"),
     "processes": ("--forks 10 --interrupts 6 --predictions 500", "--forks 100 --interrupts 100 --predictions 10000"),
-    "sanitize": ("--calls 4500", "--calls 1010000 --all"),
+    "sanitize": ("--calls 2500", "--calls 1010000 --all"),
     "race": ("--nets 14", "--nets 400"),
     "poison": ("--nets 20", "--nets 400"),
     "c_compilers": ("--images 20 --nets lenet every --builds gcc", ""),

@@ -7,6 +7,7 @@ import pytest
 from onnx_models.graphs import Graph, check
 
 from minidl.onnx import import_model
+from minidl.onnx.graph import ANY_BATCH
 
 pytestmark = pytest.mark.oracle("onnx")
 
@@ -184,6 +185,20 @@ REFUSED = {
         10,
         lambda g: g.append("Resize", g.constant([1, 1, 2, 2]), mode="linear"),
         "(Resize): expected linear in mode half_pixel or align_corners, got asymmetric",
+    ),
+    "huge scales": (7, lambda g: g.append("Upsample", scales=[1.0, 1.0, 1e30, 1e30]), "(Upsample): expected integer"),
+    "a huge image": (7, lambda g: g.append("Upsample", scales=[1.0, 1.0, 2.0**20, 2.0**20]), "Upsample2D cannot"),
+    "huge pads": (9, lambda g: g.append("Pad", pads=[0, 0, 2**50, 0, 0, 0, 0, 0]), "(Pad): Pad2D cannot take input"),
+    "a huge shape": (4, lambda g: g.append("Reshape", shape=[0, 2**40, 2**40]), "expected a shape that keeps"),
+    "a huge constant": (
+        9,
+        lambda g: g.add("Add", "x", g.add("ConstantOfShape", g.integers(2**40, 2**40))),
+        "(ConstantOfShape): expected a foldable constant: expected a shape of at most 4096 elements",
+    ),
+    "a number that stands for the batch": (
+        4,
+        lambda g: g.append("Reshape", shape=[ANY_BATCH, 60]),
+        f"expected constants of other integers than {ANY_BATCH}",
     ),
     "a name that is no dtype": (5, lambda g: g.append("Cast", to="COMPLEX"), "(Cast): expected to of another type"),
     "an operator of a later opset": (9, lambda g: g.append("Gelu"), "(Gelu): ONNX has no such operator in the file's"),

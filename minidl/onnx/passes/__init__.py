@@ -21,7 +21,6 @@ from minidl.onnx.passes.tensordots import merge_tensordots, unmerge_tensordots
 from minidl.onnx.passes.transposes import move_transposes
 
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
-    read_old_opsets,
     expand_fused_operators,
     remove_quantization,
     add_batch_axis,
@@ -42,6 +41,7 @@ def rewrite(graph: Graph) -> Graph:
 
     Raises ValueError for a file with what has a meaning of its own here: numbers ANY_BATCH and nodes of REWRITTEN.
     """
+    graph = read_old_opsets(graph)
     if any(map(has_batch, graph.tensors.values())):
         raise ValueError(f"expected constants of other integers than {ANY_BATCH}")
     for node in graph.nodes:

@@ -107,6 +107,18 @@ def resnet18():
     return [Rescale(1 / 255), *stem, *_residual_stages((64, 128, 256, 512), 2), GlobalAvgPool2D(), Dense(1000)]
 
 
+def resnet50():
+    """Returns the layers of ResNet-50 for ImageNet: He et al. (2015), table 1, with strides as torchvision's."""
+    layers, channels = [Rescale(1 / 255), *_normed(64, 7, 2), ReLU(), MaxPool2D(3, 2, padding=1)], 64
+    for filters, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        for block in range(blocks):
+            stride = 2 if filters > 64 and block == 0 else 1
+            body = [*_normed(filters, 1), ReLU(), *_normed(filters, 3, stride), ReLU(), *_normed(4 * filters, 1)]
+            shortcut = _normed(4 * filters, 1, stride) if channels < 4 * filters or stride > 1 else None
+            layers, channels = [*layers, Residual(*body, shortcut=shortcut), ReLU()], 4 * filters
+    return [*layers, GlobalAvgPool2D(), Dense(1000)]
+
+
 def mobilenet():
     """Returns the layers of MobileNet with half its filters, for small images, as in examples/models.py."""
     layers = [Rescale(1 / 255), *_normed(16), ReLU()]
@@ -192,6 +204,7 @@ DEEP_NETS = {  # measured in inference, and in training if asked for
     "mobilenet-v2": Net("MobileNetV2, 3x64x64", mobilenet_v2, (3, 64, 64)),
     "resnet18": Net("ResNet-18, 3x64x64", resnet18, (3, 64, 64)),
     "resnet18-224": Net("ResNet-18, 3x224x224", resnet18, (3, 224, 224)),
+    "resnet50-224": Net("ResNet-50, 3x224x224", resnet50, (3, 224, 224)),
 }
 SMALL_NETS = {  # so little work that a second thread may cost more than it gives
     "signs": Net("traffic signs, 3x30x30", traffic_signs, (3, 30, 30)),

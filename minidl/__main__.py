@@ -32,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     export.add_argument("--keep-values", action="store_true", help="keep the outputs of all layers in the arena")
     names = "the names of the classes, in a table"
     export.add_argument("--class-names", nargs="+", metavar="NAME", default=False, help=names)
+    transformed = "how Winograd's weights are written (default: tables up to 256 KiB, else memory)"
+    export.add_argument("--winograd", choices=("tables", "memory", "direct"), help=transformed)
     for command in (inspect, export):
         shape = "ONNX: shape of one example, if dynamic"
         command.add_argument("--input-shape", type=_shape, metavar="N,N,...", help=shape)

@@ -23,6 +23,7 @@ from minidl.c_export.exported import Export
 from minidl.c_export.identifiers import check_stem, name_from
 from minidl.c_export.interface import header_file
 from minidl.c_export.source_file import render
+from minidl.c_export.winograd import MAX_TABLES, table_bytes, with_direct_sums
 from minidl.onnx.deployment import CLASS_NAMES_KEY, class_names_of, model_of, with_probabilities
 from minidl.saving import atomic
 from minidl.saving.atomic import Path
@@ -46,6 +47,7 @@ def export_c(
     header: bool = False,
     keep_values: bool = False,
     class_names: bool | Sequence[str] = False,
+    winograd: str | None = None,
 ) -> None:
     """Writes the model as one C99 file whose scores are those of `model.predict`, bit for bit.
 
@@ -81,6 +83,12 @@ def export_c(
     class_names : bool or list of str, default False
         Whether the file has a table `digits_classes` of the names of the classes, in UTF-8: True: the labels of the
         classifier; a list: a name for each output (two for a single score).
+    winograd : "tables", "memory", "direct" or None, default None
+        How convolutions by Winograd's algorithm are written. "tables": their transformed weights, four times as many
+        as the weights, are in the file. "memory": the file transforms the weights in the first call, into memory of its
+        own; with `arena="argument"`, `digits_transform(float *transformed)` does, and the functions take `transformed`,
+        of `DIGITS_TRANSFORMED` numbers, after the arena. "direct": direct sums, with the scores of a model of
+        `Conv2D(algorithm="direct")`. None: "tables" up to 256 KiB of them, and with `arena="argument"`; else "memory".
 
     Raises
     ------
@@ -119,13 +127,17 @@ def export_c(
     if check_bool("keep_values", keep_values) and static:
         raise ValueError('keep_values: expected arena="argument" with it, got "static"')
     check_bool("header", header)
+    check_choice("winograd", winograd, "tables", "memory", "direct", None)
     if check_bool("softmax", softmax):
         net = with_probabilities(model, net)
+    if winograd == "direct":
+        net = with_direct_sums(net)
     stem = target.removesuffix(".c")
     check_stem(os.path.basename(stem), header, separate)
     classes = _classes(model, class_names, net)
+    in_memory = winograd == "memory" if winograd else static and table_bytes(net) > MAX_TABLES
     with net.usage.reading("export_c"):
-        program, first, last = generate(net.layers, prefix)
+        program, first, last = generate(net.layers, prefix, in_memory)
         export = Export(
             stem=os.path.basename(stem),
             function="predict_proba" if softmax else "predict",
@@ -138,6 +150,7 @@ def export_c(
             keeps_values=keep_values,
             names_classes=class_names is not False,
             separate_tables=separate,
+            sums_directly=winograd == "direct",
             test=draw(net) if HAS_FMA else None,
         )
         source, words = render(export)

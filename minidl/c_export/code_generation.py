@@ -16,13 +16,15 @@ from minidl.layers.join import ADD, CONCAT
 CONTAINERS = (Block, Parallel, Residual, SqueezeExcite)
 
 
-def generate(layers: Sequence[Layer], name: str) -> tuple[CProgram, Tensor, Tensor]:
-    """Returns the program of built layers, its input and its output. name: the first part of all its names in C.
+def generate(layers: Sequence[Layer], name: str, transforms_in_c: bool) -> tuple[CProgram, Tensor, Tensor]:
+    """Returns the program of built layers, its input and its output.
+
+    name: the first part of all its names in C. transforms_in_c: whether it transforms Winograd's weights, once.
 
     Raises ValueError, naming the layer and its path, for a layer without C; TypeError or ValueError for what a layer's
     own `c_code` raises.
     """
-    program = CProgram(name, layers[0].dtype)
+    program = CProgram(name, layers[0].dtype, transforms_in_c=transforms_in_c)
     first = program.new_tensor(layers[0].in_shape)
     x = first
     for i, layer in enumerate(layers):

@@ -68,6 +68,9 @@ class CProgram:
     arrays: dict[str, Array] = field(default_factory=dict)  # float constants, by their names
     declarations: list[str] = field(default_factory=list)  # other constants, and functions
     outputs: list[tuple[str, Tensor]] = field(default_factory=list)  # of each layer, by its path and class
+    transforms_in_c: bool = False  # Winograd's weights, once; else when exported
+    transforms: list[str] = field(default_factory=list)  # the statements that do so
+    transformed: int = 0  # numbers that they compute
 
     def new_tensor(self, shape: Shape) -> Tensor:
         """Returns a tensor with memory of its own."""
@@ -284,6 +287,31 @@ class CodeWriter:
             The declaration in C.
         """
         self._program.declarations.append(text)
+
+    @property
+    def transforms_in_c(self) -> bool:
+        """True if the file transforms weights, once; else tables have the transformed ones."""
+        return self._program.transforms_in_c
+
+    def transform(self, call: str, size: int) -> str:
+        """Adds a call that is made once, before the first prediction; returns the address of what it computes.
+
+        Parameters
+        ----------
+        call : str
+            The call of C without its last argument, the address.
+        size : int
+            Numbers that it computes, a multiple of 16.
+
+        Returns
+        -------
+        str
+            The address in C.
+        """
+        address = f"transformed + {self._program.transformed}"
+        self._program.transforms.append(f"{call}, {address});")
+        self._program.transformed += size
+        return address
 
     def call(
         self,

@@ -22,7 +22,8 @@ class Export:
     of the outputs, or none. state: the model's parameters and buffers. static_arena: whether the file has
     memory of its own for the values, else the functions take it. keeps_values: whether the outputs of all layers stay
     in the arena. names_classes: whether the names of the classes are a table. separate_tables: whether the tables are
-    in a file of their own. test: the inputs that the test in the file draws, and their scores, or None.
+    in a file of their own. sums_directly: whether convolutions are direct sums, also where the model uses Winograd's
+    algorithm. test: the inputs that the test in the file draws, and their scores, or None.
     """
 
     stem: str
@@ -36,6 +37,7 @@ class Export:
     keeps_values: bool
     names_classes: bool
     separate_tables: bool
+    sums_directly: bool
     test: Examples | None
 
     @property
@@ -52,6 +54,14 @@ class Export:
     def c_type(self) -> str:
         """float or double."""
         return C_TYPE[self.program.dtype]
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """The memory that the functions compute in, and its size in numbers: that of values, and that of what is
+        computed once, if there is any.
+        """
+        transformed = self.program.transformed
+        return {"arena": self.arena_size} | ({"transformed": transformed} if transformed else {})
 
     @cached_property
     def arena(self) -> tuple[list[int], int]:

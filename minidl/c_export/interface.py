@@ -7,7 +7,8 @@ from minidl.c_export.exported import Export
 
 def declarations(export: Export) -> str:
     """Returns the sizes, the functions and the tables, as a header file declares them."""
-    sizes = {"INPUTS": export.input.size, "OUTPUTS": export.output.size, "ARENA": export.arena_size}
+    sizes = {"INPUTS": export.input.size, "OUTPUTS": export.output.size}
+    sizes |= {part.upper(): size for part, size in export.memory.items()}
     parts = ["\n".join(f"#define {export.macro}_{key} {value}" for key, value in sizes.items())]
     if export.keeps_values:
         parts.append(f"""\
@@ -28,12 +29,23 @@ int {export.name}_test(void);
 
 
 def prototypes(export: Export) -> list[str]:
-    """Returns the heads of the two functions."""
-    memory = "" if export.static_arena else f", {export.c_type} *arena"
+    """Returns the heads of the functions that predict, and of the one that the caller calls once, if there is one."""
+    memory, once = "", []
+    if not export.static_arena:
+        memory = "".join(f", {_parameter(export, part, export.c_type)}" for part in export.memory)
+        if "transformed" in export.memory:
+            once = [f"void {export.name}_transform({export.c_type} *transformed)"]
     return [
+        *once,
         f"void {export.name}_predict(const {export.c_type} *x, {export.c_type} *scores{memory})",
         f"void {export.name}_predict_uint8(const uint8_t *x, {export.c_type} *scores{memory})",
     ]
+
+
+def _parameter(export: Export, part: str, kind: str) -> str:
+    """Returns the parameter of a function for a part of the memory, which may be written there."""
+    is_read = part == "transformed" and not export.static_arena
+    return f"{'const ' if is_read else ''}{kind} *{part}"
 
 
 def guarded_declarations(export: Export) -> str:
@@ -63,8 +75,13 @@ def header_file(export: Export) -> str:
 def functions(export: Export) -> str:
     """Returns the functions for floats and bytes, which convert input and output to and from channels last."""
     name, first, last = export.name, export.input, export.output
-    memory = f"static real {name}_arena[{export.macro}_ARENA] ALIGNED;\n\n" if export.static_arena else ""
-    arena = f"{name}_arena" if export.static_arena else "arena"
+    owned, prefix = "", ""
+    if export.static_arena:
+        owned = "".join(
+            f"static real {name}_{part}[{export.macro}_{part.upper()}] ALIGNED;\n\n" for part in export.memory
+        )
+        prefix = f"{name}_"
+    arena, memory = f"{prefix}arena", ", ".join(f"{prefix}{part}" for part in export.memory)
     start, end = export.offset_of(first), export.offset_of(last)
     if first.is_row_major:
         read = f"EACH(i, {first.size}) {arena}[{start} + i] = flush((real)x[i]);"
@@ -74,15 +91,28 @@ def functions(export: Export) -> str:
             f"{arena}[{start} + j * {first.channels} + i] = flush((real)x[i * {first.pixels} + j]);"
         )
     sizes = f"copy({last.size}" if last.is_row_major else f"transpose({last.pixels}, {last.channels}"
+    modes = (
+        "/* The mode is set and restored outside of the functions that compute, so that no computation leaves it. */"
+    )
+    parameters = ", ".join(_parameter(export, part, "real") for part in export.memory)
+    flag, once = "", ""
+    if export.static_arena and "transformed" in export.memory:
+        flag = "  static int is_transformed = 0;\n"
+        once = f"  if (!is_transformed) {name}_transforms(transformed);\n  is_transformed = 1;\n"
     run = f"""\
-/* The mode is set and restored outside of the function that computes, so that no computation leaves it. */
-NOINLINE void {name}_run(real *arena) {{
-  const arithmetic before = set_arithmetic();
-  {name}_layers(arena);
+NOINLINE void {name}_run({parameters}) {{
+{flag}  const arithmetic before = set_arithmetic();
+{once}  {name}_layers({", ".join(export.memory)});
   restore_arithmetic(before);
 }}"""
-    body = f"{{\n  {read}\n  {name}_run({arena});\n  {sizes}, {arena} + {end}, scores);\n}}"
-    return memory + "\n\n".join((run, *(f"{prototype} {body}" for prototype in prototypes(export))))
+    body = f"{{\n  {read}\n  {name}_run({memory});\n  {sizes}, {arena} + {end}, scores);\n}}"
+    *transform, predict, predict_uint8 = prototypes(export)
+    transforms = [
+        f"{head} {{\n  const arithmetic before = set_arithmetic();\n  {name}_transforms(transformed);\n"
+        "  restore_arithmetic(before);\n}"
+        for head in transform
+    ]
+    return f"{owned}{modes}\n" + "\n\n".join((run, *transforms, f"{predict} {body}", f"{predict_uint8} {body}"))
 
 
 def _string(text: str) -> str:

@@ -38,8 +38,11 @@ def function(export: Export, multiplies: bool) -> str:
     """
     assert export.test is not None
     name, prefix, dtype = export.name, export.macro, export.program.dtype
-    memory = "" if export.static_arena else ", arena"
-    own = "" if export.static_arena else f"  static real arena[{prefix}_ARENA];\n"
+    memory, own, once = "", "", ""
+    if not export.static_arena:
+        memory = "".join(f", {part}" for part in export.memory)
+        own = "".join(f"  static real {part}[{prefix}_{part.upper()}];\n" for part in export.memory)
+        once = f"  {name}_transform(transformed);\n" if "transformed" in export.memory else ""
     runs = ",\n".join(
         f"  {{{run.size}, {run.categories}, {tables.number(run.low, dtype)}, {tables.number(run.step, dtype)}}}"
         for run in export.test.runs
@@ -77,7 +80,7 @@ int {name}_test(void) {{
 {own}  const arithmetic before = set_arithmetic();
   int different = {name}_rounds_differently();
   restore_arithmetic(before);
-  EACH(k, {len(export.test.scores)}) {{
+{once}  EACH(k, {len(export.test.scores)}) {{
     const integer kind = k < {EXAMPLES} ? k : 0;
     uint32_t state = 1 + (uint32_t)k * 2654435761u;
     integer at = 0, equal = 1;

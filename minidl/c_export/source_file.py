@@ -11,6 +11,7 @@ import numpy as np
 from minidl.c_export import interface, library, self_test, tables
 from minidl.c_export.code_writer import Statement
 from minidl.c_export.exported import Export
+from minidl.c_export.stack import stack_bytes
 from minidl.utils.arrays import Array
 from minidl_c import __version__
 
@@ -56,7 +57,10 @@ def _layers(export: Export) -> str:
             lines += _wrapped(f"/* {_plain(statement)} */", "   * ")
     if not computes:
         lines.append("  (void)arena;")
-    return "\n".join((f"NOINLINE void {export.name}_layers(real *arena) {{", *lines, "}"))
+    calls = export.program.transforms
+    once = (f"NOINLINE void {export.name}_transforms(real *transformed) {{", *(f"  {call}" for call in calls), "}\n\n")
+    head = f"NOINLINE void {export.name}_layers(real *arena{', const real *transformed' if calls else ''}) {{"
+    return ("\n".join(once) if calls else "") + "\n".join((head, *lines, "}"))
 
 
 def _wrapped(text: str, indent: str) -> list[str]:
@@ -101,6 +105,9 @@ def _comment(export: Export) -> str:
     """Returns the comment at the head of the file."""
     file, itemsize = f"{export.stem}.c", np.dtype(export.program.dtype).itemsize
     numbers = sum(array.size for array in export.program.arrays.values())
+    once = export.program.transformed * itemsize
+    transformed = f" and transformed weights {once} bytes, of the first call" if once else ""
+    plain, vectors = stack_bytes(export.program)
     where = "in the file" if export.static_arena else "passed by the caller"
     uses = {
         "-O3 -march=native -ffp-contract=off": "for this processor",
@@ -115,10 +122,15 @@ def _comment(export: Export) -> str:
         "",
         f"x: {export.input.shape}, as `{export.function}` takes it in Python; bytes are not scaled. scores: "
         f"{export.output.shape}, with the bits of `{export.function}`. Both are in row-major order.",
+        *(
+            ["", 'The bits are those of a model whose convolutions have `algorithm="direct"`.']
+            if export.sums_directly
+            else []
+        ),
         *(["", "The outputs are " + _plain(", ".join(export.classes)) + "."] if named else []),
         "",
-        f"tables {numbers * itemsize} bytes; arena {export.arena_size * itemsize} bytes, {where}",
-        "stack: below 1 kB with gcc -O2 and below 4 kB with vectors in all nets that were measured",
+        f"tables {numbers * itemsize} bytes; arena {export.arena_size * itemsize} bytes{transformed}, {where}",
+        f"stack: at most about {plain} bytes with gcc -O2, {vectors} with gcc -O3 and vectors of AVX-512",
         f"SHA-256 of the weights {weights_hash(export.state)}",
         "",
         "C99. Equal bits need IEEE arithmetic, without a compiler's fast math. GCC and clang:",

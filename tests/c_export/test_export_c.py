@@ -418,7 +418,8 @@ def test_the_command_has_all_options(model, tmp_path, monkeypatch):
     monkeypatch.setattr(__main__, "export_c", lambda model, path, **options: arguments.update(options))
     monkeypatch.setattr("minidl.onnx.import_model", lambda path, **options: arguments.update(options) or model)
     reading = ("--input-shape", "3,224,224", "--external-data")
-    flags, choices = ("--softmax", "--header", "--keep-values"), ("--arena", "argument", "--weights", "inc")
+    flags = ("--softmax", "--header", "--keep-values")
+    choices = ("--arena", "argument", "--weights", "inc", "--winograd", "direct")
     names = ("--name", "n", "--class-names", "a", "b")
     __main__.main(["export-c", "m.onnx", "n.c", *reading, *flags, *choices, *names])
     expected = {"input_shape": (3, 224, 224), "external_data": True, "class_names": ["a", "b"], "name": "n"}

@@ -19,7 +19,7 @@ typedef struct {
 /* x [height][width][groups * channels], w [group][channels][kernel_height][kernel_width][filters] or, for a convolution whose
  * weights have all filters side by side, [channels][kernel_height][kernel_width][groups * filters]: w_group and w_tap say which;
  * y [out_height][out_width][groups * filters] */
-static void convolve(const convolution *k, integer w_group, integer w_tap, const real *x, const real *w, const real *b, real *y) {
+NOINLINE void convolve(const convolution *k, integer w_group, integer w_tap, const real *x, const real *w, const real *b, real *y) {
   const integer in = k->groups * k->channels, out = k->groups * k->filters, w_row = k->kernel_width * w_tap;
   const integer x_row = k->width * in, y_row = k->out_width * out;
   sum_steps t = {k->channels, 0, 0, 1, k->rows.source_step * x_row, k->columns.source_step * in, k->columns.pixel_step * in,
@@ -38,7 +38,7 @@ static void convolve(const convolution *k, integer w_group, integer w_tap, const
 }
 
 /* Taps of `multiplier` filters of each channel: w [kernel_height][kernel_width][channels * multiplier]; k->groups are the channels. */
-static void convolve_channels(const convolution *k, integer multiplier, const real *x, const real *w, const real *b, real *y) {
+NOINLINE void convolve_channels(const convolution *k, integer multiplier, const real *x, const real *w, const real *b, real *y) {
   const integer in = k->groups, out = k->groups * multiplier, w_row = k->kernel_width * out, x_row = k->width * in;
   EACH(i, k->rows.n_runs) EACH(j, k->columns.n_runs) {
     const run row = k->rows.runs[i], column = k->columns.runs[j];

@@ -1,7 +1,7 @@
 /* norms.c: normalizations, scales and softmax. Images are [pixels][channels]. */
 
 /* y = (x - mean) * slope + shift of each channel: batch norm in inference */
-static void batch_norm(integer pixels, integer channels, const real *x, const real *mean, const real *slope, const real *shift,
+NOINLINE void batch_norm(integer pixels, integer channels, const real *x, const real *mean, const real *slope, const real *shift,
                        real *y) {
   EACH(p, pixels) for (integer c = 0; c < channels; c += LANES) {
     const real *xc = x + p * channels + c;
@@ -10,17 +10,17 @@ static void batch_norm(integer pixels, integer channels, const real *x, const re
 }
 
 /* y = (x - mean) / std of each channel */
-static void normalize(integer pixels, integer channels, const real *x, const real *mean, const real *std, real *y) {
+NOINLINE void normalize(integer pixels, integer channels, const real *x, const real *mean, const real *std, real *y) {
   EACH(p, pixels) EACH(c, channels) y[p * channels + c] = flush(flush(x[p * channels + c] - mean[c]) / std[c]);
 }
 
 /* y = weight * x + bias of each channel */
-static void scale_channels(integer pixels, integer channels, const real *x, const real *weight, const real *bias, real *y) {
+NOINLINE void scale_channels(integer pixels, integer channels, const real *x, const real *weight, const real *bias, real *y) {
   EACH(p, pixels) EACH(c, channels) y[p * channels + c] = real_fma(x[p * channels + c], weight[c], bias ? bias[c] : 0);
 }
 
 /* y = weight * x + bias. Number i of x has the weight at the sum over axes of index * stride; the last axis is the fastest. */
-static void scale_places(int axes, const integer *sizes, const integer *strides, const real *x, const real *weight, const real *bias,
+NOINLINE void scale_places(int axes, const integer *sizes, const integer *strides, const real *x, const real *weight, const real *bias,
                          real *y) {
   integer index[8] = {0}, at = 0, n = 1;
   for (int k = 0; k < axes; k++) n *= sizes[k];
@@ -31,7 +31,7 @@ static void scale_places(int axes, const integer *sizes, const integer *strides,
 }
 
 /* y = x if x > 0, else weight * x; `weights` of them: one for each channel, or one */
-static void prelu(integer pixels, integer channels, integer weights, const real *x, const real *weight, real *y) {
+NOINLINE void prelu(integer pixels, integer channels, integer weights, const real *x, const real *weight, real *y) {
   EACH(p, pixels) EACH(c, channels) y[p * channels + c] = leaky_relu(x[p * channels + c], weight[c % weights]);
 }
 
@@ -62,7 +62,7 @@ INLINE void sum_deviations(integer pixels, integer channels, integer row, const 
 }
 
 /* y = weight * (x - mean) / sqrt(variance + eps) + bias; mean and variance are those of each group of `channels`. */
-static void group_norm(integer pixels, integer groups, integer channels, real eps, const real *x, const real *weight, const real *bias,
+NOINLINE void group_norm(integer pixels, integer groups, integer channels, real eps, const real *x, const real *weight, const real *bias,
                        real *y) {
   const integer row = groups * channels;
   const real count = (real)(channels * pixels);
@@ -110,7 +110,7 @@ INLINE void sum_channels(integer n, const real *x, real scale, real center, real
 }
 
 /* y = weight * (x - mean) / sqrt(variance + eps) + bias over the channels of each pixel; without `centered`, mean and bias are 0. */
-static void layer_norm(integer pixels, integer channels, int centered, real eps, const real *x, const real *weight, const real *bias,
+NOINLINE void layer_norm(integer pixels, integer channels, int centered, real eps, const real *x, const real *weight, const real *bias,
                        real *y) {
   const real count = (real)channels;
   EACH(p, pixels) {
@@ -146,7 +146,7 @@ INLINE real largest(integer n, integer step, const real *x) {
 }
 
 /* y[k] = exp(x[k]) / the sum of exp(x[j]) over the n numbers of an axis; x [outer][n][inner], y may be x. sign: -1 for softmin. */
-static void softmax(integer outer, integer n, integer inner, real sign, const real *x, real *y) {
+NOINLINE void softmax(integer outer, integer n, integer inner, real sign, const real *x, real *y) {
   EACH(i, outer) EACH(j, inner) {
     const real *xi = x + i * n * inner + j;
     real *yi = y + i * n * inner + j, total = 0;
@@ -160,7 +160,7 @@ static void softmax(integer outer, integer n, integer inner, real sign, const re
   }
 }
 
-static void log_softmax(integer outer, integer n, integer inner, const real *x, real *y) {
+NOINLINE void log_softmax(integer outer, integer n, integer inner, const real *x, real *y) {
   EACH(i, outer) EACH(j, inner) {
     const real *xi = x + i * n * inner + j, top = largest(n, inner, xi);
     real total = 0;
@@ -171,7 +171,7 @@ static void log_softmax(integer outer, integer n, integer inner, const real *x, 
 }
 
 /* y = x / (k + scale * the sum of x^2 over the channels at most `reach` away)^beta, as exp(-beta log) */
-static void local_response_norm(integer pixels, integer channels, integer reach, real scale, real beta, real k, const real *x, real *y) {
+NOINLINE void local_response_norm(integer pixels, integer channels, integer reach, real scale, real beta, real k, const real *x, real *y) {
   EACH(p, pixels) EACH(c, channels) {
     const real *xp = x + p * channels;
     const integer end = channels - c <= reach ? channels : c + reach + 1;

@@ -22,7 +22,7 @@ INLINE window window_at(const windows *a, integer i) {
 }
 
 /* The first NaN of a window, else its maximum. */
-static void max_pool(const windows *rows, const windows *columns, integer channels, const real *x, real *y) {
+NOINLINE void max_pool(const windows *rows, const windows *columns, integer channels, const real *x, real *y) {
   EACH(oh, rows->n) EACH(ow, columns->n) {
     const window r = window_at(rows, oh), s = window_at(columns, ow);
     real *best = y + (oh * columns->n + ow) * channels;
@@ -36,7 +36,7 @@ static void max_pool(const windows *rows, const windows *columns, integer channe
 }
 
 /* Each row of a window has a sum of its own; the sum of these is divided by the number of cells. */
-static void average_pool(const windows *rows, const windows *columns, integer channels, const real *x, real *y) {
+NOINLINE void average_pool(const windows *rows, const windows *columns, integer channels, const real *x, real *y) {
   EACH(oh, rows->n) EACH(ow, columns->n) {
     const window r = window_at(rows, oh), s = window_at(columns, ow);
     const vec cells = fill((real)(r.counted * s.counted));
@@ -54,7 +54,7 @@ static void average_pool(const windows *rows, const windows *columns, integer ch
 }
 
 /* Each pixel becomes a block of height * width equal ones. */
-static void repeat_pixels(integer height, integer width, integer down, integer right, integer channels, const real *x, real *y) {
+NOINLINE void repeat_pixels(integer height, integer width, integer down, integer right, integer channels, const real *x, real *y) {
   EACH(h, height * down) EACH(w, width * right)
     memcpy(y + (h * width * right + w) * channels, x + (h / down * width + w / right) * channels, (size_t)channels * sizeof(real));
 }
@@ -62,7 +62,7 @@ static void repeat_pixels(integer height, integer width, integer down, integer r
 /* Of an output along one axis: the two pixels around it, and their weights. */
 typedef struct { integer low, high; real low_weight, high_weight; } blend;
 
-static void interpolate(const blend *rows, integer height, const blend *columns, integer width, integer x_width, integer channels,
+NOINLINE void interpolate(const blend *rows, integer height, const blend *columns, integer width, integer x_width, integer channels,
                         const real *x, real *y) {
   EACH(h, height) EACH(w, width) {
     const blend r = rows[h], s = columns[w];

@@ -6,7 +6,7 @@ typedef struct { int axes; const integer *sizes, *strides; integer n; } places;
 enum { REDUCE_SUM, REDUCE_MEAN, REDUCE_MAX, REDUCE_MIN, REDUCE_L2 };
 
 /* Each y is a function of the numbers of x at the places `over`, from its own place among `outer` on. Sums have parts of 128. */
-static void reduce(int function, const places *outer, const places *over, const real *x, real *y) {
+NOINLINE void reduce(int function, const places *outer, const places *over, const real *x, real *y) {
   integer outer_index[8] = {0}, start = 0;
   EACH(i, outer->n) {
     integer index[8] = {0}, at = start;

@@ -60,7 +60,7 @@ INLINE void sum_tile(const int VECTORS, const int PIXELS, const sum_steps *t, in
   }
 EACH_TILE(DEFINE_TILE)
 /* All outputs of a run of pixels. */
-static void sum_pixels(const sum_steps *t, integer outputs, integer pixels, const real *x, const real *w, const real *b, real *y) {
+NOINLINE void sum_pixels(const sum_steps *t, integer outputs, integer pixels, const real *x, const real *w, const real *b, real *y) {
   for (integer k = 0, vectors; k < outputs; k += vectors * LANES) {
     vectors = pixels < 2 ? MAX_VECTORS : pixels < 8 ? 4 : MAX_VECTORS / 2;
     while (vectors > 1 && (vectors - 1) * LANES >= outputs - k) vectors /= 2;
@@ -78,7 +78,7 @@ static void sum_pixels(const sum_steps *t, integer outputs, integer pixels, cons
 }
 
 /* y = w x + b; w [inputs][outputs] */
-static void dense(integer inputs, integer outputs, const real *x, const real *w, const real *b, real *y) {
+NOINLINE void dense(integer inputs, integer outputs, const real *x, const real *w, const real *b, real *y) {
   const sum_steps t = {inputs, 1, 1, 1, 0, 0, 0, outputs, 0, 0, 0, 0};
   sum_pixels(&t, outputs, 1, x, w, b, y);
 }

@@ -2,8 +2,8 @@
  *
  *     y = A^T [sum over c of (G w[k][c] G^T) * (B^T d[c] B)] A + b[k]       for each patch of 4 x 4 outputs
  *
- * d are the 6 x 6 inputs that a patch reads, * is the product point by point. The tables hold G w G^T. Points 0, p, -p, q, -q and
- * infinity. Lavin and Gray, "Fast algorithms for convolutional neural networks" (2015). */
+ * d are the 6 x 6 inputs that a patch reads, * is the product point by point. G w G^T is in tables, or is computed once. Points 0, p, -p,
+ * q, -q and infinity. Lavin and Gray, "Fast algorithms for convolutional neural networks" (2015). */
 
 #define P1 0.6875                      /* p */
 #define P2 (P1 * P1)
@@ -11,7 +11,38 @@
 #define Q1 1.5                         /* q */
 #define Q2 (Q1 * Q1)
 #define Q3 (Q1 * Q1 * Q1)
+#define SCALE_P (1 / (2 * P2 * (P2 - Q2)))     /* of a row of G: 1 / the product of the point's differences from the others */
+#define SCALE_Q (1 / (2 * Q2 * (Q2 - P2)))
+#define SCALE_0 (1 / (P2 * Q2))
 #define CONSTANT(x) fill((real)(x))
+
+/* Doubles made of floats are never subnormal. */
+#define WIDE(x) (sizeof(real) == sizeof(double) ? flush((real)(x)) : (x))
+
+/* u = G g, in double: rounded once, at the end */
+INLINE void weight_line(double g0, double g1, double g2, double *u) {
+  const double even_p = WIDE(WIDE(g0 + WIDE(P2 * g2)) * SCALE_P), odd_p = WIDE(P1 * SCALE_P * g1);
+  const double even_q = WIDE(WIDE(g0 + WIDE(Q2 * g2)) * SCALE_Q), odd_q = WIDE(Q1 * SCALE_Q * g1);
+  u[0] = WIDE(g0 * SCALE_0);
+  u[1] = WIDE(even_p + odd_p);
+  u[2] = WIDE(even_p - odd_p);
+  u[3] = WIDE(even_q + odd_q);
+  u[4] = WIDE(even_q - odd_q);
+  u[5] = g2;
+}
+
+/* u [36][channels][filters] = G w G^T; w [channels][3][3][filters] */
+NOINLINE void winograd_weights(integer channels, integer filters, const real *w, real *u) {
+  EACH(c, channels) EACH(k, filters) {
+    const real *g = w + c * 9 * filters + k;
+    double half[3][6], full[6];
+    EACH(s, 3) weight_line(g[s * filters], g[(3 + s) * filters], g[(6 + s) * filters], half[s]);
+    EACH(i, 6) {
+      weight_line(half[0][i], half[1][i], half[2][i], full);
+      EACH(j, 6) u[((i * 6 + j) * channels + c) * filters + k] = flush((real)full[j]);
+    }
+  }
+}
 
 /* v = B^T d */
 INLINE void input_line(const vec *d, vec *v) {
@@ -89,7 +120,7 @@ NOINLINE void winograd_outputs(const winograd *k, integer first, integer n, cons
 }
 
 /* The sum over channels is cut into chains of 32, which start from 0 and are added up in order. u [36][channels][filters] */
-static void convolve_winograd(const winograd *k, const real *x, const real *u, const real *b, real *scratch, real *y) {
+NOINLINE void convolve_winograd(const winograd *k, const real *x, const real *u, const real *b, real *scratch, real *y) {
   const integer all = (k->out_height + 3) / 4 * ((k->out_width + 3) / 4);
   for (integer first = 0; first < all; first += k->patches) {
     const integer n = all - first < k->patches ? all - first : k->patches;

@@ -71,10 +71,13 @@ def _write_winograd(writer: CodeWriter, x: Tensor, weight: Array) -> Tensor:
     together = min(math.prod(-(-n // 4) for n in size), PATCHES)
     numbers = (x.channels, filters, *image, top, left, *size, together)
     writer.declare(f"static const winograd {identifier} = {_initializer(*numbers)};")
-    transformed = writer.op.transformed_weights(np.ascontiguousarray(weight))
-    tables = writer.constant("weight", transformed), writer.param("bias")
+    if writer.transforms_in_c:
+        table = writer.constant("weight", weight)
+        u = writer.transform(f"winograd_weights({x.channels}, {filters}, {table}", 36 * x.channels * filters)
+    else:
+        u = writer.constant("weight", writer.op.transformed_weights(np.ascontiguousarray(weight)))
     scratch = 36 * together * (x.channels + filters)
-    return writer.call("convolve_winograd", f"&{identifier}", x, *tables, scratch=scratch)
+    return writer.call("convolve_winograd", f"&{identifier}", x, u, writer.param("bias"), scratch=scratch)
 
 
 def _weight(writer: CodeWriter) -> Array:

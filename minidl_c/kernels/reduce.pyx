@@ -24,6 +24,9 @@ cdef extern from "minidl_c/kernels/reduce_tiles.h" nogil:
     void reduce_places(reduction f, const void *x, const Py_ssize_t *places, Py_ssize_t n, void *y)
     void spread_places(reduction f, const void *dy, const void *x, const void *y, const Py_ssize_t *places, Py_ssize_t n, void *dx)
 
+cdef enum:
+    MAX_PLACES = 1 << 27                # 1 GiB, for an example whose tile has 8
+
 ctypedef struct reduce_dims:
     reduction function
     Py_ssize_t n                        # elements of a reduction
@@ -94,7 +97,8 @@ cdef Py_ssize_t *find_places(tuple sizes, list axes) except NULL:
 cdef class ReduceOp(Op):
     """A reduction over some axes of any shape; function: a name in the table above; out_shape: that of y.
 
-    Raises ValueError for an unknown name, unless axes are axes of the shape, in their order, and unless y has the size of the others.
+    Raises ValueError for an unknown name, unless axes are axes of the shape, in their order, unless y has the size of the others, and for
+    more than 2**27 reductions, or elements of one.
     """
 
     cdef reduce_dims d
@@ -110,6 +114,8 @@ cdef class ReduceOp(Op):
         d.n = prod([in_shape[axis] for axis in axes])
         if self.c.out_size * d.n != self.c.in_size:
             raise ValueError(f"out_shape: expected {self.c.in_size // d.n} elements, got {tuple(out_shape)}")
+        if max(d.n, self.c.out_size) > MAX_PLACES:
+            raise ValueError(f"in_shape: expected at most {MAX_PLACES} elements in or of a reduction, got {in_shape}")
         d.function = FUNCTIONS[function]
         d.places = find_places(self.in_shape, list(axes))
         d.starts = find_places(self.in_shape, [axis for axis in range(len(in_shape)) if axis not in axes])

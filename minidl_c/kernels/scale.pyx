@@ -26,6 +26,9 @@ cdef extern from "minidl_c/kernels/scale_tiles.h" nogil:
                                Py_ssize_t step, Py_ssize_t live, void *dx, void *dweight, void *dbias)
     void add_places(const void *part, Py_ssize_t n, void *sums)
 
+cdef enum:
+    MAX_PLACES = 1 << 27                # 1 GiB, for an example whose tile has 8
+
 ctypedef struct scale_dims:
     Py_ssize_t channels, pixels
     Py_ssize_t weights                  # how many
@@ -123,6 +126,8 @@ cdef int find_places(scale_dims *d, tuple sizes, tuple axes) except -1:
     d.step = d.weights // d.channels if 0 in axes else 0
     if d.step == 1:
         return 0                        # a weight for each channel
+    if d.pixels > MAX_PLACES:
+        raise ValueError(f"in_shape: expected at most {MAX_PLACES} pixels, got {sizes}")
     d.places = <Py_ssize_t *> calloc(d.pixels, sizeof(Py_ssize_t))
     if d.places == NULL:
         raise MemoryError()
@@ -142,7 +147,7 @@ cdef class ScaleOp(Op):
 
     Parameters in the flat buffer: weight, of the sizes of `axes`, then with `use_bias` a bias of these sizes. If the first axis, the
     channels, is none of them, training has tiles alone: in the order of their sums, all channels of an example share a lane.
-    Raises ValueError unless axes are axes of the shape, in their order.
+    Raises ValueError unless axes are axes of the shape, in their order, and for more than 2**27 pixels with several weights.
     """
 
     cdef scale_dims d

@@ -36,6 +36,7 @@ from minidl_c.kernels.embedding import EmbeddingOp
 from minidl_c.kernels.flatten import FlattenOp
 from minidl_c.kernels.groupnorm import GroupNormOp
 from minidl_c.kernels.layernorm import LayerNormOp
+from minidl_c.kernels.lrn import LRNOp
 from minidl_c.kernels.maxpool2d import AdaptiveMaxPool2DOp, MaxPool2DOp
 from minidl_c.kernels.noise import NoiseOp
 from minidl_c.kernels.normalize import NormalizeOp
@@ -43,6 +44,7 @@ from minidl_c.kernels.pad2d import Pad2DOp
 from minidl_c.kernels.permute import ChannelShuffleOp, PermuteOp
 from minidl_c.kernels.prelu import PReLUOp
 from minidl_c.kernels.product import MultiplyOp
+from minidl_c.kernels.reduce import ReduceOp
 from minidl_c.kernels.relu import ReLUOp
 from minidl_c.kernels.rescale import RescaleOp
 from minidl_c.kernels.scale import ScaleOp
@@ -261,6 +263,14 @@ def sizes_that_overflow():
         lambda: SoftmaxCrossEntropyOp(()), lambda: SoftmaxCrossEntropyOp(None),
         lambda: GroupNormOp((2**20,), most, most), lambda: GroupNormOp((2**21, 2**21), 1, 2**42),
         lambda: LayerNormOp((2**20,), most), lambda: LayerNormOp((2**21, 2**21), 2**42), lambda: LayerNormOp((), 0),
+        lambda: ScaleOp((1, 2**28), axes=(1,)), lambda: ScaleOp((1, 2**19, 2**19), axes=(0, 2)),
+        lambda: ScaleOp((3, 2**28), axes=(0, 1)), lambda: ScaleOp((3,), axes=(most,)), lambda: ScaleOp((3,), axes="0"),
+        lambda: ReduceOp((2**28,), "sum", (0,), (1,)), lambda: ReduceOp((2**28, 2), "max", (1,), (2**28,)),
+        lambda: ReduceOp((2, 2), "sum", (most,), (2,)), lambda: ReduceOp((2, 2), b"sum", (0,), (2,)),
+        lambda: ReduceOp((2, 2), "sum", (0,), (-2,)), lambda: ReduceOp((2, 2), "sum", 0, (2,)),
+        lambda: LRNOp((2,), 2**70 + 1), lambda: LRNOp((), 3), lambda: LRNOp((2, 0), 3),
+        lambda: LRNOp((2,), 3, "a"), lambda: LRNOp((2**21, 2**21), 3),
+        lambda: SoftmaxOp((4,), "float32", "softmax", most, most), lambda: SoftmaxOp((4,), "float32", "softmax", 0, 2),
         lambda: ScaleOp((most, 2)), lambda: ScaleOp(()), lambda: ScaleOp((2, 0), True), lambda: ScaleOp(None),
         lambda: FlattenOp((2.0, 2)), lambda: ReLUOp((-1, -1)), lambda: ReLUOp((0,)), lambda: ReLUOp("ab"),
         lambda: ActivationOp((2**21, 2**21), "tanh"), lambda: PReLUOp((most, 2)), lambda: PReLUOp(()),

@@ -1,13 +1,16 @@
-"""Exported C files: sizes, and the time of one image on one thread, compared with `predict` and onnxruntime.
+"""Exported C files: sizes, what compiling takes, and the time of one image on one thread, compared with `predict` and
+onnxruntime; the first call is timed by itself, since it may transform weights.
 
 README.md in this folder describes the method.
 """
 
 import argparse
 import ctypes
+import os
 import re
 import subprocess
 import tempfile
+import time
 from functools import partial
 from pathlib import Path
 
@@ -40,6 +43,9 @@ class CPredict(Prediction):
         self.image, self.scores = np.ascontiguousarray(image), np.zeros((1, classes), np.float32)
         pointers = (ctypes.c_void_p(array.ctypes.data) for array in (self.image, self.scores))
         self.call = partial(ctypes.CDLL(str(library)).net_predict, *pointers)
+        began = time.thread_time()
+        self.call()
+        print(f"first call, {' '.join(options)}: {1e3 * (time.thread_time() - began):.1f} ms", flush=True)
 
     def predict(self):
         self.call()
@@ -47,17 +53,21 @@ class CPredict(Prediction):
 
 
 def sizes(source, options):
-    """Returns the bytes of machine code, of constants, of the arena, and of the largest frames of the stack."""
+    """Returns the bytes of the file, of machine code, constants, arena, and the largest frame of the stack; and the
+    seconds of processor time, and bytes of memory, that compiling took.
+    """
     text = source.read_text()
     object_file = source.with_suffix(".o")
     command = [*GCC, *options, "-fstack-usage", "-c", str(source), "-o", str(object_file)]
-    subprocess.run(command, check=True, cwd=source.parent)
+    _, status, used = os.wait4(subprocess.Popen(command, cwd=source.parent).pid, 0)
+    assert status == 0
     out = subprocess.run(["size", "-A", str(object_file)], capture_output=True, text=True, check=True).stdout
     sections = re.findall(r"^(\.\S+)\s+(\d+)", out, re.M)
     total = {prefix: sum(int(n) for name, n in sections if name.startswith(prefix)) for prefix in (".text", ".rodata")}
     frames = sorted(int(n) for _, n in STACK.findall(source.with_suffix(".su").read_text()))
     arena = int(re.search(r"NET_ARENA (\d+)", text)[1]) * 4
-    return {"text": len(text), "code": total[".text"], "tables": total[".rodata"], "arena": arena, "frame": frames[-1]}
+    found = {"text": len(text), "code": total[".text"], "tables": total[".rodata"], "arena": arena, "frame": frames[-1]}
+    return found | {"seconds": used.ru_utime + used.ru_stime, "memory": 1024 * used.ru_maxrss}
 
 
 def measure_net(net, args, folder):
@@ -91,6 +101,7 @@ def measure_net(net, args, folder):
         found[side.name] = entry
     shared = sizes(source, BUILDS["C, -O2"])
     print(f"bytes: C file {shared['text']:,}, tables {shared['tables']:,}, arena {shared['arena']:,}")
+    print(f"gcc -O2: {shared['seconds']:.1f} s, {shared['memory'] / 2**20:.0f} MiB")
     return {"net": net, "microseconds": found}
 
 

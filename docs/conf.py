@@ -82,9 +82,9 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 
 INTERNAL = {  # called by other modules of minidl, not by its users
-    *(f"BaseTrainer.{name}" for name in ("append_history", "batches", "compute_metrics", "evaluate_rows", "outputs")),
-    *(f"BaseTrainer.check_{name}" for name in ("batch", "between_steps", "metrics", "trainable")),
-    *(f"BaseTrainer.{name}" for name in ("run", "sample_key", "stepping", "steps")),
+    *(f"BaseTrainer.{name}" for name in ("batches", "epoch_logs", "evaluate_rows", "keeps_scores")),
+    *(f"BaseTrainer.check_{name}" for name in ("between_steps", "targets", "trainable")),
+    *(f"BaseTrainer.{name}" for name in ("network", "outputs", "run", "sample_key", "scores_of", "stepping", "steps")),
     *("Trainer.check_savable", "Trainer.measures"),
     *(f"Sequential.{name}" for name in ("as_layer", "build_from", "discard", "unbuilt_on_error")),
 }

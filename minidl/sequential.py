@@ -34,7 +34,8 @@ class Sequential(BaseModel):
     """A model that applies its layers in order.
 
     Shapes are inferred, so layers only name their output sizes. `len(model)` is the number of layers, `model[i]` a
-    layer, and `model[a:b]` a new model of copies of these layers, with their weights.
+    layer, and `model[a:b]` a new model of copies of these layers, with their weights. With `Outputs` at the end,
+    `model["name"]` and `model[["name", "other"]]` are such models of one output or some.
 
     Parameters
     ----------
@@ -471,19 +472,30 @@ class Sequential(BaseModel):
     @overload
     def __getitem__(self, index: int) -> Layer: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequential: ...
-    def __getitem__(self, index: int | slice) -> Layer | Sequential:
-        """Returns the layer model[i], or a new model model[a:b] of copies of these layers, with their weights."""
-        if not isinstance(index, slice):
+    def __getitem__(self, index: slice | str | list[str]) -> Sequential: ...
+    def __getitem__(self, index: int | slice | str | list[str]) -> Layer | Sequential:
+        """Returns the layer model[i], or a new model of copies of some layers, with their weights.
+
+        model[a:b]: these layers. model["policy"], model[["policy", "value"]]: all that one or some of its `Outputs`
+        need.
+        """
+        if isinstance(index, slice):
+            chosen = self.layers[index]
+        elif isinstance(index, (str, list)):
+            chosen = layer_list.of_outputs(self.layers, index)
+        else:
             return layer_list.layer_at(self.layers, index)
-        chosen = self.layers[index]
-        if self.network is None:
-            return _rebuild(layer_list.to_spec(chosen), None, self.seed, self.dtype, {}, self._lr_mult)
-        layer_list.check_slice(chosen, index)
-        shape = chosen[0].in_shape if chosen else None
-        with self.usage.reading("a slice"):
-            state = copies(chosen)
-        return _rebuild(layer_list.to_spec(chosen), shape, self.seed, self.dtype, state, self._lr_mult)
+        shape, state = None, dict[str, Array]()
+        if self.network is not None:
+            layer_list.check_slice(chosen, index)
+            shape = chosen[0].in_shape if chosen else None
+            with self.usage.reading("a slice"):
+                state = copies(chosen)
+        model = _rebuild(layer_list.to_spec(chosen), shape, self.seed, self.dtype, state, self._lr_mult)
+        if isinstance(index, str) and (rate := self.layers[-1].lr_mult) != 1:  # which held for the layers of the output
+            for layer in model.layers[len(self) - 1 :]:
+                layer.lr_mult *= rate
+        return model
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Supports copy and pickle: stores layers by class and arguments, and a copy of the state."""

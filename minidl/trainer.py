@@ -11,13 +11,14 @@ from numpy.typing import ArrayLike
 
 from minidl.callbacks.callback_list import CallbackList
 from minidl.distributed.communicator import Communicator
+from minidl.losses.output_losses import OutputLosses
 from minidl.saving import safetensors_file
 from minidl.saving.atomic import Path, clean, text
 from minidl.saving.object_codec import checked_custom
 from minidl.sequential import Sequential
 from minidl.training import checked_attributes as checked
 from minidl.training import checkpoint_content
-from minidl.training.base_trainer import BaseTrainer
+from minidl.training.base_trainer import BaseTrainer, Targets
 from minidl.training.consistency import check_call
 from minidl.training.fit_arguments import FitArguments, make_loop
 from minidl.training.fit_loop import FitLoop
@@ -44,15 +45,18 @@ class Trainer(BaseTrainer):
     ----------
     model : Sequential
         The model that is trained. An unbuilt one is built by the first fit.
-    loss : str or loss
+    loss : str, loss, or dict of these
         A name such as "softmax_cross_entropy", an object of minidl.losses such as `Huber(2.0)`, or a function
-        `loss(scores, y) -> (losses, dscores)`.
+        `loss(scores, y) -> (losses, dscores)`. For a model that ends with `Outputs`, a dict of losses by output: the
+        loss of an example is their weighted sum. An output without a loss is only predicted: its layers stay as they
+        are, and their gradients are zero.
     optimizer : Optimizer or object
         Such as `SGD(0.1)`, or an object with `step(params, lr)` and `lr`.
-    metrics : list of str or function, default ()
+    metrics : list of str or function, or dict of these, default ()
         Names ("accuracy"; see minidl.metrics) or functions `f(y, scores)`, computed on the scores of a whole epoch. In
         training these are the scores that each batch had before its step, so they trail those of `evaluate`. Labels
-        that the loss ignores count in none of minidl's or scikit-learn's; other functions get them as well.
+        that the loss ignores count in none of minidl's or scikit-learn's; other functions get them as well. Of several
+        outputs, a dict of such lists by output.
     seed : int, default 0
         The order of the examples is a function of it and the epoch.
     num_threads : int or None, default None
@@ -71,6 +75,9 @@ class Trainer(BaseTrainer):
         All ranks of the job share each step. Call `fit` and `train_batch` in all of them, with the same arguments.
         Everything else runs in each rank by itself, except that only rank 0 prints, writes checkpoints and has
         callbacks with `rank_zero_only`.
+    loss_weights : dict of str to float, or None, default None
+        Factors of the losses of several outputs, by output; 1 where one is missing. Setting the attribute changes them
+        for the steps that follow.
 
     Attributes
     ----------
@@ -118,7 +125,7 @@ class Trainer(BaseTrainer):
     def fit(
         self,
         X: ArrayLike | Iterable[Any],
-        y: ArrayLike | None = None,
+        y: Targets | None = None,
         epochs: int = 1,
         *,
         batch_size: int = 64,
@@ -147,8 +154,8 @@ class Trainer(BaseTrainer):
         ----------
         X : array-like or sparse matrix of shape `(n, *input_shape)`, or iterable of batches
             Real numbers, or 2-D rows of the same size.
-        y : array-like of shape (n, ...) or None, default None
-            Targets, as the loss takes them.
+        y : array-like of shape (n, ...), dict of these, or None, default None
+            Targets, as the loss takes them; of several outputs, by name.
         epochs : int, default 1
             Number of epochs.
         batch_size : int, default 64
@@ -261,7 +268,7 @@ class Trainer(BaseTrainer):
 
     # ---- inspection
 
-    def report(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> Findings:
+    def report(self, X: ArrayLike | None = None, y: Targets | None = None) -> Findings:
         """Prints what looks wrong with the training, and returns the findings.
 
         It examines the history, a few hundred examples of the last `fit` or `train_batch`, and a step on copies of
@@ -311,7 +318,7 @@ class Trainer(BaseTrainer):
     def per_example_gradients(
         self,
         X: ArrayLike,
-        y: ArrayLike,
+        y: Targets,
         layers: int | str | Sequence[int | str] | None = None,
         reduce: str | None = None,
         sample_weight: ArrayLike | None = None,
@@ -446,7 +453,8 @@ class Trainer(BaseTrainer):
     @property
     def measures(self) -> list[str]:
         """The names of the losses and metrics of an epoch of the running fit: "loss", "accuracy", "val_loss" ..."""
-        names = ["loss", *self.metrics]
+        of_outputs = self.loss.losses if isinstance(self.loss, OutputLosses) else ()
+        names = ["loss", *(f"{name}_loss" for name in of_outputs), *self.metrics]
         return names + [f"val_{name}" for name in names if self._fits.validates]
 
     @property

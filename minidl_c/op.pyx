@@ -97,6 +97,16 @@ cdef class Op:
         return self.c.n_param == 0 or has_per_example_grad(&self.c)
 
     @property
+    def n_target(self):
+        """Of a loss, the number of elements of one example's target; 0: it is a label."""
+        return self.c.loss.n_target
+
+    @property
+    def n_labels(self):
+        """Of a loss with n_target, the number of labels that it takes instead; 0: it takes none."""
+        return self.c.loss.n_labels
+
+    @property
     def n_param(self):
         """The number of elements of all parameters, which the op reads in the order in which the layer made them."""
         return self.c.n_param

@@ -13,10 +13,19 @@ from minidl.utils.validation import check_bool
 LOWER_IS_BETTER = {"loss": True} | {name: metric in ERRORS for name, metric in NAMES.items()}
 
 
+def known_measure(name: str) -> tuple[str, str] | None:
+    """Returns the output ("": there is one) and minidl's name of a measure: "policy", "accuracy"; None: unknown."""
+    own = name.removeprefix("val_")
+    if own in LOWER_IS_BETTER:
+        return "", own
+    known = max((one for one in LOWER_IS_BETTER if own.endswith(f"_{one}")), key=len, default="")
+    return (own.removesuffix(f"_{known}"), known) if known else None
+
+
 class Monitor:
     """Watches one name in the history.
 
-    name: such as "val_loss". lower_is_better: None for losses and metrics of minidl, by name.
+    name: such as "val_loss". lower_is_better: None for losses and metrics of minidl, by name, and those of an output.
 
     Raises TypeError unless the name is a string, ValueError if the direction is not known.
     """
@@ -24,13 +33,12 @@ class Monitor:
     def __init__(self, name: str, lower_is_better: bool | None) -> None:
         if not isinstance(name, str):
             raise TypeError(f"monitor: expected a name such as 'val_accuracy', got {name!r}")
+        self._output = ""  # whose measure it is, if its direction follows from the name
         if lower_is_better is None:
-            lower_is_better = LOWER_IS_BETTER.get(name.removeprefix("val_"))
-        if lower_is_better is None:
-            known = [f"{prefix}{known}" for prefix in ("", "val_") for known in LOWER_IS_BETTER]
-            own = "for your own metric, set lower_is_better=True or False"
-            meant = hint(name, MONITORS, known)
-            raise ValueError(f"monitor: expected one of {', '.join(known)}, got {name!r}{meant}; {own}")
+            if (found := known_measure(name)) is None:
+                raise _unknown(name)
+            self._output, known = found
+            lower_is_better = LOWER_IS_BETTER[known]
         self.name, self.lower_is_better = name, check_bool("lower_is_better", lower_is_better)
 
     @property
@@ -49,9 +57,18 @@ class Monitor:
             needs = "; it needs validation_data, validation_split, or an estimator's early_stopping"
             remedy = needs if unmeasured else hint(self.name, MONITORS, trainer.measures)
             raise ValueError(f"monitor: expected one of {trainer.measures}, got {self.name!r}{remedy}")
+        if self._output and self._output not in trainer.model.output_names:
+            raise _unknown(self.name)
 
     def is_better(self, value: float, than: float | None) -> bool:
         """Returns True if `value` is better than `than`, or is the first one (None); NaN never is."""
         if than is None:
             return not math.isnan(value)
         return value < than if self.lower_is_better else value > than
+
+
+def _unknown(name: str) -> ValueError:
+    """Returns the error for a name whose direction is not known."""
+    known = [f"{prefix}{known}" for prefix in ("", "val_") for known in LOWER_IS_BETTER]
+    own = "for your own metric, set lower_is_better=True or False"
+    return ValueError(f"monitor: expected one of {', '.join(known)}, got {name!r}{hint(name, MONITORS, known)}; {own}")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from numpy.typing import ArrayLike
 
 from minidl.engine.input_gradient import inference_network, input_gradient, make_objective
 from minidl.engine.manual import ManualPass
 from minidl.engine.network import Network
-from minidl.engine.probabilities import link_of, probabilities
+from minidl.engine.probabilities import link_of, one_output, probabilities
 from minidl.layers.base import Layer
+from minidl.layers.outputs import Outputs
 from minidl.losses import Loss
 from minidl.utils.arrays import Array
 from minidl.utils.data import ArraySource
@@ -48,19 +52,30 @@ class BaseModel:
         return self.layers[0].in_shape
 
     @property
-    def output_shape(self) -> Shape:
-        """The shape of one example's output, a tuple of int.
+    def output_shape(self) -> Any:
+        """The shape of one example's output, a tuple of int; of several `Outputs`, a dict of shapes by name.
 
         Raises
         ------
         ValueError
             If the model is not built.
         """
-        self._built()
-        return self.layers[-1].out_shape
+        network = self._built()
+        return network.out_shape if network.outputs is None else dict(network.outputs.shapes)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The names of several `Outputs`; empty if the model has one output."""
+        last = self.layers[-1]
+        return tuple(last.branches) if isinstance(last, Outputs) else ()
+
+    def _named(self, scores: Array) -> Any:
+        """Returns scores as a user gets them: those of several outputs as a dict."""
+        outputs = self._built().outputs
+        return scores if outputs is None else outputs.split(scores)
 
     @known_arguments
-    def predict(self, X: ArrayLike, num_threads: int | None = None) -> Array:
+    def predict(self, X: ArrayLike, num_threads: int | None = None) -> Any:
         """Returns the outputs (scores) for X.
 
         Each row is independent of the others, bit for bit. Any number of threads may predict at a time.
@@ -74,8 +89,8 @@ class BaseModel:
 
         Returns
         -------
-        array of shape `(n, *output_shape)`
-            Scores in the dtype of the model.
+        array of shape `(n, *output_shape)`, or dict of arrays
+            Scores in the dtype of the model; of several `Outputs`, by name.
 
         Raises
         ------
@@ -96,10 +111,10 @@ class BaseModel:
         network = self._built()
         examples = ArraySource(X, self.input_shape, self.dtype)
         with self.usage.reading("predict"):
-            return network.predict_all(examples, num_threads)
+            return self._named(network.predict_all(examples, num_threads))
 
     @known_arguments
-    def predict_proba(self, X: ArrayLike, num_threads: int | None = None) -> Array:
+    def predict_proba(self, X: ArrayLike, num_threads: int | None = None, output: str | None = None) -> Array:
         """Returns the softmax of the scores: probabilities of classes, of which one is right.
 
         A model does not know the loss that it was trained with, and assumes softmax_cross_entropy. For a single score
@@ -112,6 +127,8 @@ class BaseModel:
             As for `predict`.
         num_threads : int or None, default None
             As for `predict`.
+        output : str or None, default None
+            The name of one of several `Outputs`.
 
         Returns
         -------
@@ -121,8 +138,8 @@ class BaseModel:
         Raises
         ------
         TypeError, ValueError
-            As `predict`; if the outputs are not of shape (classes,), and if the model ends in a LogSoftmax, Softmin or
-            Sigmoid.
+            As `predict`; if the outputs are not of shape (classes,), if the model ends in a LogSoftmax, Softmin or
+            Sigmoid, and for an `output` that it does not have.
         RuntimeError
             If another thread trains the model.
 
@@ -136,10 +153,12 @@ class BaseModel:
         array([[0.5  , 0.5  ],
                [0.007, 0.993]])
         """
-        link = link_of("predict_proba", self.layers, self.output_shape, None)
-        return probabilities(self.predict(X, num_threads), link)
+        layers, shape = one_output("predict_proba", self._built(), output)
+        link = link_of("predict_proba", layers, shape, None)
+        scores = self.predict(X, num_threads)
+        return probabilities(scores if output is None else scores[output], link)
 
-    def forward(self, X: ArrayLike, training: bool = False) -> Array:
+    def forward(self, X: ArrayLike, training: bool = False) -> Any:
         """Returns the outputs for a batch X.
 
         With `training`, the model keeps what `backward` needs until the next forward.
@@ -153,8 +172,8 @@ class BaseModel:
 
         Returns
         -------
-        array of shape `(n, *output_shape)`
-            Scores in the dtype of the model.
+        array of shape `(n, *output_shape)`, or dict of arrays
+            Scores in the dtype of the model; of several `Outputs`, by name.
 
         Raises
         ------
@@ -179,21 +198,21 @@ class BaseModel:
         x = examples.chunk(0, len(examples)).reshape(len(examples), *self.input_shape)
         if not training:
             with self.usage.reading("forward"):
-                return network.predict(x)
+                return self._named(network.predict(x))
         with self.usage.writing("forward"):
             if self._manual is None:
                 self._manual = ManualPass(network)
-            return self._manual.forward(x, self.seed)
+            return self._named(self._manual.forward(x, self.seed))
 
-    def backward(self, dy: ArrayLike) -> Array:
+    def backward(self, dy: ArrayLike | Mapping[str, ArrayLike]) -> Array:
         """Returns the gradient of X in the last training forward, from the gradient of its outputs.
 
         Overwrites every `param.grad` with the plain sum over the batch.
 
         Parameters
         ----------
-        dy : array-like of shape `(n, *output_shape)`
-            Gradient with respect to the outputs.
+        dy : array-like of shape `(n, *output_shape)`, or dict of these
+            Gradient with respect to the outputs; of several `Outputs`, by name: a missing one is zero.
 
         Returns
         -------
@@ -225,8 +244,9 @@ class BaseModel:
         X: ArrayLike,
         y: ArrayLike | None = None,
         loss: str | Loss | None = None,
-        dscores: ArrayLike | None = None,
+        dscores: ArrayLike | Mapping[str, ArrayLike] | None = None,
         num_threads: int | None = None,
+        output: str | None = None,
     ) -> Array:
         """Returns the gradient with respect to each example of X, in inference mode; the model is unchanged.
 
@@ -247,10 +267,12 @@ class BaseModel:
             None: the class with the highest score, the first of equal ones. Classes need outputs of shape (classes,).
         loss : str, loss or None, default None
             As for Trainer.
-        dscores : array-like of shape `(n, *output_shape)` or None, default None
-            Weights of the scores, without `y` and `loss`.
+        dscores : array-like of shape `(n, *output_shape)`, dict of these, or None, default None
+            Weights of the scores, without `y` and `loss`; of several `Outputs`, by name: a missing one is zero.
         num_threads : int or None, default None
             Number of threads; None: see `get_num_threads`.
+        output : str or None, default None
+            The name of one of several `Outputs`, of which `y`, `loss` and `dscores` speak then.
 
         Returns
         -------
@@ -286,7 +308,7 @@ class BaseModel:
         """
         network = self._built()
         examples = ArraySource(X, self.input_shape, self.dtype)
-        objective = make_objective(y, loss, dscores, len(examples), network)
+        objective = make_objective(y, loss, dscores, len(examples), network, output)
         with self.usage.reading("input_gradient"):
             return input_gradient(self._in_inference(network), examples, objective, num_threads)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +16,8 @@ from minidl.engine.param_groups import ParamGroup, param_groups
 from minidl.engine.per_example import with_per_example_grads
 from minidl.engine.pixel_targets import at_rest, check_sized_targets
 from minidl.layers.base import Layer
-from minidl.losses import Loss, check_rows, checked_loss, softmax_cross_entropy
+from minidl.layers.outputs import check_output
+from minidl.losses import Loss, check_rows, check_targets, checked_loss, softmax_cross_entropy
 from minidl.losses import get as loss_named
 from minidl.utils.arrays import Array, as_array, as_dtype
 from minidl.utils.data import ArraySource, Index
@@ -46,10 +48,33 @@ def class_objective(y: ArrayLike | None, n: int, shape: Shape) -> Objective:
 
 
 def make_objective(
-    y: ArrayLike | None, loss: str | Loss | None, dscores: ArrayLike | None, n: int, network: Network
+    y: ArrayLike | None, loss: str | Loss | None, dscores: Any, n: int, network: Network, output: str | None = None
 ) -> Objective:
     """Returns the objective that the arguments of Sequential.input_gradient stand for; raises as that does."""
-    shape, dtype = network.layers[-1].out_shape, network.dtype
+    outputs, dtype = network.outputs, network.dtype
+    if outputs is None or (output is None and isinstance(dscores, Mapping) and y is None and loss is None):
+        check_output("input_gradient", None, output)
+        if outputs is not None:
+            dscores = outputs.join(dscores, n, dtype, "dscores")
+        return _objective(y, loss, dscores, n, network, network.out_shape)
+    check_output("input_gradient", outputs, output)
+    assert output is not None
+    objective, layout = _objective(y, loss, dscores, n, network, outputs.shapes[output]), outputs
+
+    def of_all(scores: Array, here: slice) -> Array:
+        gradient = np.zeros_like(scores)
+        own = objective(np.ascontiguousarray(layout.part(scores, output)), here)
+        gradient[:, layout.places[output]] = own.reshape(len(own), -1)
+        return gradient
+
+    return of_all
+
+
+def _objective(
+    y: ArrayLike | None, loss: str | Loss | None, dscores: Any, n: int, network: Network, shape: Shape
+) -> Objective:
+    """Returns the objective of outputs of this shape: those of the network, or one of several."""
+    dtype = network.dtype
     if dscores is not None:
         if y is not None or loss is not None:
             raise ValueError("dscores: expected neither y nor a loss with it, got one")
@@ -63,7 +88,10 @@ def make_objective(
     function = loss_named(loss)
     if y is None:
         raise ValueError("y: expected the targets of the loss, got None")
-    targets = at_rest(network, function, check_sized_targets(network, function, y, n))
+    if shape == network.out_shape and network.outputs is None:
+        targets = at_rest(network, function, check_sized_targets(network, function, y, n))
+    else:
+        targets = check_targets(function, y, n, shape, dtype)
     return lambda scores, here: checked_loss(function, scores, targets[here])[1]
 
 

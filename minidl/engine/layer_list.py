@@ -49,6 +49,8 @@ def check_layers(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     for i, layer in enumerate(layers):
         if (deep := depth(layer)) > MAX_NESTING:
             raise ValueError(f"{layer_name(i, layer)}: expected layers nested at most {MAX_NESTING} deep, got {deep}")
+        if layer.ends_model and i < len(layers) - 1:
+            raise ValueError(f"{layer_name(i, layer)}: expected it as the last layer of a model, got one after it")
         for part in layer.leaves() or [layer]:
             if id(part) in seen:
                 raise ValueError(f"{layer_name(i, part)}: appears twice; each place needs a layer of its own")
@@ -60,10 +62,19 @@ def layer_at(layers: Sequence[Layer], place: Any) -> Layer:
     """Returns the layer at an index; raises TypeError or IndexError as lists do, with the valid indices."""
     expected = f"model[{place!r}]: expected an index from -{len(layers)} to {len(layers) - 1}"
     if not hasattr(place, "__index__"):
-        raise TypeError(f"{expected}, or a slice, got {place!r}")
+        raise TypeError(f"{expected}, a slice, or names of Outputs, got {place!r}")
     if not -len(layers) <= place < len(layers):
         raise IndexError(f"{expected}, got {place!r}")
     return layers[place]
+
+
+def of_outputs(layers: Sequence[Layer], names: str | list[str]) -> tuple[Layer, ...]:
+    """Returns the layers of a model of one output, by its name, or of several; raises ValueError for other names."""
+    *body, last = layers
+    if not isinstance(last, ours.Outputs):
+        raise ValueError(f"model[{names!r}]: expected a model that ends with Outputs, got {type(last).__name__}")
+    kept = last.keep([names] if isinstance(names, str) else names)
+    return (*body, kept) if isinstance(names, list) else (*body, *kept.branches[names])
 
 
 def last_leaf(layers: Sequence[Layer]) -> Layer:
@@ -122,7 +133,7 @@ def unbuild(layers: Sequence[Layer]) -> None:
         layer.unbuild()
 
 
-def check_slice(layers: Sequence[Layer], place: slice) -> None:
+def check_slice(layers: Sequence[Layer], place: Any) -> None:
     """Raises ValueError unless each layer's output shape is the input shape of the next."""
     for front, back in itertools.pairwise(layers):
         if front.out_shape != back.in_shape:

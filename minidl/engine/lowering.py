@@ -9,7 +9,7 @@ from typing import Any
 from minidl.engine.param_groups import ParamGroup
 from minidl.layers.base import Layer
 from minidl.layers.container import Branch, Container
-from minidl.layers.join import ADD, CONCAT, MULTIPLY
+from minidl.layers.join import ADD, CONCAT, FLATTEN, MULTIPLY
 from minidl.utils.validation import Shape
 from minidl_c.kernels.branches import AddOp, ConcatOp, RecallOp, SplitOp
 from minidl_c.kernels.flatten import FlattenOp
@@ -76,23 +76,22 @@ class Lowering:
         """Appends the ops of branches that fork from the last value; returns the shape of their join."""
         *others, last = branches
         if not others:
-            self.chain(last)
-            return last[-1].out_shape if last else shape
+            return self.branch(last, join, shape, dtype)
         if join == MULTIPLY and not branches[0] and len(branches) == 2:
             others, last = [last], branches[0]  # a b = b a: the branch that is the input itself needs no Recall
         split = self.add(None)
         source = self.value
         first_shape = self.branches(others, join, shape, dtype)
         first = self.value
-        if not last and join != CONCAT:  # the input itself: nothing to go back for
+        if not last and join not in (CONCAT, FLATTEN):  # the input itself: nothing to go back for
             meeting = _join_op(join, shape, first_shape, source, dtype)
             back = self.add(meeting) + 1
             size = math.prod(meeting.out_shape)
             self.ops[split] = SplitOp(shape, back, dtype, product_size=size, **_factor(join, first, first_shape))
         else:
             recall = self.add(None)
-            self.chain(last)
-            end, shape_of_last = self.value, last[-1].out_shape if last else shape
+            shape_of_last = self.branch(last, join, shape, dtype)
+            end = self.value
             meeting = _join_op(join, first_shape, shape_of_last, first, dtype)
             self.add(meeting)
             size, factor = math.prod(meeting.out_shape), _factor(join, end, shape_of_last)
@@ -101,12 +100,21 @@ class Lowering:
         out_shape: Shape = meeting.out_shape
         return out_shape
 
+    def branch(self, layers: Branch, join: str, shape: Shape, dtype: str) -> Shape:
+        """Appends the ops of one branch; returns the shape of its output, as it is joined."""
+        self.chain(layers)
+        out_shape = layers[-1].out_shape if layers else shape
+        if join != FLATTEN or len(out_shape) == 1:
+            return out_shape
+        self.add(FlattenOp(out_shape, dtype))
+        return (math.prod(out_shape),)
+
 
 def _join_op(join: str, first_shape: Shape, shape: Shape, first: int, dtype: str) -> Any:
     """Returns the op that joins the value `first` with the last one."""
     if join == ADD:
         return AddOp(shape, first, dtype)
-    return (ConcatOp if join == CONCAT else MultiplyOp)(first_shape, shape, first, dtype)
+    return (MultiplyOp if join == MULTIPLY else ConcatOp)(first_shape, shape, first, dtype)
 
 
 def _factor(join: str, value: int, shape: Shape) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -29,11 +30,12 @@ class ManualPass:
         self._shape, self._forwards = y.shape, self._forwards + 1
         return y
 
-    def backward(self, dy: ArrayLike) -> Array:
+    def backward(self, dy: ArrayLike | Mapping[str, ArrayLike]) -> Array:
         """Returns dx; raises as Sequential.backward."""
         if self._tape is None:
             raise RuntimeError("backward: expected a forward(X, training=True) before it")
-        array = as_array(dy, "dy")
+        outputs = self.network.outputs
+        array = as_array(dy, "dy") if outputs is None else outputs.join(dy, self._shape[0], self.network.dtype, "dy")
         if array.shape != self._shape:
             raise ValueError(f"dy: expected shape {self._shape}, got {array.shape}")
         dx = self.network.backward(self._tape, as_dtype(array, self.network.dtype, "dy"), want_dx=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from typing import Any
@@ -16,10 +16,12 @@ from minidl.engine.segments import CheckedSegment, NativeSegment, NumpySegment, 
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, named_leaves
 from minidl.layers.join import join_gradients, join_outputs
+from minidl.layers.outputs import OutputLayout, Outputs
 from minidl.layers.param import Param
 from minidl.utils.arrays import Array
 from minidl.utils.data import ArraySource, Index
 from minidl.utils.threadpool import one_blas_thread
+from minidl.utils.validation import Shape
 
 CHUNK = 1024  # examples that predict processes at a time with NumPy layers or data that must be converted
 
@@ -149,8 +151,8 @@ class Network:
 
     def trained_params(self, params: Mapping[str, Param]) -> dict[str, Param]:
         """Returns those of a model's parameters, by name, that a step changes."""
-        frozen = {id(p) for leaf in self.leaves if self.trained[id(leaf)].frozen for p in leaf.params.values()}
-        return {name: param for name, param in params.items() if id(param) not in frozen}
+        trained = {id(p) for leaf in self.leaves if not self.trained[id(leaf)].frozen for p in leaf.params.values()}
+        return {name: param for name, param in params.items() if id(param) in trained}
 
     @property
     def couples_examples(self) -> bool:
@@ -159,6 +161,25 @@ class Network:
         return not all(leaf.native for leaf in self.leaves) or any(
             op.couples_examples and not frozen for op, frozen in ops
         )
+
+    @property
+    def out_shape(self) -> Shape:
+        """The shape of one example's output; of several outputs, that of the vector of all."""
+        return self.layers[-1].out_shape
+
+    @property
+    def outputs(self) -> OutputLayout | None:
+        """Where several outputs lie in that vector; None: there is one."""
+        last = self.layers[-1]
+        return last.layout if isinstance(last, Outputs) else None
+
+    def keeping(self, names: Collection[str]) -> Network:
+        """Returns a network of the same layers that computes only some of several outputs; itself for all of them."""
+        last = self.layers[-1]
+        if not isinstance(last, Outputs) or set(names) == set(last.branches):
+            return self
+        layers = [*self.layers[:-1], last.keep(list(names))]
+        return Network(layers, self.names, self.parameters, lr_mult=self.lr_mult)
 
     @property
     def native(self) -> bool:
@@ -184,7 +205,7 @@ class Network:
         n, shape = len(examples), self.layers[0].in_shape
         if self.native and n <= min(CHUNK, examples.chunk_size):
             return self.predict(examples.chunk(0, n).reshape(n, *shape), num_threads)
-        out = np.empty((n, *self.layers[-1].out_shape), self.dtype)
+        out = np.empty((n, *self.out_shape), self.dtype)
         for here, block in examples.chunks(CHUNK):
             out[here] = self.predict(block.reshape(-1, *shape), num_threads)
         return out

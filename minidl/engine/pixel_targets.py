@@ -16,6 +16,7 @@ from minidl.engine.network import Network
 from minidl.layers.base import Layer
 from minidl.layers.container import Container
 from minidl.losses import Loss, check_targets
+from minidl.losses.output_losses import OutputLosses
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
 from minidl.utils.validation import Shape
@@ -61,7 +62,7 @@ def _movers(layer: Layer, name: str, in_branch: bool) -> Iterator[Mover]:
 
 def target_shape(network: Network) -> Shape:
     """Returns the shape of outputs that targets are given for: those of images that no RandomCrop has cropped."""
-    out_shape: Shape = network.layers[-1].out_shape
+    out_shape = network.out_shape
     shape = out_shape
     for layer, _, in_branch in reversed(movers_of(network)):
         if in_branch or len(shape) < 2 or _size_of(shape) != layer.out_shape[1:]:
@@ -80,7 +81,7 @@ def check_sized_targets(network: Network, loss: Loss, y: Any, n: int, dtype: str
 
     dtype: of numbers; None: that of the network.
     """
-    shape, out_shape = target_shape(network), network.layers[-1].out_shape
+    shape, out_shape = target_shape(network), network.out_shape
     try:
         return check_targets(loss, y, n, shape, dtype or network.dtype)
     except ValueError as error:
@@ -97,9 +98,24 @@ def _crops(layer: Layer) -> bool:
 def _chain(network: Network, loss: Any, targets: Array) -> list[Mover]:
     """Returns the layers that move these targets, in order; none if the targets have no pixels.
 
-    Raises TypeError or ValueError, naming the layer, if they cannot be moved as the images are.
+    Raises TypeError or ValueError, naming the layer, if they cannot be moved as the images are, and if they are those
+    of one of several outputs.
     """
-    movers, shape, out_shape = movers_of(network), targets.shape[1:], network.layers[-1].out_shape
+    movers = movers_of(network)
+    if not movers or not isinstance(loss, OutputLosses):
+        return _movers_of_targets(movers, loss, targets, network.out_shape)
+    for name, own in loss.split(targets[:1]).items():
+        if _movers_of_targets(movers, loss.losses[name], own, loss.layout.shapes[name]):
+            expected = (
+                f"expected targets without pixels for each of several outputs, got shape {own.shape[1:]} for {name!r}"
+            )
+            raise ValueError(f"{movers[0].name}: {expected}; move examples and targets before the fit")
+    return []
+
+
+def _movers_of_targets(movers: list[Mover], loss: Any, targets: Array, out_shape: Shape) -> list[Mover]:
+    """Returns the layers that move the targets of outputs of this shape; raises as `_chain`."""
+    shape = targets.shape[1:]
     size: Shape | None = None
     if len(out_shape) == 1 and getattr(loss, "applies", "") == "Softmax":  # one-hot rows, of any length
         return []
@@ -220,7 +236,7 @@ def at_rest(network: Network, loss: Any, targets: Array, num_threads: int | None
     movers = [one for one in movers_of(network) if not one.in_branch and _crops(one.layer)]
     if not movers or _size_as(targets.shape[1:], movers[0].layer.in_shape, targets.dtype.kind in "iub") is None:
         return targets
-    _check_cropped(movers, network.layers[-1].out_shape)
+    _check_cropped(movers, network.out_shape)
     return _through(movers, loss, targets, None, num_threads)
 
 

@@ -7,13 +7,27 @@ from collections.abc import Sequence
 import numpy as np
 
 from minidl.engine.layer_list import last_leaf
+from minidl.engine.network import Network
 from minidl.layers.base import Layer
+from minidl.layers.outputs import Outputs, check_output
 from minidl.losses import Loss
 from minidl.utils.arrays import Array, as_floats
 from minidl.utils.validation import Shape
 from minidl_c.kernels.activations import ActivationOp
 from minidl_c.kernels.softmax import SoftmaxOp
 from minidl_c.runtime.single_op import forward_batch
+
+
+def one_output(name: str, network: Network, output: str | None) -> tuple[Sequence[Layer], Shape]:
+    """Returns the layers at the end of one output, and its shape; output: its name, of several, else None.
+
+    Raises ValueError, beginning with `name`, for another one.
+    """
+    last, outputs = network.layers[-1], network.outputs
+    check_output(name, outputs, output)
+    if output is None or outputs is None or not isinstance(last, Outputs):
+        return network.layers, network.out_shape
+    return [*network.layers[:-1], *last.branches[output]], outputs.shapes[output]
 
 
 def link_of(name: str, layers: Sequence[Layer], outputs: Shape, loss: Loss | None) -> str:

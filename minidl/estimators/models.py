@@ -57,6 +57,9 @@ def model_of(given: Any, shape: Shape, outputs: int, seed: int, dtype: str, X: A
         elif len(shape) == 3 and "(channels, length)" in str(error):  # X (n, h, w) has grey images
             hint = ": for signals, set input_shape=(channels, length)"
         raise kind(f"model: {error}{hint}") from error
+    if model.output_names:
+        several = ", ".join(model.output_names)
+        raise ValueError(f"model: expected one output, got {several}: an estimator has one target; use Trainer")
     if model.input_shape != shape:
         raise ValueError(f"model: expected one for inputs of shape {shape}, got one for {model.input_shape}")
     return model

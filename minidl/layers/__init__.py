@@ -52,6 +52,7 @@ from minidl.layers.lrn import LocalResponseNorm
 from minidl.layers.maxpool2d import AdaptiveMaxPool2D, GlobalMaxPool1D, GlobalMaxPool2D, MaxPool1D, MaxPool2D
 from minidl.layers.noise import GaussianNoise
 from minidl.layers.normalize import Normalize
+from minidl.layers.outputs import Outputs
 from minidl.layers.pad2d import Pad2D
 from minidl.layers.parallel import Block, Parallel
 from minidl.layers.permute import ChannelShuffle, Permute
@@ -115,6 +116,7 @@ __all__ = [
     "MaxPool2D",
     "Mish",
     "Normalize",
+    "Outputs",
     "PReLU",
     "Pad2D",
     "Parallel",

@@ -101,6 +101,7 @@ class Layer:
     takes_images: bool = False
     active_range: tuple[float, float] | None = None  # outside, its slope is at most a twentieth of the largest one
     output_kind: str = "scores"  # or "probabilities", or "other"
+    ends_model: bool = False  # whether it can only be the last layer of a model, as `Outputs`
     needs_dx: bool = True
     in_shape: Shape
     out_shape: Shape

@@ -219,8 +219,8 @@ def title(layer: Layer) -> str:
 
 
 def _is_made_of_layers(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return all(map(_is_made_of_layers, value))
+    if isinstance(value, (list, tuple, dict)):
+        return all(map(_is_made_of_layers, value.values() if isinstance(value, dict) else value))
     return isinstance(value, Layer)
 
 
@@ -237,10 +237,22 @@ def as_layer(value: Any, name: str, index: int) -> Layer:
     return layer
 
 
+def check_inner(layer: Layer, name: str) -> None:
+    """Raises ValueError for a layer that ends a model, and cannot be in a container."""
+    if layer.ends_model:
+        expected = f"expected {type(layer).__name__} as the last layer of a model"
+        raise ValueError(
+            f"{name}: {expected}, got it inside another layer; nest a slice without it, such as model[:-1]"
+        )
+
+
 def as_branch(name: str, layers: Any) -> Branch:
     """Returns the layers of a branch, from a list of them or a single one; raises TypeError for anything else."""
     values = layers if isinstance(layers, (list, tuple)) else [layers]
-    return tuple(as_layer(value, name, i) for i, value in enumerate(values))
+    branch = tuple(as_layer(value, name, i) for i, value in enumerate(values))
+    for layer in branch:
+        check_inner(layer, name)
+    return branch
 
 
 def named_leaves(layer: Layer, name: str) -> Iterator[tuple[Layer, str]]:

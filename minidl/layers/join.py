@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,6 +11,7 @@ from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
 
 ADD, CONCAT, MULTIPLY = "add", "concat", "multiply"
+FLATTEN = "flatten"  # of `Outputs`: flattened, then concatenated
 JOINS = (ADD, CONCAT, MULTIPLY)
 RULES = {
     ADD: "of equal shapes",
@@ -25,6 +27,8 @@ def is_gate(shape: Shape) -> bool:
 
 def joined_shape(join: str, shapes: Mapping[str, Shape]) -> Shape:
     """Returns the shape of the joined outputs of branches, by name; raises ValueError if their shapes do not match."""
+    if join == FLATTEN:
+        return (sum(map(math.prod, shapes.values())),)
     first = next(iter(shapes.values()))
     if join == MULTIPLY:
         first = next((shape for shape in shapes.values() if not is_gate(shape)), first)
@@ -42,7 +46,9 @@ def _fits(join: str, shape: Shape, first: Shape) -> bool:
 
 def join_outputs(join: str, outputs: Sequence[Array]) -> Array:
     """Returns the joined outputs of the branches: (n, ...)."""
-    if join == CONCAT:
+    if join == FLATTEN:
+        outputs = [output.reshape(len(output), -1) for output in outputs]
+    if join in (CONCAT, FLATTEN):
         return np.concatenate(outputs, axis=1)
     total = outputs[0]
     for output in outputs[1:]:
@@ -56,6 +62,9 @@ def join_gradients(join: str, dy: Array, outputs: Sequence[Array]) -> list[Array
         return [dy] * len(outputs)
     if join == CONCAT:
         return np.split(dy, np.cumsum([output.shape[1] for output in outputs])[:-1], axis=1)
+    if join == FLATTEN:
+        parts = np.split(dy, np.cumsum([math.prod(output.shape[1:]) for output in outputs])[:-1], axis=1)
+        return [part.reshape(output.shape) for part, output in zip(parts, outputs, strict=True)]
     gradients = []  # ((a b) c) d: that of d first, then of c ...
     for i in range(len(outputs) - 1, 0, -1):
         before = join_outputs(MULTIPLY, outputs[:i])

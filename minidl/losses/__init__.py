@@ -72,8 +72,13 @@ def get(loss: str | Loss) -> Loss:
 
 def check_targets(loss: Loss, y: Any, n: int, shape: Shape, dtype: str) -> Array:
     """Returns y as the loss takes it, for n examples with outputs of this shape; raises TypeError or ValueError."""
-    targets, own = check_rows(y, n), getattr(loss, "targets", None)
+    targets, own = rows_of(loss, y, n), getattr(loss, "targets", None)
     return targets if own is None else own(targets, shape, dtype)
+
+
+def rows_of(loss: Loss, y: Any, n: int) -> Any:
+    """Returns y as an array, or as a dict of arrays for a loss of several outputs; raises as `check_rows`."""
+    return getattr(loss, "rows_by_output", check_rows)(y, n)
 
 
 def check_rows(y: Any, n: int) -> Array:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minidl.callbacks.monitor import LOWER_IS_BETTER
+from minidl.callbacks.monitor import LOWER_IS_BETTER, known_measure
 from minidl.plots.figures import BLUE, GREY, RED, TEXT_POINTS, figure_size, prepare_figure
 from minidl.utils.arrays import Array
 
@@ -86,7 +86,7 @@ def _draw_panel(axes: Any, history: Series, name: str) -> None:
             (line,) = axes.plot(epochs, values, style, color=colour, linewidth=1.2, label=label)
             if dots := _dotted_epochs(values):
                 line.set(marker="o", markersize=2.5, markevery=dots)
-    best = _best_epoch(name, _mask_infinite(history.get(f"val_{name}", ())))
+    best = _best_epoch(name, _mask_infinite(history.get(f"val_{name}", ())), history)
     if best is not None:
         value = history[f"val_{name}"][best]
         ring = {"marker": "o", "markersize": 8, "markerfacecolor": "none", "markeredgecolor": "black"}
@@ -99,11 +99,12 @@ def _draw_panel(axes: Any, history: Series, name: str) -> None:
     _set_ticks(axes, int(epochs[0]), int(epochs[-1]))
 
 
-def _best_epoch(name: str, values: Array) -> int | None:
+def _best_epoch(name: str, values: Array, history: Series) -> int | None:
     """Returns the index of the best validation; None without finite values or a known direction."""
-    if name not in LOWER_IS_BETTER or not np.isfinite(values).any():
+    output, known = known_measure(name) or ("", "")
+    if not known or (output and f"{output}_loss" not in history) or not np.isfinite(values).any():
         return None
-    return int(np.nanargmin(values) if LOWER_IS_BETTER[name] else np.nanargmax(values))
+    return int(np.nanargmin(values) if LOWER_IS_BETTER[known] else np.nanargmax(values))
 
 
 def _mask_infinite(values: Sequence[float]) -> Array:

@@ -26,6 +26,15 @@ def get_model(model: object) -> Sequential:
     return fitted
 
 
+def get_scored_model(model: object) -> Sequential:
+    """Returns what `get_model` does; raises ValueError for a model of several outputs."""
+    network = get_model(model)
+    if network.output_names:
+        several = ", ".join(network.output_names)
+        raise ValueError(f"model: expected one output, got {several}: pass model[{network.output_names[0]!r}]")
+    return network
+
+
 def layer_title(name: str, layer: Layer) -> str:
     """Returns the name of a layer in titles, as in `model.summary()`."""
     return f"{name} {title(layer)}"

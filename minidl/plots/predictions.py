@@ -38,7 +38,7 @@ from minidl.plots.image_grid import (
     tile_area,
     tile_ratio,
 )
-from minidl.plots.models import get_model, resolve_image_shape
+from minidl.plots.models import get_scored_model, resolve_image_shape
 from minidl.sequential import Sequential
 from minidl.utils.arrays import REAL, Array, as_array, check_array
 from minidl.utils.data import as_numbers
@@ -312,7 +312,7 @@ def _predict(
     elif hasattr(model, "model_"):
         raise ValueError(f"model: expected a classifier, got {type(model).__name__}")
     else:
-        network = get_model(model)
+        network = get_scored_model(model)
         link = link_of("model", network.layers, network.output_shape, None)
         scores = network.predict(X)
         class_probabilities = probabilities(scores, link)

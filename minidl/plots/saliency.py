@@ -27,7 +27,7 @@ from minidl.plots.image_grid import (
     tile_area,
     tile_ratio,
 )
-from minidl.plots.models import get_model, layer_title, resolve_image_shape
+from minidl.plots.models import get_scored_model, layer_title, resolve_image_shape
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
 from minidl.utils.data import ArraySource
@@ -180,7 +180,7 @@ def grad_cam(
 
 def _prepare_images(model: object, X: ArrayLike, max_examples: int) -> tuple[Sequential, Array, int]:
     """Returns the model, the examples that may be drawn and the number of all; raises TypeError or ValueError."""
-    network = get_model(model)
+    network = get_scored_model(model)
     examples = ArraySource(X, network.input_shape, network.dtype)
     if not len(examples):
         raise ValueError("X: expected at least one example, got none")

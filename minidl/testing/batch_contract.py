@@ -88,7 +88,7 @@ def check_neighbours(name: str, layer: Layer, samples: Samples) -> None:
     before: Layer = Rescale(0.5 if samples.given is None else 1.0)
     if len(in_shape) in (1, 3) and samples.given is None:
         before = Dense(in_shape[0]) if len(in_shape) == 1 else Conv2D(in_shape[0], 1)
-    layers = (before, layer, Rescale(3.0))
+    layers = (before, layer) if layer.ends_model else (before, layer, Rescale(3.0))
     singles, model = (Sequential(list(map(copied, layers)), in_shape, dtype="float64") for _ in range(2))
     for one, other in zip(singles.layers, model.layers, strict=True):  # same paths, hence same random numbers
         fill(one)
@@ -100,7 +100,7 @@ def check_neighbours(name: str, layer: Layer, samples: Samples) -> None:
     )
     assert together is not None
     x = freeze(samples.many(TWO_TILES))
-    dy = freeze(samples.rng.standard_normal((TWO_TILES, *model.output_shape)))
+    dy = freeze(samples.rng.standard_normal((TWO_TILES, *together.out_shape)))
     with np.errstate(all="ignore"):
         tapes, y = [], x
         for net in alone:
@@ -118,6 +118,6 @@ def check_neighbours(name: str, layer: Layer, samples: Samples) -> None:
         compared += [(f"the grad of {k!r}", p.grad, net.layers[0].params[k].grad) for k, p in one.params.items()]
     for what, a, b in compared:
         assert np.allclose(a, b, RTOL, ATOL, equal_nan=True), (
-            f"{name}: between {alone[0].layers[0]!r} and {alone[2].layers[0]!r}, {what} is not that of the layers one "
+            f"{name}: between {alone[0].layers[0]!r} and {alone[-1].layers[0]!r}, {what} is not that of the layers one "
             "by one (does it leave zeros in lanes without an example? does it declare what its backward reads?)"
         )

@@ -259,8 +259,9 @@ def check_copies(name: str, layer: Layer, in_shape: Shape, x: Array) -> None:
     model = Sequential([copied(layer)], input_shape=in_shape, dtype="float64")
     fill(model.layers[0])
     model.forward(x, training=True)
-    same = np.array_equal(model[:].predict(x), model.predict(x), equal_nan=True)
-    assert same, (
+    copied_net, net = model[:].network, model.network
+    assert copied_net is not None and net is not None
+    assert np.array_equal(copied_net.predict(x), net.predict(x), equal_nan=True), (
         f"{name}: a copy of a trained model predicts other numbers: the constructor must store its arguments as they "
         "are, and state must be in buffers (self.buffer)"
     )

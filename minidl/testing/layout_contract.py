@@ -110,7 +110,7 @@ class Steps:
         fill(model.layers[-1])
         self.has_params = bool(model.layers[-1].params)
         self.least = model.layers[-1].min_batch_size
-        self.parameters, self.out_shape = FlatParameters(model.layers, self.dtype), model.output_shape
+        self.parameters, self.out_shape = FlatParameters(model.layers, self.dtype), model.layers[-1].out_shape
         groups, loss = param_groups(model.layers), MeanSquaredError().op(self.out_shape, self.dtype)
         self.inference = plan_of(model.layers, self.parameters.offsets, groups)
         self.training = plan_of(model.layers, self.parameters.offsets, groups, loss)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from minidl.callbacks.callback_list import CallbackList
 from minidl.engine.pixel_targets import moves
@@ -71,7 +72,7 @@ class ArrayFitLoop(FitLoop):
         rows = order[self.seen.count : self.seen.count + steps * size]
         batch = trainer.batches(config.data, rows, size, config.batch_size, trainer.comm)
         if config.mixup:
-            batch = mixed(batch, trainer.loss, trainer.model.output_shape, config.mixup, trainer.seed)
+            batch = mixed(batch, trainer.loss, trainer.network.out_shape, config.mixup, trainer.seed)
         before, began = trainer.step, time.perf_counter()
         with trainer.stepping():
             try:
@@ -92,8 +93,8 @@ class ArrayFitLoop(FitLoop):
         logs: dict[str, float] = {"epoch": self.trainer.epoch, "loss": float("nan")}
         if len(rows):
             logs["loss"] = self._mean(self.seen.losses, rows)
-            if self.trainer.metrics and (scores := self.seen.scores) is not None:
-                logs.update(self.trainer.compute_metrics(self._targets(rows), scores))
+            if (scores := self.seen.scores) is not None:
+                logs |= self.trainer.epoch_logs(self._targets(rows), scores, partial(self._mean, rows=rows))
         return logs
 
     @property

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,9 @@ from minidl.distributed.communicator import SINGLE_PROCESS, Communicator
 from minidl.engine.network import Network
 from minidl.engine.per_example import check_no_coupling
 from minidl.engine.pixel_targets import at_rest, check_movable
-from minidl.engine.probabilities import link_of, probabilities
-from minidl.losses import Loss, NativeLoss, checked_loss
+from minidl.engine.probabilities import link_of, one_output, probabilities
+from minidl.losses import Loss, checked_loss
+from minidl.losses.output_losses import OutputLosses, by_output
 from minidl.metrics import Metric
 from minidl.optimizers.base import rate_at
 from minidl.sequential import Sequential
@@ -25,31 +26,32 @@ from minidl.training.consistency import check_data
 from minidl.training.diagnosis import explain
 from minidl.training.history import History
 from minidl.training.labeled_data import LabeledData
-from minidl.training.measurement import is_ours, is_scikits, measure
+from minidl.training.measurement import measure_outputs
 from minidl.training.moved_targets import with_moved_targets
 from minidl.training.per_example_steps import ClippedSteps
 from minidl.training.sample_buffer import SampleBuffer
 from minidl.training.signals import Signals
 from minidl.training.step_cache import StepCache, StepKey
 from minidl.training.steps import StepBatches, Steps, check_trainable
+from minidl.training.trained_network import TrainedNetwork
 from minidl.utils.arrays import Array
 from minidl.utils.constructors import Validated
-from minidl.utils.data import Index
+from minidl.utils.data import ArraySource, Index
 from minidl.utils.foreign_words import TRAINER
 from minidl.utils.hints import answers, class_hint, known_arguments
 from minidl.utils.validation import check_bool, check_count, check_counter, check_limit
 
-MAX_TRIED = 256  # examples: metrics of scikit-learn are tried with their scores before the first step
+Targets = ArrayLike | Mapping[str, ArrayLike]
 
 
 @answers(TRAINER)
 class BaseTrainer:
     """A model, a loss and an optimizer, and the state of their training. The arguments are those of Trainer."""
 
-    model = Validated(checked.model_of, checked.check_scores, "The model that is trained.")
-    loss = Validated(checked.loss_of, checked.check_scores, "The loss that is minimized: a name or a function.")
+    model = Validated(checked.model_of, checked.check_outputs, "The model that is trained.")
+    loss = Validated(checked.loss_of, checked.check_outputs, "The loss that is minimized; of several outputs, theirs.")
     optimizer = Validated(checked.optimizer_of, doc="The optimizer that makes the steps.")
-    metrics = Validated(checked.metrics_of, doc="Metric functions by name; set as in the constructor.")
+    metrics = Validated(checked.metrics_of, checked.check_outputs, "Metric functions by name, as in the constructor.")
     seed = Validated(check_count, doc="The seed of the order of the examples and of everything random in training.")
     num_threads = Validated(checked.threads_of, doc="The number of threads; None: minidl.get_num_threads().")
     clip_norm = Validated(check_limit, doc="The maximum norm of a step's gradient, over all layers; None: no limit.")
@@ -73,6 +75,7 @@ class BaseTrainer:
         clip_value: float | None = None,
         per_example_clip_norm: float | None = None,
         distributed: Communicator | None = None,
+        loss_weights: Mapping[str, float] | None = None,
     ) -> None:
         self.model, self.optimizer, self.num_threads = model, optimizer, num_threads
         if distributed is not None and not isinstance(distributed, Communicator):
@@ -81,7 +84,10 @@ class BaseTrainer:
                 f"got {distributed!r}{class_hint(distributed)}"
             )
         self.comm = SINGLE_PROCESS if distributed is None else distributed
-        self.loss, self.metrics, self.seed = loss, metrics, seed
+        self.loss = loss
+        if loss_weights is not None:
+            self.loss_weights = loss_weights
+        self.metrics, self.seed = metrics, seed
         self.clip_norm, self.clip_value, self.per_example_clip_norm = clip_norm, clip_value, per_example_clip_norm
         self.epoch = 0
         self.should_stop = False
@@ -91,6 +97,7 @@ class BaseTrainer:
         self._count = np.zeros(1, np.int64)
         self._stepping = False
         self._step_cache = StepCache()
+        self._trained = TrainedNetwork()
         self._checked: tuple[object, ...] = (None, None, None)  # what check_trainable last accepted
 
     @property
@@ -102,7 +109,18 @@ class BaseTrainer:
     def step(self, step: int) -> None:
         self._count[0] = check_counter("step", step)
 
-    def train_batch(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+    @property
+    def loss_weights(self) -> dict[str, float] | None:
+        """The weights of the losses of several outputs, by name; None for one output. Setting it makes other losses."""
+        return dict(self.loss.weights) if isinstance(self.loss, OutputLosses) else None
+
+    @loss_weights.setter
+    def loss_weights(self, weights: Mapping[str, float] | None) -> None:
+        if not isinstance(self.loss, OutputLosses):
+            raise ValueError("loss_weights: expected None, as the model has one output, got weights")
+        self.loss = by_output(self.loss.losses, weights)
+
+    def train_batch(self, X: ArrayLike, y: Targets, sample_weight: ArrayLike | None = None) -> float:
         """Makes a step on this batch; returns the loss before it.
 
         Every `param.grad` is then the divided gradient of the step.
@@ -150,12 +168,12 @@ class BaseTrainer:
             signals.check(lambda: None, self.comm)
         return loss
 
-    def _train_batch(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> float:
+    def _train_batch(self, X: ArrayLike, y: Targets, sample_weight: ArrayLike | None) -> float:
         with self.comm.raise_together():
             data = LabeledData.from_arrays(self.model, self.loss, X, y, sample_weight).for_steps()
             if not len(data.active_rows):
                 raise ValueError("X: expected at least one example in a batch, got none")
-            self.check_batch(len(data.active_rows))
+            self.network.check_batch(len(data.active_rows))
             self.check_trainable()
             self.check_targets(data)
         check_data(self.comm, data, self.step)
@@ -166,7 +184,7 @@ class BaseTrainer:
         return data.mean(batch.losses, data.active_rows)
 
     @known_arguments
-    def evaluate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> dict[str, float]:
+    def evaluate(self, X: ArrayLike, y: Targets, sample_weight: ArrayLike | None = None) -> dict[str, float]:
         """Returns the weighted mean loss and the metrics of the model as it is now.
 
         Parameters
@@ -206,7 +224,7 @@ class BaseTrainer:
             return self.evaluate_rows(data, data.active_rows)
 
     @known_arguments
-    def predict(self, X: ArrayLike) -> Array:
+    def predict(self, X: ArrayLike) -> Any:
         """Returns the scores of the model as it is now, as `Sequential.predict`.
 
         Parameters
@@ -216,8 +234,8 @@ class BaseTrainer:
 
         Returns
         -------
-        array of shape `(n, *output_shape)`
-            Scores in the dtype of the model.
+        array of shape `(n, *output_shape)`, or dict of arrays
+            Scores in the dtype of the model; of several `Outputs`, by name.
 
         Raises
         ------
@@ -227,7 +245,7 @@ class BaseTrainer:
         return self.model.predict(X, self.num_threads)
 
     @known_arguments
-    def predict_proba(self, X: ArrayLike) -> Array:
+    def predict_proba(self, X: ArrayLike, output: str | None = None) -> Array:
         """Returns probabilities, as the loss makes them of the scores.
 
         With softmax_cross_entropy, they are the softmax of the scores. With binary_cross_entropy, they are the sigmoid
@@ -238,6 +256,8 @@ class BaseTrainer:
         ----------
         X : array-like or sparse matrix of shape `(n, *input_shape)`
             Real numbers, or 2-D rows of the same size.
+        output : str or None, default None
+            The name of one of several `Outputs`, which has a loss.
 
         Returns
         -------
@@ -263,25 +283,13 @@ class BaseTrainer:
         array([[0.5  , 0.5  ],
                [0.5  , 0.993]])
         """
-        link = link_of("predict_proba", self.model.layers, self.model.output_shape, self.loss)
-        return probabilities(self.predict(X), link)
+        _ = self.model.output_shape  # raises
+        layers, shape = one_output("predict_proba", self.network, output)
+        loss = self.loss.losses[output] if isinstance(self.loss, OutputLosses) and output is not None else self.loss
+        link, scores = link_of("predict_proba", layers, shape, loss), self.predict(X)
+        return probabilities(scores if output is None else scores[output], link)
 
     # ---- for fit: data that was checked before
-
-    def check_batch(self, size: int) -> None:
-        """Raises ValueError, naming the layer, if a batch of this size is too small to train it.
-
-        Parameters
-        ----------
-        size : int
-            Number of examples.
-
-        Raises
-        ------
-        ValueError
-            If the batch is too small.
-        """
-        self._network().check_batch(size)
 
     def check_trainable(self) -> None:
         """Raises ValueError if no step could change a parameter, or not with the rates of the layers.
@@ -291,11 +299,11 @@ class BaseTrainer:
         ValueError
             If there is nothing to train, or if layers couple examples that `per_example_clip_norm` clips.
         """
-        network = self._network()
+        network = self.network
         what = network.trained, self.optimizer, self.per_example_clip_norm
         if all(a is b for a, b in zip(what, self._checked, strict=True)):
             return
-        check_trainable(self.model, self.optimizer)
+        check_trainable(network, self.optimizer)
         if self.per_example_clip_norm is not None:
             check_no_coupling(network)
         self._checked = what
@@ -314,33 +322,7 @@ class BaseTrainer:
             If the targets of pixels would not be those of the pixels any more.
         """
         used, targets = data.active_rows, data.targets
-        check_movable(self._network(), self.loss, targets if len(used) == len(targets) else targets[used])
-
-    def check_metrics(self, data: LabeledData) -> None:
-        """Raises what minidl's metrics raise for these targets, and scikit-learn's for labels.
-
-        Parameters
-        ----------
-        data : LabeledData
-            The checked data of a fit.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If a metric refuses the targets.
-        """
-        targets = at_rest(self._network(), self.loss, data.reported_targets(data.active_rows), self.num_threads)
-        scores = np.broadcast_to(
-            np.zeros(self.model.output_shape, self.model.dtype), (len(targets), *self.model.output_shape)
-        )
-        ours = {name: metric for name, metric in self.metrics.items() if is_ours(metric)}
-        self._measure(ours, targets, scores)
-        theirs = {name: metric for name, metric in self.metrics.items() if is_scikits(metric)}
-        positions = getattr(self.loss, "classes", False) and targets.dtype.kind in "iu"
-        if theirs and (positions or data.labels is not None):
-            some = self.model.predict(data.examples.gather_copy(data.active_rows[:MAX_TRIED]), self.num_threads)
-            with warnings.catch_warnings(action="ignore"):
-                self._measure(theirs, targets, np.resize(some, scores.shape))
+        check_movable(self.network, self.loss, targets if len(used) == len(targets) else targets[used])
 
     @contextmanager
     def stepping(self) -> Iterator[None]:
@@ -358,9 +340,17 @@ class BaseTrainer:
             self._stepping = False
 
     @property
+    def keeps_scores(self) -> bool:
+        """Whether a fit keeps the scores of an epoch: for metrics, and for the losses of several outputs."""
+        return bool(self.metrics) or isinstance(self.loss, OutputLosses)
+
+    @property
     def outputs(self) -> str:
-        """Describes what a fit keeps of each example: a loss, and scores if there are metrics."""
-        return f"{self.model.dtype} {self.model.output_shape if self.metrics else 'loss'}"
+        """Describes what a fit keeps of each example: a loss, and scores if `keeps_scores`."""
+        shape: Any = self.network.out_shape
+        if isinstance(self.loss, OutputLosses):
+            shape = self.loss.layout.shapes
+        return f"{self.model.dtype} {shape if self.keeps_scores else 'loss'}"
 
     def check_between_steps(self, what: str) -> None:
         """Raises RuntimeError in the middle of a step.
@@ -391,33 +381,50 @@ class BaseTrainer:
         Steps or ClippedSteps
             An object whose `run` does steps.
         """
-        network = self._network()
+        network, of_model = self.network, self.model.network
+        assert of_model is not None
         in_parts, max_norm = in_parts and network.couples_examples, self.per_example_clip_norm
-        key = StepKey(network, self.optimizer, self.loss, network.trained, in_parts, max_norm)
+        key = StepKey(network, of_model, self.optimizer, self.loss, network.trained, in_parts, max_norm)
         return self._step_cache.get(self.model, key, self.seed)
 
     @property
     def skipped_steps(self) -> list[int]:
         """For each layer that is not a container, the number of optimizer steps made while it was frozen."""
         self.steps()
-        return self._step_cache.skipped_steps(self._network().leaves)
+        return self._step_cache.skipped_steps()
 
     @skipped_steps.setter
     def skipped_steps(self, skipped: list[int]) -> None:
         self.steps()
-        self._step_cache.set_skipped_steps(self.model, self.seed, self._network().leaves, skipped)
+        self._step_cache.set_skipped_steps(self.model, self.seed, skipped)
 
     @property
     def sample_key(self) -> tuple[object, ...]:
         """The model and loss that the samples were checked with; if one is replaced, they are no longer used."""
         return self.model.network, self.loss
 
-    def _network(self) -> Network:
-        """Returns the built model's network, with its layers frozen as they are now."""
-        network = self.model.network
-        assert network is not None
-        network.refresh()
-        return network
+    @property
+    def network(self) -> Network:
+        """The network that steps train, of a built model: that of the model, without outputs that have no loss."""
+        return self._trained.of(self.model, self.loss)
+
+    def scores_of(self, examples: ArraySource, rows: Index) -> Array:
+        """Returns the scores of some examples, of several outputs as one array.
+
+        Parameters
+        ----------
+        examples : ArraySource
+            Checked examples.
+        rows : array of int64
+            Indices of some of them.
+
+        Returns
+        -------
+        array of shape `(n, *out_shape)` of the network
+            Its outputs.
+        """
+        source = ArraySource(examples.gather_copy(rows), self.model.input_shape, self.model.dtype)
+        return self.network.predict_all(source, self.num_threads)
 
     def _rate_at(self, step: int) -> float:
         """Returns the learning rate at a step; raises TypeError or ValueError for one that is invalid."""
@@ -459,11 +466,11 @@ class BaseTrainer:
             example_ids=data.example_ids(rows),
             source_rows=rows,
             batch_size=size,
-            micro_batch_size=micro if micro is not None and self._network().couples_examples else size,
+            micro_batch_size=micro if micro is not None and self.network.couples_examples else size,
             rate_at=self._rate_at,
             step_counter=self._count,
             losses=np.zeros(len(rows), dtype),
-            scores=np.zeros((len(rows), *self.model.output_shape), dtype) if self.metrics else None,
+            scores=np.zeros((len(rows), *self.network.out_shape), dtype) if self.keeps_scores else None,
             labeled=data.labeled,
             comm=comm,
             clip={name: limit for name in ("clip_norm", "clip_value") if (limit := getattr(self, name)) is not None},
@@ -489,7 +496,7 @@ class BaseTrainer:
         """
         with batch.comm.raise_together():
             self.check_trainable()
-            batch = with_moved_targets(batch, self._network(), self.loss, self.seed, self.num_threads)
+            batch = with_moved_targets(batch, self.network, self.loss, self.seed, self.num_threads)
             steps = self.steps(in_parts=batch.micro_batch_size < batch.batch_size)
             batch.comm.mark(self.step)
         with batch.comm.raise_together() if not steps.is_distributable else nullcontext():
@@ -497,7 +504,7 @@ class BaseTrainer:
             batch.comm.mark(self.step)
         if done < batch.steps:
             with batch.comm.raise_together():
-                raise FloatingPointError(explain(self.model, self.loss, batch, done, self.seed, self.num_threads))
+                raise FloatingPointError(explain(self.network, self.loss, batch, done, self.seed, self.num_threads))
         return batch
 
     def evaluate_rows(
@@ -526,53 +533,40 @@ class BaseTrainer:
             As `evaluate`.
         """
         step = data.examples.chunk_size
-        scores = np.empty((len(rows), *self.model.output_shape), self.model.dtype)
+        scores = np.empty((len(rows), *self.network.out_shape), self.model.dtype)
         local_scores, local_rows = (array[comm.local_slice(len(rows))] for array in (scores, rows))
         for start in range(0, -(-len(rows) // comm.size), step):  # the same number of times in all processes
             here = slice(start, start + step)
             with comm.raise_together():
-                local_scores[here] = self.model.predict(data.examples.gather_copy(local_rows[here]), self.num_threads)
+                local_scores[here] = self.scores_of(data.examples, local_rows[here])
             between()
         comm.allgather_rows(scores)
         with comm.raise_together():
-            targets = at_rest(self._network(), self.loss, data.reported_targets(rows), self.num_threads)
+            targets = at_rest(self.network, self.loss, data.reported_targets(rows), self.num_threads)
             of_loss = scores if targets.dtype == data.targets.dtype else scores.astype(targets.dtype)
             logs = {"loss": data.mean(checked_loss(self.loss, of_loss, targets)[0], rows)}
-            logs.update(self.compute_metrics(targets, scores))
-        return logs
+            return logs | self.epoch_logs(targets, scores, partial(data.mean, rows=rows))
 
-    def compute_metrics(self, targets: Array, scores: Array) -> dict[str, float]:
-        """Returns the metrics of these scores.
+    def epoch_logs(self, targets: Array, scores: Array, mean: Callable[[Array], float]) -> dict[str, float]:
+        """Returns the losses of several outputs, and the metrics, of these scores.
 
         Parameters
         ----------
         targets : array of shape (n, ...)
             Targets, as the loss takes them.
-        scores : array of shape `(n, *output_shape)`
-            Outputs of the model; they become read-only.
+        scores : array of shape `(n, *out_shape)` of the network
+            Its outputs; they become read-only.
+        mean : callable
+            Returns the mean of losses (n,).
 
         Returns
         -------
         dict of str to float
-            Values by name.
+            Values by name, such as "policy_loss" and "policy_accuracy".
         """
         scores.flags.writeable = False
-        return self._measure(self.metrics, targets, scores)
-
-    def _measure(self, metrics: dict[str, Metric], targets: Array, scores: Array) -> dict[str, float]:
-        """Returns the values of these metrics; of labels, those that the loss ignores are left out."""
-        labels = self.loss.labels(targets, scores.shape[1:]) if isinstance(self.loss, NativeLoss) else None
-        return measure(metrics, targets, scores, labels, getattr(self.loss, "ignore_index", None))
-
-    def append_history(self, logs: dict[str, float]) -> None:
-        """Appends an epoch to the history; every list has an entry for every epoch, NaN where a name is missing.
-
-        Parameters
-        ----------
-        logs : dict of str to float
-            The values of the epoch by name.
-        """
-        missing = [float("nan")] * max(map(len, self.history.values()), default=0)
-        for name in [*self.history, *(name for name in logs if name not in self.history)]:
-            self.history.setdefault(name, list(missing)).append(logs.get(name, float("nan")))
-        self.epoch += 1
+        values = {}
+        if isinstance(self.loss, OutputLosses):
+            of_loss = scores.astype(np.result_type(targets.dtype, scores.dtype), copy=False)
+            values = {f"{name}_loss": mean(losses) for name, losses, _ in self.loss.each(of_loss, targets)}
+        return values | measure_outputs(self.loss, self.metrics, targets, scores)

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,7 @@ class BatchFitLoop(FitLoop):
         """Returns a batch as data; raises TypeError or ValueError, naming it, if it is invalid."""
         where = f"batch {self._count} of epoch {self.trainer.epoch}"
         data = LabeledData.from_batch(self.trainer.model, self.trainer.loss, batch, where)
-        if self._first is None and self.trainer.metrics:
+        if self._first is None and self.trainer.keeps_scores:
             self._first = data.targets[:0]
         elif self._first is not None:
             _check_kind(self._first, data.targets, where)
@@ -81,7 +82,7 @@ class BatchFitLoop(FitLoop):
         """Does the step of a batch; then calls the hooks that want to see it."""
         trainer, rows = self.trainer, data.active_rows
         due = self.callbacks.steps_until_next(trainer.step) == 1
-        trainer.check_batch(len(rows))
+        trainer.network.check_batch(len(rows))
         trainer.sample_buffer.keep_batch(trainer.sample_key, data)
         batch = trainer.batches(data, rows, len(rows))
         batch = dataclasses.replace(batch, example_ids=batch.example_ids + self.seen.count)  # as for rows of one X
@@ -99,7 +100,7 @@ class BatchFitLoop(FitLoop):
         rows = data.active_rows
         self._count, self._position, self._digest = self._count + 1, self.config.feed.position, self._digest_with(data)
         self._weights.append(np.ones(len(rows)) if data.weights is None else data.weights[rows])
-        if self.trainer.metrics:
+        if self.trainer.keeps_scores:
             self._targets.append(targets)
 
     def _digest_with(self, data: LabeledData) -> str:
@@ -113,7 +114,8 @@ class BatchFitLoop(FitLoop):
             weights = np.concatenate(self._weights)
             logs["loss"] = weighted_mean(self.seen.losses, weights)
             if (scores := self.seen.scores) is not None:
-                logs.update(self.trainer.compute_metrics(np.concatenate(self._targets), scores))
+                mean = partial(weighted_mean, weights=weights)
+                logs |= self.trainer.epoch_logs(np.concatenate(self._targets), scores, mean)
         return logs
 
     # ---- where it stands

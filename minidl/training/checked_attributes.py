@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from minidl import losses, metrics
 from minidl.engine.layer_list import last_leaf
+from minidl.layers.base import Layer
+from minidl.layers.outputs import Outputs, check_names
 from minidl.losses import Loss
+from minidl.losses.output_losses import OutputLosses, by_output
 from minidl.metrics import Metric
 from minidl.sequential import Sequential
 from minidl.training.history import History
@@ -38,15 +41,23 @@ def optimizer_of(name: str, optimizer: Any) -> Any:
 
 
 def loss_of(name: str, loss: Any) -> Loss:
-    """Returns the loss of that name, or the function; raises TypeError or ValueError for anything else."""
-    return losses.get(loss)
+    """Returns the loss of that name, or the function; losses by output as an OutputLosses of the trainer's own.
+
+    Raises TypeError or ValueError for anything else.
+    """
+    if isinstance(loss, OutputLosses):
+        return by_output(loss.losses, loss.weights)
+    return by_output(loss) if isinstance(loss, Mapping) else losses.get(loss)
 
 
 def metrics_of(name: str, given: Any) -> dict[str, Metric]:
     """Returns names and functions as a dict from name to function; raises TypeError or ValueError for anything else."""
     if not isinstance(given, Iterable):
         raise TypeError(f"{name}: expected a list of names or functions, got {given!r}{class_hint(given)}")
-    return metrics.get(given.values() if isinstance(given, Mapping) else given)
+    if isinstance(given, Mapping):
+        by_name = not any(isinstance(one, (str, list, tuple)) for one in given.values())  # as in `trainer.metrics`
+        given = given.values() if by_name else metrics.of_outputs(given)
+    return metrics.get(given)
 
 
 def threads_of(name: str, num_threads: Any) -> int | None:
@@ -70,11 +81,42 @@ def history_of(name: str, history: Any) -> History:
     return history if isinstance(history, History) else History(history)
 
 
-def check_scores(attributes: Mapping[str, Any]) -> None:
-    """Raises ValueError if the last layer of the model applies what the loss itself applies to the scores."""
+def check_outputs(attributes: Mapping[str, Any]) -> None:
+    """Raises ValueError unless the losses and metrics are for the outputs of the model, and take their scores.
+
+    A last layer must not apply what the loss itself applies.
+    """
     if "model" not in attributes or "loss" not in attributes:
         return
-    loss = attributes["loss"]
-    last = type(last_leaf(attributes["model"].layers)).__name__
-    if last == getattr(loss, "applies", None):
-        raise ValueError(f"loss: {loss!r} takes scores and applies a {last} itself: leave out the last layer")
+    loss, layers, given = attributes["loss"], attributes["model"].layers, attributes.get("metrics", {})
+    outputs = layers[-1] if isinstance(layers[-1], Outputs) else None
+    if outputs is None and isinstance(loss, OutputLosses):
+        raise ValueError(f"loss: expected one loss, as the model has one output, got those of {', '.join(loss.losses)}")
+    if outputs is None or not isinstance(loss, OutputLosses):
+        if outputs is not None:
+            raise ValueError(
+                f"loss: expected a dict of losses for the outputs {', '.join(outputs.branches)}, got {loss!r}"
+            )
+        _check_last(layers, loss)
+    else:
+        check_names("loss", loss.losses, outputs.branches)
+        for name, own in loss.losses.items():
+            _check_last(outputs.branches[name] or layers[:-1], own, f"[{name!r}]")
+    of_one = {name: getattr(metric, "output", None) for name, metric in given.items()}
+    for name, output in of_one.items():
+        known = list(loss.losses) if isinstance(loss, OutputLosses) else []
+        if output not in (known or [None]):
+            expected = f"metrics by output, of {', '.join(known)}" if known else "metrics of the one output"
+            raise ValueError(f"metrics: expected {expected}, got {name!r}" + (f" of {output!r}" if output else ""))
+    if isinstance(loss, OutputLosses) and outputs is not None:
+        clash = {f"{name}_loss" for name in loss.losses} & of_one.keys()
+        if clash:
+            raise ValueError(f"metrics: expected names other than those of losses, got {sorted(clash)[0]!r}")
+        loss.bind(outputs)
+
+
+def _check_last(layers: Sequence[Layer], loss: Loss, output: str = "") -> None:
+    """Raises ValueError if the last layer applies what the loss itself applies to the scores."""
+    last = type(last_leaf(layers)).__name__ if layers else None
+    if last is not None and last == getattr(loss, "applies", None):
+        raise ValueError(f"loss{output}: {loss!r} takes scores and applies a {last} itself: leave out the last layer")

@@ -17,6 +17,7 @@ import numpy as np
 from minidl import losses, metrics, optimizers, schedules
 from minidl.callbacks.callback_list import State
 from minidl.engine.layer_list import OUR_LAYERS
+from minidl.losses import output_losses
 from minidl.saving.json_codec import decode, encode
 from minidl.saving.object_codec import ObjectCodec, check_names, check_settings
 from minidl.saving.object_codec import decode as decode_object
@@ -34,7 +35,10 @@ from minidl.utils.validation import check_int
 
 Tensors = dict[str, Array]
 Custom = Mapping[str, Any]
-CLASSES: tuple[type, ...] = (*losses.CLASSES, *optimizers.CLASSES, *schedules.CLASSES, metrics.TopKAccuracy)
+CLASSES: tuple[type, ...] = (
+    *(*losses.CLASSES, *output_losses.CLASSES, *optimizers.CLASSES, *schedules.CLASSES),
+    *(metrics.TopKAccuracy, metrics.OutputMetric),
+)
 OURS = {**losses.NAMES, **metrics.NAMES, **{made.__name__: made for made in CLASSES}}
 KIND = "checkpoint"
 LIMITS = ("clip_norm", "clip_value", "per_example_clip_norm")
@@ -276,10 +280,11 @@ def _fit_state(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> Fit
     if fit.step != trainer.step:
         raise ValueError(f"fit: expected its step to be {trainer.step}, got {fit.step}")
     seen = (len(fit.losses),)
-    arrays = [(fit.losses, seen), *([(fit.scores, (*seen, *model.output_shape))] if trainer.metrics else [])]
+    shape = trainer.network.out_shape
+    arrays = [(fit.losses, seen), *([(fit.scores, (*seen, *shape))] if trainer.keeps_scores else [])]
     for array, shape in arrays:
         if array is None or array.dtype != model.dtype or array.shape != shape:
             raise ValueError(f"fit: expected {model.dtype} {shape}, got something else")
     if ("batches" in fit.arguments and fit.in_epoch) or fit.batches is not None:
-        check_batches(fit.batches, len(fit.losses), bool(trainer.metrics))
+        check_batches(fit.batches, len(fit.losses), trainer.keeps_scores)
     return fit

@@ -17,8 +17,9 @@ from minidl.losses import Loss
 from minidl.sequential import Sequential
 from minidl.training.labeled_data import LabeledData
 from minidl.training.per_example_steps import ClippedSteps
-from minidl.training.steps import Steps, has_update, speaks_for
+from minidl.training.steps import Steps, has_update
 from minidl.utils.arrays import Array
+from minidl.utils.overrides import speaks_for
 from minidl_c import isa
 from minidl_c.runtime.partition import local_range
 

@@ -18,7 +18,7 @@ from minidl.layers.base import Layer
 from minidl.layers.container import named_leaves
 from minidl.layers.embedding import Embedding
 from minidl.losses import Loss, checked_loss
-from minidl.sequential import Sequential
+from minidl.losses.output_losses import OutputLosses
 from minidl.training.steps import StepBatches
 from minidl.utils.arrays import Array
 
@@ -31,17 +31,14 @@ CATEGORIES_HINT = "an Embedding has NaN for what is no whole number from 0 to it
 DIVERGED_WEIGHT = 1e6  # weights beyond this were learned at a rate that was too high, before this step
 
 
-def explain(
-    model: Sequential, loss: Loss, batch: StepBatches, k: int, seed: int, num_threads: int | None = None
-) -> str:
+def explain(network: Network, loss: Loss, batch: StepBatches, k: int, seed: int, num_threads: int | None = None) -> str:
     """Returns a sentence on what was NaN or infinite first in the k-th step of `batch`.
 
     The step is run once more, a layer at a time, on copies of the layers: the same weights, examples, seed and step
     give the same bits, and the model does not change: its gradients are those of the failed step. A loss in Python is
     called again. Raises nothing: if a step cannot run twice, the sentence describes what the first run left.
     """
-    network, step = model.network, int(batch.step_counter[0])
-    assert network is not None
+    step = int(batch.step_counter[0])
     try:
         with np.errstate(all="ignore"):
             reruns = (Rerun(network, loss, batch, k, part, seed, num_threads) for part in range(batch.n_micro_batches))
@@ -109,11 +106,19 @@ class Rerun:
         losses, dscores = checked_loss(self.loss, scores, self.batch.targets[self.rows])
         return losses.astype(scores.dtype), self.batch.weight_gradients(dscores, self.rows)
 
+    def _of_output(self) -> str:
+        """Names the first of several outputs whose loss is not finite."""
+        if isinstance(self.loss, OutputLosses):
+            for name, losses, _ in self.loss.each(self.inputs[-1], self.batch.targets[self.rows]):
+                if not np.isfinite(losses).all():
+                    return f" of output {name!r}"
+        return ""
+
     def _backward(self, losses: Array, dy: Array) -> tuple[str, str] | None:
         scores = self.inputs[-1]
         ours = hasattr(self.loss, "op")
         look = self.smaller if ours else f"see what the loss makes of such scores, or {self.smaller}"
-        for name, what in (("loss", losses), ("loss's gradient, dscores,", dy)):
+        for name, what in ((f"loss{self._of_output()}", losses), ("loss's gradient, dscores,", dy)):
             if not np.isfinite(what).all():
                 weight = "" if self.batch.weights is None or what is losses else " and sample_weight"
                 message = f"the {name} of {self._examples(what)} is {_kind(what)}, from finite scores (up to "

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from minidl.callbacks.callback_list import CallbackList
+from minidl.engine.pixel_targets import at_rest
 from minidl.training.array_fit_loop import ArrayFitLoop
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.batch_feed import BatchFeed, gives_pairs, is_batches
@@ -14,6 +16,7 @@ from minidl.training.batch_fit_loop import BatchFitLoop
 from minidl.training.fit_loop import FitLoop
 from minidl.training.fit_state import ArrayFitConfig, BatchFitConfig
 from minidl.training.labeled_data import LabeledData
+from minidl.training.measurement import try_metrics
 from minidl.training.mixup import check_mixable
 from minidl.training.progress import Progress
 from minidl.utils.hints import warn_caller
@@ -23,6 +26,7 @@ FOR_ARRAYS = (  # arguments that batches have no use for
     *("validation_split", "sample_weight", "class_weight", "batch_size"),
     *("gradient_accumulation_steps", "mixup", "normalize_weights"),
 )
+MAX_TRIED = 256  # examples: metrics of scikit-learn are tried with their scores before the first step
 MAX_ALPHA = 1e6  # of Beta(alpha, alpha), whose standard deviation is 0.0004 then
 
 
@@ -103,16 +107,18 @@ def _check_mixup(trainer: BaseTrainer, mixup: Any, data: LabeledData) -> float:
         raise ValueError(f"mixup: expected at most {MAX_ALPHA:g}, got {alpha:g}: lambda is 1/2 then")
     network = trainer.model.network
     if alpha and network is not None:
-        check_mixable(network, trainer.loss, data.targets, trainer.model.output_shape)
+        check_mixable(network, trainer.loss, data.targets)
     return alpha
 
 
 def _check_steps(trainer: BaseTrainer, data: LabeledData, size: int) -> None:
     """Raises TypeError or ValueError unless the trainer can make steps on these data, in batches of at least `size`."""
-    trainer.check_batch(size)
+    trainer.network.check_batch(size)
     trainer.check_trainable()
     trainer.check_targets(data)
-    trainer.check_metrics(data)
+    targets = at_rest(trainer.network, trainer.loss, data.reported_targets(data.active_rows), trainer.num_threads)
+    predict = partial(trainer.scores_of, data.examples, data.active_rows[:MAX_TRIED])
+    try_metrics(trainer.loss, trainer.metrics, targets, trainer.network, predict, data.labels is not None)
 
 
 def _batch_config(trainer: BaseTrainer, given: FitArguments) -> BatchFitConfig:

@@ -71,7 +71,7 @@ class FitLoop(ABC):
 
     def _nothing_seen(self) -> SeenExamples:
         model = self.trainer.model
-        scores = np.empty((0, *model.output_shape), model.dtype) if self.trainer.metrics else None
+        scores = np.empty((0, *self.trainer.network.out_shape), model.dtype) if self.trainer.keeps_scores else None
         return SeenExamples(np.empty(0, model.dtype), scores)
 
     # ---- for a subclass
@@ -117,7 +117,7 @@ class FitLoop(ABC):
             self.in_epoch,
             self.trainer.should_stop,
             self.seen.losses,
-            self.seen.scores if self.trainer.metrics else None,
+            self.seen.scores if self.trainer.keeps_scores else None,
             self.callbacks.states() if self._restored is None else self._restored,
         )
 
@@ -163,8 +163,7 @@ class FitLoop(ABC):
         """Resets callbacks, calls on_fit_begin, and then gives them the states of an interrupted fit."""
         trainer = self.trainer
         trainer.should_stop = self._stopping = self._should_stop
-        steps, network = trainer.steps(in_parts=self.config.gradient_accumulation_steps > 1), trainer.model.network
-        assert network is not None
+        steps, network = trainer.steps(in_parts=self.config.gradient_accumulation_steps > 1), trainer.network
         size = self.config.step_size
         for warning in warnings_for(trainer.comm, steps, network, trainer.loss, trainer.optimizer, size):
             self.progress.note(warning)
@@ -241,7 +240,8 @@ class FitLoop(ABC):
         self._measured = list(logs)
         logs["lr"] = rate_at(trainer.optimizer, max(trainer.step - 1, 0))
         logs["images_per_second"] = (self.seen.count - before) / seconds
-        trainer.append_history(logs)
+        trainer.history.append_epoch(logs)
+        trainer.epoch += 1
         self.epochs_done, self.in_epoch, self.seen = self.epochs_done + 1, False, self._nothing_seen()
         self.progress.end_epoch(logs)
         check_epoch(trainer.comm, logs["lr"], trainer.model)

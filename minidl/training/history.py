@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from minidl.utils.foreign_words import HISTORY
@@ -22,6 +22,18 @@ class History(dict[str, list[float]]):
     def copy(self) -> History:
         """Returns another History with the same lists, as `dict.copy`."""
         return History(self)
+
+    def append_epoch(self, logs: Mapping[str, float]) -> None:
+        """Appends an epoch; every list has an entry for every epoch, NaN where a name is missing.
+
+        Parameters
+        ----------
+        logs : dict of str to float
+            The values of the epoch by name.
+        """
+        missing = [float("nan")] * max(map(len, self.values()), default=0)
+        for name in [*self, *(name for name in logs if name not in self)]:
+            self.setdefault(name, list(missing)).append(logs.get(name, float("nan")))
 
     def plot(self, names: Sequence[str] | None = None, figure: Figure | SubFigure | None = None) -> Figure:
         """Draws curves over the epochs, counted from 1: a panel for the loss and for each metric; returns the figure.

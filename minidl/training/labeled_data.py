@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from minidl.engine.network import Network
 from minidl.engine.pixel_targets import check_sized_targets
-from minidl.losses import Loss, check_rows
+from minidl.losses import Loss, rows_of
+from minidl.losses.output_losses import OutputLosses
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array, check_array
 from minidl.utils.data import ArraySource, Index, fingerprint, some_rows
@@ -47,23 +50,30 @@ class LabeledData:
             examples = ArraySource(X, built_for, model.dtype, check=False)
             if built_for is None:
                 model.build(examples.shape)
-            network, shape, n = model.network, model.output_shape, len(examples)
+            network, n = model.network, len(examples)
             assert network is not None
-            weights = None if sample_weight is None else as_weights(sample_weight, n)
-            given = check_rows(y, n)
-            labels = _of_rows(given, weights, lambda part: _labels(loss, part, shape))
+            shape = network.out_shape
+            weights = None if sample_weight is None else _weights_of(sample_weight, n, network)
+            given = rows_of(loss, y, n)
+            labels = None
+            if not isinstance(given, dict):
+                labels = _of_rows(given, weights, lambda part: _labels(loss, part, shape))
             if class_weight is not None:
+                if isinstance(given, dict):
+                    expected = (
+                        f"expected None for several outputs, {', '.join(given)}, of which each has classes of its own"
+                    )
+                    raise ValueError(f"class_weight: {expected}; sample_weight weights rows")
                 weights = times_class_weights(weights, class_weight, given if labels is None else labels, shape)
             used = np.arange(n) if weights is None else np.flatnonzero(weights)
             if n and not len(used):
                 raise ValueError("sample_weight, class_weight: expected at least one example of weight above 0")
             examples.check_rows(used)
-            targets = _of_rows(given, weights, lambda part: check_sized_targets(network, loss, part, len(part)))
+            checked = partial(check_sized_targets, network, loss)
+            targets = _of_rows(given, weights, lambda part: checked(part, _count(part)))
             exact = targets
-            if targets is not None and targets.dtype == np.float32 and not np.can_cast(given.dtype, np.float32):
-                exact = _of_rows(
-                    given, weights, lambda part: check_sized_targets(network, loss, part, len(part), "float64")
-                )
+            if targets is not None and targets.dtype == np.float32 and not _fits_float32(given):
+                exact = _of_rows(given, weights, lambda part: checked(part, _count(part), "float64"))
         assert targets is not None and exact is not None
         return cls(examples, targets, exact, weights, used, labels, labeled_rows(loss, targets))
 
@@ -156,16 +166,23 @@ class LabeledData:
         return weighted_mean(losses, None if self.weights is None else self.weights[rows])
 
 
-def _of_rows(y: Array, weights: Weights | None, convert: Callable[[Array], Array | None]) -> Array | None:
-    """Returns convert(y), which sees no row of weight 0: these rows are copied, for hashes, if they fit."""
+def _of_rows(y: Any, weights: Weights | None, convert: Callable[[Any], Array | None]) -> Array | None:
+    """Returns convert(y), which sees no row of weight 0: these rows are copied, for hashes, if they fit.
+
+    y: an array, or a dict of them, of which rows of weight 0 get the targets of another one: targets of several outputs
+    say what they are.
+    """
     if weights is None or weights.all():
         return convert(y)
     used = weights > 0
-    part = convert(y[used])
+    part = convert({name: rows[used] for name, rows in y.items()} if isinstance(y, dict) else y[used])
     if part is None:
         return None
-    whole = np.zeros((len(y), *part.shape[1:]), part.dtype)
+    whole = np.zeros((len(weights), *part.shape[1:]), part.dtype)
     whole[used] = part
+    if isinstance(y, dict):
+        whole[~used] = part[:1]
+        return whole
     others = y[~used]
     if others.size == whole[~used].size:
         with np.errstate(all="ignore"):
@@ -173,12 +190,33 @@ def _of_rows(y: Array, weights: Weights | None, convert: Callable[[Array], Array
     return whole
 
 
+def _count(y: Any) -> int:
+    """Returns the number of rows of an array, or of a dict of them."""
+    return len(next(iter(y.values())) if isinstance(y, dict) else y)
+
+
+def _fits_float32(y: Any) -> bool:
+    """Whether float32 holds all numbers that the dtypes of these arrays can hold."""
+    arrays = y.values() if isinstance(y, dict) else [y]
+    return all(np.can_cast(array.dtype, np.float32) for array in arrays)
+
+
+def _weights_of(sample_weight: Any, n: int, network: Network) -> Weights:
+    """Returns weights of examples; raises TypeError or ValueError for others."""
+    if isinstance(sample_weight, Mapping) and network.outputs is not None:
+        expected = "expected one weight for each row, which serves all outputs: a row of weight 0 counts as absent"
+        raise TypeError(f"sample_weight: {expected}, got a dict; loss_weights weight the losses of outputs")
+    return as_weights(sample_weight, n)
+
+
 def labeled_rows(loss: Loss, targets: Array) -> NDArray[np.bool_] | None:
     """Returns for each row whether it has a label that the loss does not ignore; None: all have."""
+    if isinstance(loss, OutputLosses):
+        return loss.labeled(targets)
     ignored = getattr(loss, "ignore_index", None)
     if ignored is None or targets.dtype.kind not in "iu":
         return None
-    labeled: NDArray[np.bool_] = (targets != ignored).any(axis=tuple(range(1, targets.ndim)))
+    labeled = np.asarray((targets != ignored).any(axis=tuple(range(1, targets.ndim))))
     return None if labeled.all() else labeled
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
+from minidl.engine.network import Network
+from minidl.losses import Loss, NativeLoss
+from minidl.losses.output_losses import OutputLosses
 from minidl.metrics import (
     NAMES,
     Metric,
+    OutputMetric,
     TopKAccuracy,
     accuracy,
     f1,
@@ -24,6 +30,73 @@ from minidl.utils.arrays import Array
 from minidl.utils.threadpool import one_blas_thread
 
 OF_LABELS = (accuracy, f1, f1_macro, precision, precision_macro, recall, recall_macro)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Metrics by name, and the targets and scores of the output that they are for; loss: its loss.
+
+    of_output: takes the scores of this output out of those of a network.
+    """
+
+    metrics: dict[str, Metric]
+    loss: Loss
+    targets: Array
+    scores: Array
+    of_output: Callable[[Array], Array] = lambda scores: scores
+
+    def only(self, chosen: Callable[[Metric], bool]) -> Measured:
+        """Returns it with some of the metrics."""
+        return replace(self, metrics={name: metric for name, metric in self.metrics.items() if chosen(metric)})
+
+    def measured(self) -> dict[str, float]:
+        """Returns the values of the metrics; of labels, those that the loss ignores are left out."""
+        loss, targets, scores = self.loss, self.targets, self.scores
+        labels = loss.labels(targets, scores.shape[1:]) if isinstance(loss, NativeLoss) else None
+        return measure(self.metrics, targets, scores, labels, getattr(loss, "ignore_index", None))
+
+
+def by_output(loss: Loss, metrics: Mapping[str, Metric], targets: Array, scores: Array) -> Iterator[Measured]:
+    """Yields the metrics of each output, with its targets and scores; of one output, all metrics."""
+    if not isinstance(loss, OutputLosses):
+        yield Measured(dict(metrics), loss, targets, scores)
+        return
+    layout, parts = loss.layout, loss.split(targets)
+    for name, own in loss.losses.items():
+        of_name = {key: m.metric for key, m in metrics.items() if isinstance(m, OutputMetric) and m.output == name}
+        if of_name:
+            yield Measured(of_name, own, parts[name], layout.part(scores, name), partial(layout.part, name=name))
+
+
+def measure_outputs(loss: Loss, metrics: Mapping[str, Metric], targets: Array, scores: Array) -> dict[str, float]:
+    """Returns the values of a trainer's metrics; raises as `measure`."""
+    values = dict[str, float]()
+    for group in by_output(loss, metrics, targets, scores):
+        values |= group.measured()
+    return {name: values[name] for name in metrics}
+
+
+def try_metrics(
+    loss: Loss,
+    metrics: Mapping[str, Metric],
+    targets: Array,
+    network: Network,
+    predict: Callable[[], Array],
+    has_labels: bool,
+) -> None:
+    """Raises what minidl's metrics raise for these targets, and scikit-learn's for labels.
+
+    predict: returns scores, for scikit-learn's. has_labels: whether the targets of one output are labels of classes.
+    """
+    shape = (len(targets), *network.out_shape)
+    zeros, tried = np.broadcast_to(np.zeros(shape[1:], network.dtype), shape), None
+    for group in by_output(loss, metrics, targets, zeros):
+        group.only(is_ours).measured()
+        positions = getattr(group.loss, "classes", False) and group.targets.dtype.kind in "iu"
+        if (theirs := group.only(is_scikits)).metrics and (positions or has_labels):
+            tried = np.resize(predict(), shape) if tried is None else tried
+            with warnings.catch_warnings(action="ignore"):
+                replace(theirs, scores=group.of_output(tried)).measured()
 
 
 def is_ours(metric: Metric) -> bool:

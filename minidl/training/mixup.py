@@ -90,13 +90,16 @@ def as_numbers(loss: Any, targets: Array, shape: Shape) -> Array:
     return loss.numbers(targets, shape) if hasattr(loss, "numbers") else targets
 
 
-def check_mixable(network: Network, loss: Any, targets: Array, shape: Shape) -> None:
+def check_mixable(network: Network, loss: Any, targets: Array) -> None:
     """Raises TypeError or ValueError unless the model takes mixtures of examples, and the loss those of targets."""
+    if network.outputs is not None:
+        several = ", ".join(network.outputs.shapes)
+        raise ValueError(f"mixup: expected a model of one output, got {several}: their targets are not mixed")
     if (got := network.name_of(Embedding)) is not None:
         raise ValueError(f"mixup: expected a model without Embedding, got {got}: mixed categories are none")
     if getattr(loss, "ignore_index", None) is not None:
         raise ValueError(f"mixup: expected a loss without ignore_index, got {loss!r}: labels are mixed with others")
-    kind = as_numbers(loss, targets[:1], shape).dtype
+    kind = as_numbers(loss, targets[:1], network.out_shape).dtype
     if kind.kind != "f" and not (hasattr(loss, "numbers") and kind.kind == "b"):
         hint = "softmax_cross_entropy, or numbers for y, such as np.eye(classes)[y]"
         raise TypeError(f"mixup: expected a loss of numbers, got {kind} targets for {loss!r}; try {hint}")

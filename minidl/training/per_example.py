@@ -50,7 +50,7 @@ def chosen(model: Sequential, trained: dict[str, Param], layers: Any) -> dict[st
 def per_example_gradients(
     trainer: BaseTrainer,
     X: ArrayLike,
-    y: ArrayLike,
+    y: Any,
     layers: Any,
     reduce: str | None,
     sample_weight: ArrayLike | None,
@@ -61,9 +61,7 @@ def per_example_gradients(
     model, as_in_training = trainer.model, check_bool("training", training)
     with model.unbuilt_on_error():
         data = LabeledData.from_arrays(model, trainer.loss, X, y, sample_weight).for_steps()
-        network, everything = model.network, model.params
-        assert network is not None
-        network.refresh()
+        network, everything = trainer.network, model.params
         if not as_in_training:
             network, everything = _in_inference(network, model)
         else:
@@ -84,14 +82,15 @@ def per_example_gradients(
 
 def _in_inference(network: Network, model: Sequential) -> tuple[Network, dict[str, Param]]:
     """Returns a copy of the network that computes as in inference, and its parameters by name."""
+    names = {id(param): name for name, param in model.params.items()}
     try:
         (layers,) = copy_layers(network.layers)
     except Exception as error:
         raise TypeError(f"per_example_gradients: expected layers that can be copied: {error}") from error
-    copies = [param for layer in layers for param in layer.params.values()]
+    given, copies = ([p for layer in chain for p in layer.params.values()] for chain in (network.layers, layers))
     groups = param_groups(layers, ParamGroup(inference=True))
     twin = Network(layers, network.names, FlatParameters(layers, network.dtype), groups)
-    return twin, dict(zip(model.params, copies, strict=True))
+    return twin, {names[id(param)]: copy for param, copy in zip(given, copies, strict=True)}
 
 
 def _shown(one: GradRequest, data: LabeledData) -> Array:

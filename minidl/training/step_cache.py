@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from minidl.engine.network import Network
 from minidl.engine.segments import ParamGroups
+from minidl.layers.base import Layer
 from minidl.losses import Loss
 from minidl.sequential import Sequential
 from minidl.training.per_example_steps import ClippedSteps
@@ -21,6 +21,7 @@ class StepKey:
     """What steps are made of. Two keys are the same if all their parts are the same objects."""
 
     network: Network
+    of_model: Network  # that of the model, of which `network` may be without some outputs
     optimizer: Any
     loss: Loss
     groups: ParamGroups
@@ -33,7 +34,12 @@ class StepKey:
 
     def has_same_state(self, other: StepKey | None) -> bool:
         """Whether the optimizer's state carries over."""
-        return other is not None and self.network is other.network and self.optimizer is other.optimizer
+        return other is not None and self.of_model is other.of_model and self.optimizer is other.optimizer
+
+    def skips(self, leaf: Layer) -> bool:
+        """Whether steps leave a layer of the model alone."""
+        group = self.groups.get(id(leaf))
+        return group is None or group.frozen
 
 
 class StepCache:
@@ -59,15 +65,16 @@ class StepCache:
         self._steps.seed = seed
         return self._steps
 
-    def skipped_steps(self, leaves: Sequence[Any]) -> list[int]:
-        """Returns for each of these layers the number of optimizer steps that were made while it was frozen."""
+    def skipped_steps(self) -> list[int]:
+        """Returns for each layer of the model the number of optimizer steps that were made while it was frozen."""
+        assert self._key is not None
         self._count_skipped()
-        return [self._skipped.get(id(leaf), 0) for leaf in leaves]
+        return [self._skipped.get(id(leaf), 0) for leaf in self._key.of_model.leaves]
 
-    def set_skipped_steps(self, model: Sequential, seed: int, leaves: Sequence[Any], skipped: list[int]) -> None:
+    def set_skipped_steps(self, model: Sequential, seed: int, skipped: list[int]) -> None:
         """Sets what `skipped_steps` returned elsewhere; raises TypeError or ValueError for other lists."""
         assert self._steps is not None and self._key is not None
-        name, update = "skipped_steps", self._steps.update
+        name, update, leaves = "skipped_steps", self._steps.update, self._key.of_model.leaves
         done = 0 if update is None else update.steps
         is_list = isinstance(skipped, list) and len(skipped) == len(leaves)
         if not is_list or any(check_count(name, n) > done for n in skipped):
@@ -79,7 +86,7 @@ class StepCache:
     def _make(self, model: Sequential, key: StepKey, seed: int, update: Update | None) -> None:
         """Makes the steps. update: the optimizer's state, which covers frozen layers as well."""
         groups = {i: replace(group, skipped_steps=self._skipped.get(i, 0)) for i, group in key.groups.items()}
-        steps: Any = make_steps(model, key.loss, key.optimizer, seed, update, key.in_parts, groups)
+        steps: Any = make_steps(model, key.network, key.loss, key.optimizer, seed, update, key.in_parts, groups)
         if key.per_example_clip_norm is not None:
             steps = ClippedSteps(steps, key.network, key.loss, key.per_example_clip_norm)
         self._steps, self._key = steps, key
@@ -88,7 +95,7 @@ class StepCache:
         """Counts steps for layers that were frozen: the optimizer's formulas do not know them."""
         if self._steps is None or self._key is None or (update := self._steps.update) is None:
             return
-        for leaf in self._key.network.leaves:
-            if self._key.groups[id(leaf)].frozen:
+        for leaf in self._key.of_model.leaves:
+            if self._key.skips(leaf):
                 self._skipped[id(leaf)] = self._skipped.get(id(leaf), 0) + update.steps - self._counted
         self._counted = update.steps

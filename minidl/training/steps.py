@@ -18,6 +18,7 @@ from minidl.losses import Loss, checked_loss
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
 from minidl.utils.data import ArraySource, Index
+from minidl.utils.overrides import speaks_for
 from minidl.utils.threadpool import one_blas_thread
 from minidl_c.optimizers.clip import clip
 from minidl_c.optimizers.update import Update
@@ -97,7 +98,7 @@ class FusedSteps:
 
     def __init__(self, network: Network, loss: Any, update: Update, seed: int, trained: ParamGroups) -> None:
         parameters = network.parameters
-        last = loss.op(network.layers[-1].out_shape, network.dtype)
+        last = loss.op(network.out_shape, network.dtype)
         self.plan = plan_of(network.layers, parameters.offsets, trained, last)
         self.parameters, self.seed, self.update = parameters, seed, update
 
@@ -145,10 +146,15 @@ class SegmentedSteps:
     is_distributable = False
 
     def __init__(
-        self, model: Sequential, loss: Loss, optimizer: Any, update: Update | None, seed: int, trained: ParamGroups
+        self,
+        model: Sequential,
+        network: Network,
+        loss: Loss,
+        optimizer: Any,
+        update: Update | None,
+        seed: int,
+        trained: ParamGroups,
     ) -> None:
-        network = model.network
-        assert network is not None
         self.model, self.network, self.loss, self.seed = model, network, loss, seed
         self.optimizer, self.update = optimizer, update
         self.buffers = [buffer for layer in network.layers for buffer in layer.buffers.values()]
@@ -213,14 +219,6 @@ class SegmentedSteps:
 Steps = FusedSteps | SegmentedSteps
 
 
-def speaks_for(what: object, native: str, python: str) -> bool:
-    """Whether the method `native` is the valid form of `what`: not if a subclass overrides only `python`."""
-    for cls in type(what).__mro__:
-        if native in vars(cls) or python in vars(cls):
-            return native in vars(cls)
-    return False
-
-
 def has_update(optimizer: object) -> bool:
     """Whether an optimizer has `update(size, dtype)`, for plans; another method may have that name."""
     return speaks_for(optimizer, "update", "step") and list(
@@ -228,10 +226,9 @@ def has_update(optimizer: object) -> bool:
     ) == ["size", "dtype"]
 
 
-def check_trainable(model: Sequential, optimizer: Any) -> None:
+def check_trainable(network: Network, optimizer: Any) -> None:
     """Raises ValueError if no step could change a parameter, or not with the rates of the layers."""
-    assert model.network is not None
-    groups = [model.network.trained[id(leaf)] for leaf in model.network.leaves if leaf.params]
+    groups = [network.trained[id(leaf)] for leaf in network.leaves if leaf.params]
     if groups and all(group.frozen for group in groups):
         raise ValueError("model: expected a layer that is trainable, all are frozen")
     if any(group.lr_scale != 1 and not group.frozen for group in groups) and not has_update(optimizer):
@@ -241,6 +238,7 @@ def check_trainable(model: Sequential, optimizer: Any) -> None:
 
 def make_steps(
     model: Sequential,
+    network: Network,
     loss: Loss,
     optimizer: Any,
     seed: int,
@@ -248,16 +246,14 @@ def make_steps(
     in_parts: bool = False,
     trained: ParamGroups | None = None,
 ) -> Steps:
-    """Returns the fastest kind of steps that this model, loss and optimizer allow.
+    """Returns the fastest kind of steps that this network of a model, loss and optimizer allow.
 
     update: the optimizer's state so far. in_parts: whether layers see the micro-batches of a step one by one.
     trained: the parameter groups; None: those of the network.
     """
-    network = model.network
-    assert network is not None
     trained = network.trained if trained is None else trained
     if update is None and has_update(optimizer):
         update = optimizer.update(network.parameters.values.size, network.dtype)
     if speaks_for(loss, "op", "__call__") and update is not None and network.native and not in_parts:
         return FusedSteps(network, loss, update, seed, trained)
-    return SegmentedSteps(model, loss, optimizer, update, seed, trained)
+    return SegmentedSteps(model, network, loss, optimizer, update, seed, trained)

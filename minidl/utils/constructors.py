@@ -58,9 +58,8 @@ def parameters(cls: type) -> dict[str, inspect.Parameter]:
             f"{cls.__name__}: cannot recover its constructor arguments: it defines __new__ but not __init__"
         )
     signature = list(inspect.signature(init).parameters.values())[1:]
-    unnamed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_KEYWORD)
-    if any(parameter.kind in unnamed for parameter in signature):
-        raise TypeError(f"{cls.__name__}: its constructor has positional-only arguments or **kwargs")
+    if any(parameter.kind == inspect.Parameter.POSITIONAL_ONLY for parameter in signature):
+        raise TypeError(f"{cls.__name__}: its constructor has positional-only arguments")
     return {parameter.name: parameter for parameter in signature}
 
 
@@ -74,7 +73,7 @@ def constructor_arguments(value: object) -> dict[str, Any]:
 
 
 def construct(cls: type, arguments: dict[str, Any]) -> Any:
-    """Returns an object of these arguments, by name; the argument of `*layers` is a list or tuple."""
+    """Returns an object of these arguments, by name; that of `*layers` is a list, that of `**branches` a dict."""
     rest, positional = dict(arguments), list[Any]()
     kinds = {name: parameter.kind for name, parameter in parameters(cls).items()}
     if inspect.Parameter.VAR_POSITIONAL in kinds.values():
@@ -84,6 +83,9 @@ def construct(cls: type, arguments: dict[str, Any]) -> Any:
                 break
             if name in rest:
                 positional.append(rest.pop(name))
+    for name, kind in kinds.items():
+        if kind == inspect.Parameter.VAR_KEYWORD:
+            rest.update(rest.pop(name, {}))
     return cls(*positional, **rest)
 
 

@@ -21,5 +21,7 @@ PREDICTED_IN_TILES = {
 }
 # Layers with parameters that only tiles have: models with them are trained in tiles.
 TRAINED_IN_TILES = {"ConvTranspose1D", "ConvTranspose2D"}
+# Layers that can only end a model, while tests of the table put others after them: see tests/layers/test_outputs.py.
+ENDS_MODELS = {"Outputs"}
 # Layers without a writer of their own in C: containers, whose layers are written.
 WRITTEN_AS_LAYERS = {"Block", "Parallel", "Residual", "SqueezeExcite"}

@@ -255,7 +255,7 @@ def test_the_second_run_has_the_bits_of_the_first(weighted, dtype):
     rows = RNG.permutation(45)[: 2 * n]
     arrays = [np.zeros(1, np.int64), np.empty(2 * n, dtype), np.empty((2 * n, 3), dtype)]
     batch = StepBatches(ArraySource(X, (1, 8, 8), dtype), Y, weights, rows, rows, rows, n, n, lambda step: 0.0, *arrays)
-    assert make_steps(model, softmax_cross_entropy, SGD(0.0), 0).run(batch, None) == 2
+    assert make_steps(model, model.network, softmax_cross_entropy, SGD(0.0), 0).run(batch, None) == 2
     batch.step_counter[0] = 1
     rerun = Rerun(model.network, softmax_cross_entropy, batch, 1, 0, 0, None)
     assert rerun.finding() is None

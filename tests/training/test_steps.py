@@ -71,10 +71,10 @@ def test_a_python_loss_and_a_python_optimizer_change_no_bit(sample_weight, dtype
 
 def test_which_kind_of_step_is_used():
     model = make_net()
-    fused = make_steps(model, softmax_cross_entropy, SGD(0.1), 0)
+    fused = make_steps(model, model.network, softmax_cross_entropy, SGD(0.1), 0)
     assert type(fused) is FusedSteps
     for loss, optimizer in ((wrapped_loss, SGD(0.1)), (softmax_cross_entropy, Plain(0.1))):
-        assert type(make_steps(model, loss, optimizer, 0)) is SegmentedSteps
+        assert type(make_steps(model, model.network, loss, optimizer, 0)) is SegmentedSteps
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from minidl.losses.output_losses import OutputLosses
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.labeled_data import LabeledData
 from minidl.training.report import curves, symptoms
@@ -50,5 +51,6 @@ def _probe(trainer: BaseTrainer, X: Any, y: Any) -> Probe:
         sample = latest
     else:
         raise ValueError("report: expected a fit or a train_batch before it, or examples: report(X, y)")
-    data = LabeledData.from_arrays(trainer.model, trainer.loss, sample.X, sample.y, sample.weights).for_steps()
+    given = trainer.loss.split(sample.y) if isinstance(trainer.loss, OutputLosses) else sample.y
+    data = LabeledData.from_arrays(trainer.model, trainer.loss, sample.X, given, sample.weights).for_steps()
     return Probe(trainer, data, sample)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minidl.losses import CLASSES, BinaryCrossEntropy, Loss, Poisson, SoftmaxCrossEntropy, checked_loss
+from minidl.losses.output_losses import OutputLosses
 from minidl.utils.arrays import Array
 
 TINY = 1e-6  # probabilities and rates that are 0 have no logarithm
@@ -38,6 +39,18 @@ def baseline_of(loss: Loss, targets: Array, weights: Doubles | None, shape: tupl
 
     None for a loss that is not minidl's, or if all targets are equal.
     """
+    if isinstance(loss, OutputLosses):
+        parts, shapes = loss.split(targets), loss.layout.shapes
+        found = {name: baseline_of(own, parts[name], weights, shapes[name]) for name, own in loss.losses.items()}
+        known = {name: one for name, one in found.items() if one is not None and loss.weights[name] > 0}
+        if len(known) < sum(weight > 0 for weight in loss.weights.values()):
+            return None
+        shares = [(loss.weights[name], one) for name, one in known.items()]
+        guess, right = (
+            sum(weight * one.guess for weight, one in shares),
+            sum(weight * one.right for weight, one in shares),
+        )
+        return Baseline(guess, right) if known else None
     if not isinstance(loss, CLASSES):
         return None
     answers = _right_answers(loss, targets, shape)

@@ -44,7 +44,7 @@ class Probe:
     def __init__(self, trainer: BaseTrainer, data: LabeledData, sample: Sample) -> None:
         network = trainer.model.network
         assert network is not None
-        trainer.check_batch(len(data.active_rows))
+        trainer.network.check_batch(len(data.active_rows))
         update, optimizer, loss = trainer.steps().update, trainer.optimizer, trainer.loss
         methods = [one for one in (loss, getattr(optimizer, "lr", None)) if inspect.ismethod(one)]  # of anything
         try:
@@ -53,7 +53,8 @@ class Probe:
             raise TypeError(f"report: expected layers, loss and optimizer that can be copied: {error}") from error
         self.trainer, self.data, self.sample = trainer, data, sample
         home = FlatParameters(layers, network.dtype)
-        self.network = Network(layers, network.names, home, lr_mult=network.lr_mult)
+        whole = Network(layers, network.names, home, lr_mult=network.lr_mult)
+        self.leaves, self.network = whole.leaves, whole.keeping(getattr(self.loss, "losses", ()))
         self.update = None
         if update is not None:
             self.update = self.optimizer.update(self.network.parameters.values.size, network.dtype)
@@ -64,7 +65,7 @@ class Probe:
         self.unmovable = self._unmovable()
         self.rate, self.largest_rate = self._rates()
         self.losses: NDArray[np.float64] = np.empty(len(data.active_rows))
-        self.scores = np.empty((len(data.active_rows), *trainer.model.output_shape), network.dtype)
+        self.scores = np.empty((len(data.active_rows), *self.network.out_shape), network.dtype)
         self.finite = True  # whether the gradients of the step are finite
         with np.errstate(all="ignore"):  # values that are not finite are reported
             self.inferred = self._inferred()
@@ -203,7 +204,7 @@ class Probe:
     def _apply(self) -> None:
         network, parameters = self.network, self.network.parameters
         if self.update is not None:
-            skipped = dict(zip(map(id, network.leaves), self.trainer.skipped_steps, strict=True))
+            skipped = dict(zip(map(id, self.leaves), self.trainer.skipped_steps, strict=True))
             trained = {key: replace(how, skipped_steps=skipped.get(key, 0)) for key, how in network.trained.items()}
             ranges = network.ranges(trained)
             self.update.apply(parameters.values, parameters.grads, self.largest_rate, None, ranges)
@@ -212,7 +213,7 @@ class Probe:
             self.optimizer.step(network.trained_params(params), self.largest_rate)
 
     def _baseline(self) -> Baseline | None:
-        ours = baseline_of(self.loss, self.targets, self.weights, self.trainer.model.output_shape)
+        ours = baseline_of(self.loss, self.targets, self.weights, self.network.out_shape)
         if ours is not None or hasattr(self.loss, "op"):
             return ours
         constant = np.broadcast_to(self.scores.mean(axis=0), self.scores.shape)  # of a loss that is not minidl's

@@ -54,9 +54,7 @@ model = Sequential(
 steps = EPOCHS * -(-len(data.X_train) * 4 // 5 // BATCH_SIZE)
 optimizer = AdamW(Cosine(0.005, total_steps=steps, min_lr=1e-5), weight_decay=0.01)
 trainer = Trainer(model, "softmax_cross_entropy", optimizer, metrics=["accuracy"])
-history = trainer.fit(
-    data.X_train, data.y_train, epochs=EPOCHS, batch_size=BATCH_SIZE, validation_split=0.2, verbose=0
-)
+history = trainer.fit(data.X_train, data.y_train, epochs=EPOCHS, batch_size=BATCH_SIZE, validation_split=0.2, verbose=0)
 print(f"Test accuracy {trainer.evaluate(data.X_test, data.y_test)['accuracy']:.2%}")
 
 # %%

@@ -488,3 +488,11 @@ def test_digits_in_the_browser(tmp_path):
     if shutil.which("node"):
         command = ["node", ROOT / "tests" / "hash_of_page.mjs", page]
         assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == promised
+
+
+def test_actor_critic(tmp_path):
+    """The hash depends on NumPy's sine and the processor: it is compared, not known."""
+    lines = [run("actor_critic.py", "--iterations", "3", "--threads", n, home=tmp_path).splitlines()[-2:] for n in "12"]
+    assert lines[0] == lines[1]
+    assert float(re.fullmatch(r"Mean return of 100 episodes: ([\d.]+)", lines[0][0])[1]) > 9
+    assert re.fullmatch(r"SHA-256 of the weights: [0-9a-f]{64}", lines[0][1])

@@ -52,9 +52,10 @@ def export_c(
     """Writes the model as one C99 file whose scores are those of `model.predict`, bit for bit.
 
     The file defines `void digits_predict(const float *x, float *scores)`, for one example in row-major order, and
-    `digits_predict_uint8` for bytes; for a float64 model with double. It includes stdint.h, string.h, math.h and fenv.h
-    alone, allocates nothing, and has a test of its own: the comment at its head says how to compile it. Augmentation,
-    dropout and such are left out, as in inference.
+    `digits_predict_uint8` for bytes; for a float64 model with double. Several `Outputs` have an array of scores each:
+    `void digits_predict(const float *x, float *policy, float *value)`. The file includes stdint.h, string.h, math.h and
+    fenv.h alone, allocates nothing, and has a test of its own: the comment at its head says how to compile it.
+    Augmentation, dropout and such are left out, as in inference.
 
     A layer that is not minidl's returns its statements in its method `c_code(self, writer)`: see CodeWriter.
 
@@ -137,14 +138,14 @@ def export_c(
     classes = _classes(model, class_names, net)
     in_memory = winograd == "memory" if winograd else static and table_bytes(net) > MAX_TABLES
     with net.usage.reading("export_c"):
-        program, first, last = generate(net.layers, prefix, in_memory)
+        program, first, outputs = generate(net.layers, prefix, in_memory)
         export = Export(
             stem=os.path.basename(stem),
             function="predict_proba" if softmax else "predict",
             classes=classes,
             program=program,
             input=first,
-            output=last,
+            outputs=outputs,
             state=net.state_dict(),
             static_arena=static,
             keeps_values=keep_values,

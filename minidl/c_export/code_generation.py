@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 
 from minidl.c_export.code_writer import CodeWriter, CProgram, Tensor
+from minidl.c_export.identifiers import output_identifiers
 from minidl.c_export.writers import WRITE_FUNCTIONS
 from minidl.engine.layer_list import layer_name
-from minidl.layers import Block, Parallel, Residual, SqueezeExcite
+from minidl.layers import Block, Outputs, Parallel, Residual, SqueezeExcite
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, child_path, title
 from minidl.layers.join import ADD, CONCAT
@@ -16,8 +17,8 @@ from minidl.layers.join import ADD, CONCAT
 CONTAINERS = (Block, Parallel, Residual, SqueezeExcite)
 
 
-def generate(layers: Sequence[Layer], name: str, transforms_in_c: bool) -> tuple[CProgram, Tensor, Tensor]:
-    """Returns the program of built layers, its input and its output.
+def generate(layers: Sequence[Layer], name: str, transforms_in_c: bool) -> tuple[CProgram, Tensor, dict[str, Tensor]]:
+    """Returns the program of built layers, its input and its outputs, by their names in C.
 
     name: the first part of all its names in C. transforms_in_c: whether it transforms Winograd's weights, once.
 
@@ -28,8 +29,12 @@ def generate(layers: Sequence[Layer], name: str, transforms_in_c: bool) -> tuple
     first = program.new_tensor(layers[0].in_shape)
     x = first
     for i, layer in enumerate(layers):
+        if type(layer) is Outputs:
+            names = output_identifiers(list(layer.branches), name)
+            ends = _generate_ends(program, layer, str(i), layer_name(i, layer), x, names)
+            return program, first, dict(zip(names, ends, strict=True))
         x = _generate_layer(program, layer, str(i), layer_name(i, layer), x)
-    return program, first, x
+    return program, first, {"scores": x}
 
 
 def _generate_layer(program: CProgram, layer: Layer, path: str, label: str, x: Tensor) -> Tensor:
@@ -55,14 +60,21 @@ def _generate_leaf(program: CProgram, layer: Layer, path: str, label: str, x: Te
         raise kind(f"{label}: {error}") from error
 
 
-def _generate_branches(program: CProgram, layer: Container, path: str, label: str, x: Tensor) -> Tensor:
+def _generate_ends(
+    program: CProgram, layer: Container, path: str, label: str, x: Tensor, names: Sequence[str] | None = None
+) -> list[Tensor]:
+    """Adds the statements of all branches; returns their outputs. names: of the branches in C; None: their own."""
     ends = []
-    for branch, layers in layer.named_branches().items():
+    for name, (branch, layers) in zip(names or layer.named_branches(), layer.named_branches().items(), strict=True):
         end = x
         for i, (child, child_label) in enumerate(zip(layers, layer.child_names(branch), strict=True)):
-            end = _generate_layer(program, child, f"{path}.{child_path(branch, i)}", f"{label}: {child_label}", end)
+            end = _generate_layer(program, child, f"{path}.{child_path(name, i)}", f"{label}: {child_label}", end)
         ends.append(end)
-    writer = CodeWriter(program, path, layer)
+    return ends
+
+
+def _generate_branches(program: CProgram, layer: Container, path: str, label: str, x: Tensor) -> Tensor:
+    ends, writer = _generate_ends(program, layer, path, label, x), CodeWriter(program, path, layer)
     if len(ends) == 1:
         return ends[0]
     program.statements.append(f"{path}: {title(layer)}, {layer.in_shape} -> {layer.out_shape}")

@@ -72,16 +72,18 @@ def draw(model: Sequential) -> Examples:
     """
     runs = _runs(model.layers, model.input_shape)
     wanted = max((-(-run.categories // run.size) + 1 for run in runs if run.categories), default=0)
-    count = max(EXAMPLES, min(wanted, MAX_SCORES // math.prod(model.output_shape)))
+    assert model.network is not None
+    shape = model.network.out_shape
+    count = max(EXAMPLES, min(wanted, MAX_SCORES // math.prod(shape)))
     chosen: list[Numbers] = []
-    scores = np.empty((count, *model.output_shape), model.dtype)
+    scores = np.empty((count, *shape), model.dtype)
     for k, kinds in enumerate(KINDS):
         examples = [0, *range(EXAMPLES, count)] if k == 0 else [k]
         best, fewest = kinds[0], 1.0
         for kind in kinds:
             x = np.array([_example(runs, kind, i, model.dtype) for i in examples]).reshape(-1, *model.input_shape)
             with np.errstate(all="ignore"):
-                y = model.predict(x)
+                y = model.network.predict(x)
             nans = float(np.isnan(y).reshape(len(y), -1).mean(axis=1).max())
             if nans < fewest:
                 best, fewest, scores[examples] = kind, nans, y

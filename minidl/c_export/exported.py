@@ -16,7 +16,9 @@ C_TYPE = {"float32": "float", "float64": "double"}
 
 @dataclass(frozen=True)
 class Export:
-    """A program with its input and output, and how it is written.
+    """A program with its input and outputs, and how it is written.
+
+    outputs: by their names in C, "scores" if there is one.
 
     stem: the file's name without ".c". function: the method of Python that returns the same scores. classes: the names
     of the outputs, or none. state: the model's parameters and buffers. static_arena: whether the file has
@@ -31,7 +33,7 @@ class Export:
     classes: Sequence[str]
     program: CProgram
     input: Tensor
-    output: Tensor
+    outputs: Mapping[str, Tensor]
     state: Mapping[str, Array]
     static_arena: bool
     keeps_values: bool
@@ -67,10 +69,15 @@ class Export:
     def arena(self) -> tuple[list[int], int]:
         """The offset of each storage in the arena, and the size of the arena, in numbers."""
         accesses = [s.access for s in self.program.statements if isinstance(s, Statement)]
-        live_out = {self.output.storage}
+        live_out = {tensor.storage for tensor in self.outputs.values()}
         if self.keeps_values:
             live_out |= {tensor.storage for _, tensor in self.program.outputs}
         return place(self.program.sizes, accesses, live_out)
+
+    @property
+    def output_size(self) -> int:
+        """The number of scores of all outputs."""
+        return sum(tensor.size for tensor in self.outputs.values())
 
     def offset_of(self, tensor: Tensor) -> int:
         """Returns where a tensor begins in the arena."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from typing import Any
 
 KEYWORDS = """
@@ -12,6 +13,10 @@ restrict return short signed sizeof static struct switch typedef union unsigned 
 asm bool catch class constexpr delete explicit export false friend main mutable namespace new nullptr operator private
 protected public template this throw true try typename using virtual
 """  # of C and C++
+
+USED = """
+x arena transformed i j real bits integer arithmetic copy transpose flush errno linux unix uint8_t int32_t
+"""  # in a function with outputs as arguments: names of exported files, and macros
 
 HEADERS = """
 assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg stdatomic stdbit
@@ -40,6 +45,19 @@ def name_from(name: Any, path: str) -> str:
     if name is None:
         raise ValueError(f"path: gives the name {given!r}, expected {expected}: pass name=")
     raise ValueError(f"name: expected {expected}, got {given!r}")
+
+
+def output_identifiers(outputs: Sequence[str], name: str) -> list[str]:
+    """Returns the names in C of outputs: their own, or output_0 and so on for those that C does not allow.
+
+    name: that of the file's functions.
+    """
+    found = list[str]()
+    for i, output in enumerate(outputs):
+        taken = (*found, *KEYWORDS.split(), *USED.split())
+        fits = re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", output) and not output.startswith((f"{name}_", "output_"))
+        found.append(output if fits and output not in taken and output.upper() != output else f"output_{i}")
+    return found
 
 
 def check_stem(stem: str, header: bool, separate_tables: bool) -> None:

@@ -7,7 +7,9 @@ from minidl.c_export.exported import Export
 
 def declarations(export: Export) -> str:
     """Returns the sizes, the functions and the tables, as a header file declares them."""
-    sizes = {"INPUTS": export.input.size, "OUTPUTS": export.output.size}
+    sizes = {"INPUTS": export.input.size, "OUTPUTS": export.output_size}
+    if len(export.outputs) > 1:
+        sizes |= {f"OUTPUTS_{name.upper()}": tensor.size for name, tensor in export.outputs.items()}
     sizes |= {part.upper(): size for part, size in export.memory.items()}
     parts = ["\n".join(f"#define {export.macro}_{key} {value}" for key, value in sizes.items())]
     if export.keeps_values:
@@ -35,10 +37,11 @@ def prototypes(export: Export) -> list[str]:
         memory = "".join(f", {_parameter(export, part, export.c_type)}" for part in export.memory)
         if "transformed" in export.memory:
             once = [f"void {export.name}_transform({export.c_type} *transformed)"]
+    scores = ", ".join(f"{export.c_type} *{name}" for name in export.outputs)
     return [
         *once,
-        f"void {export.name}_predict(const {export.c_type} *x, {export.c_type} *scores{memory})",
-        f"void {export.name}_predict_uint8(const uint8_t *x, {export.c_type} *scores{memory})",
+        f"void {export.name}_predict(const {export.c_type} *x, {scores}{memory})",
+        f"void {export.name}_predict_uint8(const uint8_t *x, {scores}{memory})",
     ]
 
 
@@ -74,7 +77,7 @@ def header_file(export: Export) -> str:
 
 def functions(export: Export) -> str:
     """Returns the functions for floats and bytes, which convert input and output to and from channels last."""
-    name, first, last = export.name, export.input, export.output
+    name, first = export.name, export.input
     owned, prefix = "", ""
     if export.static_arena:
         owned = "".join(
@@ -82,7 +85,7 @@ def functions(export: Export) -> str:
         )
         prefix = f"{name}_"
     arena, memory = f"{prefix}arena", ", ".join(f"{prefix}{part}" for part in export.memory)
-    start, end = export.offset_of(first), export.offset_of(last)
+    start = export.offset_of(first)
     if first.is_row_major:
         read = f"EACH(i, {first.size}) {arena}[{start} + i] = flush((real)x[i]);"
     else:
@@ -90,7 +93,10 @@ def functions(export: Export) -> str:
             f"EACH(i, {first.channels}) EACH(j, {first.pixels}) "
             f"{arena}[{start} + j * {first.channels} + i] = flush((real)x[i * {first.pixels} + j]);"
         )
-    sizes = f"copy({last.size}" if last.is_row_major else f"transpose({last.pixels}, {last.channels}"
+    writes = []
+    for output, last in export.outputs.items():
+        sizes = f"copy({last.size}" if last.is_row_major else f"transpose({last.pixels}, {last.channels}"
+        writes.append(f"  {sizes}, {arena} + {export.offset_of(last)}, {output});\n")
     modes = (
         "/* The mode is set and restored outside of the functions that compute, so that no computation leaves it. */"
     )
@@ -105,7 +111,7 @@ NOINLINE void {name}_run({parameters}) {{
 {once}  {name}_layers({", ".join(export.memory)});
   restore_arithmetic(before);
 }}"""
-    body = f"{{\n  {read}\n  {name}_run({memory});\n  {sizes}, {arena} + {end}, scores);\n}}"
+    body = f"{{\n  {read}\n  {name}_run({memory});\n{''.join(writes)}}}"
     *transform, predict, predict_uint8 = prototypes(export)
     transforms = [
         f"{head} {{\n  const arithmetic before = set_arithmetic();\n  {name}_transforms(transformed);\n"

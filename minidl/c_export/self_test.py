@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from minidl.c_export import tables
 from minidl.c_export.examples import EXAMPLES
 from minidl.c_export.exported import Export
@@ -43,6 +45,9 @@ def function(export: Export, multiplies: bool) -> str:
         memory = "".join(f", {part}" for part in export.memory)
         own = "".join(f"  static real {part}[{prefix}_{part.upper()}];\n" for part in export.memory)
         once = f"  {name}_transform(transformed);\n" if "transformed" in export.memory else ""
+    starts = itertools.accumulate((tensor.size for tensor in export.outputs.values()), initial=0)
+    places = [f"scores + {start}" if start else "scores" for start in starts]
+    scores = ", ".join(places[: len(export.outputs)])
     runs = ",\n".join(
         f"  {{{run.size}, {run.categories}, {tables.number(run.low, dtype)}, {tables.number(run.step, dtype)}}}"
         for run in export.test.runs
@@ -62,7 +67,7 @@ static const struct {{ integer size, categories; real low, step; }} {name}_runs[
 static const struct {{ real low, step; integer modulo; }} {name}_kinds[] = {{{kinds}}};
 
 /* Scores of `predict` for these inputs, as bits. */
-static const bits {name}_expected[{len(export.test.scores)} * {export.output.size}] = {{
+static const bits {name}_expected[{len(export.test.scores)} * {export.output_size}] = {{
 {tables.words(export.test.scores)}
 }};
 
@@ -96,8 +101,8 @@ int {name}_test(void) {{
       bytes[at] = k == 1 ? (uint8_t)(integer)x[at] : 0;
       at++;
     }}
-    if (k == 1) {name}_predict_uint8(bytes, scores{memory});
-    else {name}_predict(x, scores{memory});
+    if (k == 1) {name}_predict_uint8(bytes, {scores}{memory});
+    else {name}_predict(x, {scores}{memory});
     EACH(i, {prefix}_OUTPUTS) {{
       const real expected = real_from_bits({name}_expected[k * {prefix}_OUTPUTS + i]);
       const int both_nan = expected != expected && scores[i] != scores[i];

@@ -114,14 +114,15 @@ def _comment(export: Export) -> str:
         "-O2 -ffp-contract=off": "for any",
         f"-O2 -ffp-contract=off -D{export.macro}_SOFT_FMA": "without fma and sqrt of the C library",
     }
-    named = len(export.classes) == export.output.size  # a single score has two classes
+    named = len(export.classes) == export.output_size  # a single score has two classes
+    shapes = "; ".join(f"{name}: {tensor.shape}" for name, tensor in export.outputs.items())
     lines = [
         f"{file}: a trained model. Written by minidl {__version__}.",
         "",
         *(f"    {prototype}" for prototype in interface.prototypes(export)),
         "",
-        f"x: {export.input.shape}, as `{export.function}` takes it in Python; bytes are not scaled. scores: "
-        f"{export.output.shape}, with the bits of `{export.function}`. Both are in row-major order.",
+        f"x: {export.input.shape}, as `{export.function}` takes it in Python; bytes are not scaled. {shapes}, "
+        f"with the bits of `{export.function}`. All are in row-major order.",
         *(
             ["", 'The bits are those of a model whose convolutions have `algorithm="direct"`.']
             if export.sums_directly

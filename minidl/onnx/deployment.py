@@ -38,6 +38,7 @@ def with_probabilities(source: Any, model: Sequential) -> Sequential:
 
     A single score s becomes the scores 0 and s before a Softmax. Raises ValueError where `predict_proba` does.
     """
+    _check_one_output("softmax", model)
     loss = getattr(getattr(source, "trainer_", source), "loss", None)
     link = link_of("softmax", model.layers, model.output_shape, loss)
     if not link:
@@ -49,6 +50,13 @@ def with_probabilities(source: Any, model: Sequential) -> Sequential:
     longer = Sequential([*layers, Softmax() if link == "Softmax" else Sigmoid()], None, model.seed, model.dtype)
     longer.build_from(model.input_shape, state)
     return longer
+
+
+def _check_one_output(argument: str, model: Sequential) -> None:
+    """Raises ValueError for a model of several outputs."""
+    if model.output_names:
+        several, first = ", ".join(model.output_names), model.output_names[0]
+        raise ValueError(f"{argument}: expected a model of one output, got {several}; write model[{first!r}]")
 
 
 def class_names_of(source: Any, given: Any, model: Sequential) -> dict[str, str]:
@@ -69,6 +77,7 @@ def class_names_of(source: Any, given: Any, model: Sequential) -> dict[str, str]
             str(name).encode()
         except UnicodeEncodeError as error:
             raise ValueError(f"class_names: expected strings that UTF-8 can hold, got {name!r}") from error
+    _check_one_output("class_names", model)
     outputs = model.output_shape[0]
     expected = 2 if outputs == 1 else outputs
     if len(names) != expected:

@@ -7,12 +7,12 @@ The graph's metadata also holds the model's config, with everything that only ma
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minidl.engine.layer_list import from_spec, layer_name, to_spec
 from minidl.engine.state import tensors
-from minidl.layers import Block, Parallel, Residual, SqueezeExcite
+from minidl.layers import Block, Outputs, Parallel, Residual, SqueezeExcite
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, child_path
 from minidl.layers.join import CONCAT, MULTIPLY
@@ -23,7 +23,7 @@ from minidl.onnx.operators import WRITE_FUNCTIONS
 from minidl.onnx.passes.input_cast import make_cast
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
-from minidl.utils.validation import check_choice
+from minidl.utils.validation import Shape, check_choice
 
 INPUT, OUTPUT, BATCH_AXIS = "input", "scores", "N"
 METADATA_KEY = "minidl"  # metadata entry with the model's config
@@ -63,16 +63,31 @@ def write_layers(layers: Sequence[Layer], input_dtype: str | None) -> Graph:
     if input_dtype not in (None, first.dtype):
         nodes.append(make_cast(INPUT, first.dtype))
         x = nodes[0].outputs[0]
+    ends, shapes = list[str](), {OUTPUT: last.out_shape}
     for i, layer in enumerate(layers):
-        x = _write_layer(nodes, layer, str(i), layer_name(i, layer), x)
-    _rename_output(nodes, x, OUTPUT)
+        if type(layer) is Outputs:
+            shapes = _check_names(layer.layout.shapes, tensors(layers))
+            ends = _write_branches(nodes, layer, str(i), layer_name(i, layer), x)
+        else:
+            x = _write_layer(nodes, layer, str(i), layer_name(i, layer), x)
+    ends = ends or [x]
+    for end, name in zip(ends, shapes, strict=True):
+        _rename_output(nodes, end, name, is_shared=ends.count(end) > 1)
     used = {value for node in nodes for value in node.inputs}
     return Graph(
         nodes,
         {key: array for key, array in tensors(layers).items() if key in used},
         [ValueInfo(INPUT, input_dtype or first.dtype, [BATCH_AXIS, *first.in_shape])],
-        [ValueInfo(OUTPUT, last.dtype, [BATCH_AXIS, *last.out_shape])],
+        [ValueInfo(name, last.dtype, [BATCH_AXIS, *shape]) for name, shape in shapes.items()],
     )
+
+
+def _check_names(shapes: dict[str, Shape], state: Mapping[str, Array]) -> dict[str, Shape]:
+    """Returns the shapes of outputs by name; raises ValueError for a name that another value of the graph may have."""
+    for name in shapes:
+        if name in (INPUT, *state) or name[:1].isdigit():
+            raise ValueError(f"outputs: expected names other than {INPUT!r}, that begin with no digit, got {name!r}")
+    return shapes
 
 
 def _write_layer(nodes: list[Node], layer: Layer, path: str, label: str, x: str) -> str:
@@ -84,14 +99,25 @@ def _write_layer(nodes: list[Node], layer: Layer, path: str, label: str, x: str)
             raise ValueError(f"{label}: {error}") from error
     if not isinstance(layer, Container) or type(layer) not in (Block, Parallel, Residual, SqueezeExcite):
         return write_custom(nodes, layer, path, label, x)
+    ends = _write_branches(nodes, layer, path, label, x)
+    if isinstance(layer, Block):
+        return ends[0]
+    return _write_join(nodes, layer, path, ends)
+
+
+def _write_branches(nodes: list[Node], layer: Container, path: str, label: str, x: str) -> list[str]:
+    """Adds the nodes of all branches; returns the names of their outputs."""
     ends = []
     for branch, layers in layer.named_branches().items():
         end = x
         for i, (child, child_label) in enumerate(zip(layers, layer.child_names(branch), strict=True)):
             end = _write_layer(nodes, child, f"{path}.{child_path(branch, i)}", f"{label}: {child_label}", end)
         ends.append(end)
-    if isinstance(layer, Block):
-        return ends[0]
+    return ends
+
+
+def _write_join(nodes: list[Node], layer: Container, path: str, ends: list[str]) -> str:
+    """Adds the nodes that join the outputs of branches; returns the name of the joined value."""
     writer = NodeWriter(nodes, path, layer)
     if layer.join == CONCAT:
         return writer.add_node("Concat", *ends, axis=1)
@@ -103,10 +129,10 @@ def _write_layer(nodes: list[Node], layer: Layer, path: str, label: str, x: str)
     return writer.add_node("Add" if isinstance(layer, Residual) else "Sum", *ends)
 
 
-def _rename_output(nodes: list[Node], old: str, new: str) -> None:
-    """Renames the output of the last node that has one of this name; adds an Identity if layers added no node."""
+def _rename_output(nodes: list[Node], old: str, new: str, is_shared: bool) -> None:
+    """Renames the output of the last node that has one of this name; adds an Identity if others read it, or are it."""
     node = next((node for node in reversed(nodes) if old in node.outputs), None)
-    if node is None or any(old in other.inputs for other in nodes):
+    if is_shared or node is None or any(old in other.inputs for other in nodes):
         nodes.append(Node("Identity", f"{new}.Identity", [old], [new]))
     else:
         node.outputs = [new if value == old else value for value in node.outputs]

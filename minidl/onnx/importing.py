@@ -26,7 +26,16 @@ from minidl.onnx.passes.input_cast import INTEGERS
 from minidl.onnx.shared_weights import warn_about_shared_weights
 from minidl.onnx.structure.branches import parse_graph
 from minidl.onnx.structure.carried_values import CarriedValues
-from minidl.onnx.structure.joins import PRODUCT, broadcast_product, check_join, get_branches, make_container
+from minidl.onnx.structure.joins import (
+    OUTPUTS,
+    PRODUCT,
+    broadcast_product,
+    check_join,
+    get_branches,
+    make_container,
+    make_outputs,
+    with_one_end,
+)
 from minidl.onnx.structure.regions import Computed, Join, Region, Series
 from minidl.onnx.unsupported import GraphSurvey, UnsupportedGraphError
 from minidl.saving.safetensors_file import MAX_HEADER
@@ -132,14 +141,14 @@ class Importer:
         if self.obstacles or self.shape is None:
             raise ValueError(*self.obstacles[:1])
         self.note_shape(self.input.name, self.shape)
-        layers, shape = self.import_series(parse_graph(self.graph, self.constants), self.shape)
+        layers, _ = self.import_series(parse_graph(with_one_end(self.graph), self.constants), self.shape)
         if not layers:
             raise ValueError("expected at least one node that becomes a layer, got none")
-        output = self.graph.outputs[0]
-        if output.shape is not None and not matches_shape(output.shape[1:], shape):
-            raise ValueError(
-                f"output {output.name!r}: expected shape {output.shape}, got layers with outputs {shape} per example"
-            )
+        for output in self.graph.outputs:
+            shape = self.constants.shapes[output.name][1:]
+            if output.shape is not None and not matches_shape(output.shape[1:], shape):
+                got = f"got layers with outputs {shape} per example"
+                raise ValueError(f"output {output.name!r}: expected shape {output.shape}, {got}")
         warn_about_shared_weights(
             [source for weighted in layers if weighted.weights for source in weighted.sources], self.constants
         )
@@ -234,7 +243,7 @@ class Importer:
     def make_container(self, node: Node, op: str, branches: list[list[LayerWithWeights]]) -> list[LayerWithWeights]:
         """Returns the container for branches; an error names the node."""
         try:
-            return [make_container(op, branches)]
+            return [make_outputs(node.inputs, branches) if op == OUTPUTS else make_container(op, branches)]
         except (TypeError, ValueError) as error:
             refuse(node, error)
 
@@ -273,9 +282,9 @@ class Importer:
 def find_obstacles_of_ends(graph: Graph) -> list[str]:
     """Returns what layers cannot have of the inputs and outputs of a graph."""
     obstacles = list[str]()
-    if len(graph.inputs) != 1 or len(graph.outputs) != 1:
+    if len(graph.inputs) != 1 or not graph.outputs:
         declared = [[value.name for value in values] for values in (graph.inputs, graph.outputs)]
-        obstacles.append(f"expected a graph of one input and one output, got {declared[0]} and {declared[1]}")
+        obstacles.append(f"expected a graph of one input, and outputs, got {declared[0]} and {declared[1]}")
     for value in graph.inputs:
         if value.dtype not in DTYPES:
             cast = ", not followed by a Cast to one of them" if value.dtype in INTEGERS else ""

@@ -40,11 +40,13 @@ class Compiled:
 
     def predict(self, X, function="predict"):
         """Returns the scores of examples, which are of the model's dtype, or bytes."""
-        shape = (len(X), *self.model.output_shape)
-        x, scores = np.ascontiguousarray(X), np.full(shape, 7, self.model.dtype)
-        for example, row in zip(x, scores, strict=True):
-            self.functions[function](example.ctypes.data_as(ctypes.c_void_p), row.ctypes.data_as(ctypes.c_void_p))
-        return scores
+        shapes = self.model.output_shape
+        shapes = {"scores": shapes} if isinstance(shapes, tuple) else shapes
+        x, scores = np.ascontiguousarray(X), {k: np.full((len(X), *s), 7, self.model.dtype) for k, s in shapes.items()}
+        for i, example in enumerate(x):
+            arrays = (example, *(array[i] for array in scores.values()))
+            self.functions[function](*(array.ctypes.data_as(ctypes.c_void_p) for array in arrays))
+        return scores if self.model.output_names else scores["scores"]
 
 
 def same_bits(a, b):

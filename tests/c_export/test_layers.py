@@ -18,6 +18,7 @@ from minidl.layers import (
     Dense,
     Embedding,
     Flatten,
+    Outputs,
     Parallel,
     ReLU,
     Rescale,
@@ -177,3 +178,22 @@ def test_software_fma_has_no_undefined_behaviour(dtype, tmp_path, rng):
 def test_no_function_is_left_unused(tmp_path):
     """Of the software functions, too."""
     Compiled(Sequential([layers.ReLU6()], input_shape=(3,), dtype="float64"), tmp_path, "-O1", "-DSOFT_FMA")
+
+
+@each_dtype
+def test_several_outputs_have_an_array_each(dtype, tmp_path):
+    branches = {"policy": [Flatten(), Dense(5)], "mask": Conv2D(2, 3, padding=1), "seen": [], "wind speed": [Flatten()]}
+    model = Sequential([Conv2D(4, 3, padding=1), ReLU(), Outputs(**branches)], (3, 6, 5), dtype=dtype)
+    X = np.random.default_rng(0).standard_normal((3, 3, 6, 5)).astype(dtype)
+    expected = model.predict(X)
+    for arguments in ({}, {"weights": "inc", "header": True}):
+        exported = Compiled(model, tmp_path, **arguments)
+        found = exported.predict(X)
+        assert all(same_bits(found[name], expected[name]) for name in expected)
+        assert exported.test() == 0
+    text = exported.source.read_text()
+    real = {"float32": "float", "float64": "double"}[dtype]
+    assert f"_predict(const {real} *x, {real} *policy, {real} *mask, {real} *seen, {real} *output_3)" in text
+    assert "policy: (5,); mask: (2, 6, 5); seen: (4, 6, 5); output_3: (120,)" in text.replace("\n * ", " ")
+    with pytest.raises(ValueError, match="softmax: expected a model of one output"):
+        Compiled(model, tmp_path, softmax=True)

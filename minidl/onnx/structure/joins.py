@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from minidl.layers import Parallel, Rescale, Reshape, Residual, Upsample2D
+from minidl.layers import Outputs, Parallel, Rescale, Reshape, Residual, Upsample2D
 from minidl.layers.base import Layer
 from minidl.layers.container import child_path
 from minidl.layers.join import ADD, CONCAT, MULTIPLY, is_gate
-from minidl.onnx.graph import Node, refuse
+from minidl.onnx.graph import REWRITTEN, Graph, Node, ValueInfo, refuse
 from minidl.onnx.node_reader import LayerWithWeights
 from minidl.onnx.structure.regions import Join, Series
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
 
 SUM_OPS, PRODUCT = ("Add", "Sum"), "Mul"
+OUTPUTS = "Outputs"  # of the domain REWRITTEN: the node that stands for the end of several outputs
 
 
 def check_join(node: Node, n_branches: int, rank: int) -> None:
     """Raises ValueError for nodes that join branches in a way that no container does."""
+    if is_end(node):
+        return
     if node.op not in (*SUM_OPS, PRODUCT, "Sub", "Concat") or node.domain:
         refuse(node, "expected branches joined by Add, Sub, Sum, Mul or Concat: no container of minidl does that")
     if len(node.inputs) != n_branches:
@@ -28,13 +34,38 @@ def check_join(node: Node, n_branches: int, rank: int) -> None:
         refuse(node, f"expected axis=1, the channels, got {axis}")
 
 
+def is_end(node: Node) -> bool:
+    """True for the node that stands for the end of several outputs."""
+    return node.op == OUTPUTS and node.domain == REWRITTEN
+
+
+def with_one_end(graph: Graph) -> Graph:
+    """Returns a graph of several outputs with a node that reads all of them and has the only output."""
+    if len(graph.outputs) == 1:
+        return graph
+    names = [value.name for value in graph.outputs]
+    node = Node(OUTPUTS, "", names, [", ".join(names)], domain=REWRITTEN)
+    return replace(graph, nodes=[*graph.nodes, node], outputs=[ValueInfo(node.outputs[0], "", None)])
+
+
+def make_outputs(names: Sequence[str], branches: list[list[LayerWithWeights]]) -> LayerWithWeights:
+    """Returns the Outputs of branches, with names of the graph that minidl allows: without dots, for example."""
+    known = list[str]()
+    for name in names:
+        own = re.sub(r"[./:]", "_", name)
+        own = f"output_{own}" if own == "val" or own.startswith("val_") else own
+        known.append(own if own not in known else f"{own}_{len(known)}")
+    layer = Outputs(**{k: [weighted.layer for weighted in b] for k, b in zip(known, branches, strict=True)})
+    return _with_weights(layer, known, branches)
+
+
 def get_branches(join: Join, rank: int) -> list[Series]:
     """Returns the branches that a container adds, multiplies or concatenates, in order; nested sums are flattened.
 
     Raises ValueError for nodes that join branches in another way.
     """
     check_join(join.node, len(join.branches), rank)
-    if join.node.op in ("Concat", "Sub"):
+    if join.node.op in ("Concat", "Sub", OUTPUTS):
         return join.branches
     return _flatten(join, (PRODUCT,) if join.node.op == PRODUCT else SUM_OPS)
 
@@ -92,6 +123,13 @@ def make_container(op: str, branches: list[list[LayerWithWeights]]) -> LayerWith
     else:
         names = {i: f"branches.{i}" for i in range(len(branches))}
         layer = Parallel(*layers, join={"Concat": CONCAT, PRODUCT: MULTIPLY}.get(op, ADD))
+    return _with_weights(layer, names, branches)
+
+
+def _with_weights(
+    layer: Layer, names: Mapping[int, str] | Sequence[str], branches: list[list[LayerWithWeights]]
+) -> LayerWithWeights:
+    """Returns a container with the weights of its branches, whose names are those of its parameters."""
     weights: dict[str, Array] = {}
     sources: list[tuple[Node, str]] = []
     for i, branch in enumerate(branches):

@@ -65,7 +65,7 @@ class Graph:
         outputs = [helper.make_tensor_value_info(name, kind, None) for name in names]
         tensors = [numpy_helper.from_array(array, name) for name, array in self.tensors.items()]
         graph = helper.make_graph(self.nodes, "by hand", inputs, outputs, tensors)
-        domains = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.example", 1)]
+        domains = [helper.make_opsetid(*known) for known in (("", self.opset), ("ai.onnx.ml", 3), ("com.example", 1))]
         domains += [helper.make_opsetid("com.microsoft", 1)] * any(n.domain == "com.microsoft" for n in self.nodes)
         model = shape_inference.infer_shapes(helper.make_model(graph, opset_imports=domains, ir_version=8))
         for value in model.graph.output:

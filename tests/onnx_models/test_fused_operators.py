@@ -51,6 +51,13 @@ def test_a_product_and_an_activation(tmp_path):
     check(g, tmp_path, "Dense", "LeakyReLU", out_shape=(None, 4))
 
 
+def test_standardization_as_skl2onnx_writes_it(tmp_path):
+    g = Graph((3,), opset=21)
+    g.append("Scaler", domain="ai.onnx.ml", offset=[0.5, -1.0, 2.0], scale=[2.0, 0.25, 4.0])
+    g.append("Scaler", domain="ai.onnx.ml", offset=[1.5], scale=[0.5])
+    check(g, tmp_path, "Normalize", "Scale", "Rescale", out_shape=(None, 3))
+
+
 @pytest.mark.parametrize(
     ("op", "attributes"),
     [

@@ -1,8 +1,8 @@
-"""Operators that onnxruntime's optimizer fuses and writes into files: back to those of ONNX that they stand for.
+"""Operators of other domains that stand for several of ONNX: those that onnxruntime's optimizer fuses, and Scaler.
 
 FusedConv is Conv, then perhaps a sum with a second input, then an activation; FusedGemm is Gemm and an activation;
 FusedMatMul is MatMul of matrices that may be transposed, times a factor. They are documented in ContribOperators.md of
-onnxruntime.
+onnxruntime. Scaler, (x - offset) * scale, is how skl2onnx writes a StandardScaler.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import Graph, Names, Node
 from minidl.utils.arrays import Array
 
-DOMAIN = "com.microsoft"
+MICROSOFT, ML = "com.microsoft", "ai.onnx.ml"
 ACTIVATIONS = {  # names of their parameters, in the order of activation_params
     "HardSigmoid": ("alpha", "beta"),
     "LeakyRelu": ("alpha",),
@@ -28,7 +28,7 @@ ACTIVATIONS = {  # names of their parameters, in the order of activation_params
 
 def expand_fused_operators(graph: Graph) -> Graph:
     """Returns the graph with ONNX's nodes in place of fused ones; what has no layer stays as it is."""
-    if not any(node.domain == DOMAIN for node in graph.nodes):
+    if not any(node.domain in (MICROSOFT, ML) for node in graph.nodes):
         return graph
     expander = _Expander(graph)
     nodes = [new for node in graph.nodes for new in expander.expand(node)]
@@ -43,8 +43,13 @@ class _Expander:
         self._dtype = graph.inputs[0].dtype if graph.inputs else "float32"
 
     def expand(self, node: Node) -> list[Node]:
-        expand = {"FusedConv": self._conv, "FusedGemm": self._gemm, "FusedMatMul": self._matmul}.get(node.op)
-        if node.domain != DOMAIN or expand is None or len(node.outputs) != 1:
+        expand = {
+            (MICROSOFT, "FusedConv"): self._conv,
+            (MICROSOFT, "FusedGemm"): self._gemm,
+            (MICROSOFT, "FusedMatMul"): self._matmul,
+            (ML, "Scaler"): self._scaler,
+        }.get((node.domain, node.op))
+        if expand is None or len(node.outputs) != 1:
             return [node]
         return expand(node, dict(node.attributes)) or [node]
 
@@ -78,10 +83,16 @@ class _Expander:
         scale = [] if alpha == 1 else [("Mul", [self._constant(np.array(alpha, self._dtype))], dict[str, Any]())]
         return [*before, *self._chain(node, [("MatMul", [node.inputs[0], second], {}), *scale])]
 
+    def _scaler(self, node: Node, attributes: dict[str, Any]) -> list[Node] | None:
+        numbers = [attributes.pop(name, None) for name in ("offset", "scale")]
+        if attributes or len(node.inputs) != 1 or not all(_are_floats(given) and given for given in numbers):
+            return None
+        offset, scale = (self._constant(np.array(given, self._dtype)) for given in numbers)
+        return self._chain(node, [("Sub", [node.inputs[0], offset], {}), ("Mul", [scale], {})])
+
     def _activation(self, op: str, given: list[float]) -> list[tuple[str, list[str], dict[str, Any]]] | None:
         """Returns the node of an activation, no node without one; None for unknown ones and other parameters."""
-        are_floats = isinstance(given, list) and all(isinstance(number, float) for number in given)
-        if not isinstance(op, str) or not are_floats:
+        if not isinstance(op, str) or not _are_floats(given):
             return None
         if not op:
             return None if given else []
@@ -108,6 +119,10 @@ class _Expander:
         name = self._names.new("fused.constant")
         self.tensors[name] = array
         return name
+
+
+def _are_floats(given: object) -> bool:
+    return isinstance(given, list) and all(isinstance(number, float) for number in given)
 
 
 def _without_omitted(inputs: list[str]) -> list[str]:

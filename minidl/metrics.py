@@ -9,8 +9,7 @@ or ValueError for other shapes or labels.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -583,30 +582,6 @@ def _sklearn_score(name: str, labels: Array, predicted: Array, average: str) -> 
 # ---- metrics as users pass them
 
 
-class OutputMetric:
-    """A metric of one of several outputs: the function that Trainer keeps for `metrics={"policy": ["accuracy"]}`."""
-
-    def __init__(self, output: str, metric: Metric) -> None:
-        self.output, self.metric = output, metric
-
-    def __call__(self, y: Any, scores: Any) -> float:
-        """Returns the value for dicts of targets and scores by output."""
-        return self.metric(y[self.output], scores[self.output])
-
-
-def of_outputs(metrics: Mapping[str, Any]) -> list[OutputMetric]:
-    """Returns the metrics of outputs, by their names; raises ValueError or TypeError as `get`."""
-    found = []
-    for output, given in metrics.items():
-        own = [given] if isinstance(given, str) or callable(given) else given
-        try:
-            found += [OutputMetric(output, metric) for metric in get(own).values()]
-        except (TypeError, ValueError) as error:
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(f"metrics: output {output!r}: {str(error).removeprefix('metrics: ')}") from error
-    return found
-
-
 def get(metrics: Iterable[str | Metric]) -> dict[str, Metric]:
     """Returns a dict from name to function, from names and functions; raises ValueError or TypeError for others."""
     if isinstance(metrics, str):
@@ -620,9 +595,6 @@ def get(metrics: Iterable[str | Metric]) -> dict[str, Metric]:
             name, function = metric, NAMES[metric]
         elif isinstance(metric, TopKAccuracy):
             name, function = metric.name, metric
-        elif isinstance(metric, OutputMetric):
-            ((name, _),) = get([metric.metric]).items()
-            name, function = f"{metric.output}_{name}", metric
         elif callable(metric) and not isinstance(metric, type):
             expected = "metrics: expected functions of targets and scores, metric(y, scores)"
             check_order(expected, metric, TARGETS, SCORES)

@@ -286,6 +286,7 @@ INSIDE = (
     *(
         "measurement",
         "output_losses",
+        "output_metrics",
         "per_example_steps",
         "sample_buffer",
         "signals",
@@ -314,7 +315,6 @@ INSIDE_TOO = {
     "base_trainer.BaseTrainer.evaluate_rows:rows", "base_trainer.BaseTrainer.epoch_logs:scores",
     "base_trainer.BaseTrainer.epoch_logs:targets", "base_trainer.BaseTrainer.epoch_logs:mean",
     "base_trainer.BaseTrainer.scores_of:rows", "base_trainer.BaseTrainer.scores_of:examples",
-    "metrics.OutputMetric.__call__:y", "metrics.OutputMetric.__call__:scores",
     *(f"finite_differences.Function.__init__:{name}" for name in ("values", "gradient", "dy", "output")),
     "predictions.Classifier.predict_proba:X", "predictions.encode_labels:y", "predictions.encode_labels:classes",
     *(f"predictions.Predictions.__init__:{name}" for name in ("labels", "predicted", "probabilities")),

@@ -300,12 +300,13 @@ def test_arguments_and_defaults_in_tables(module, call):
     name = ast.unparse(tree.func)
     result = reduce(getattr, name.split("."), import_module(module))
     parameters = {p: d.default for p, d in inspect.signature(result).parameters.items()}
-    named = {k.arg: ast.literal_eval(k.value) for k in tree.keywords}
+    named = {k.arg: ast.literal_eval(k.value) for k in tree.keywords if k.arg}
+    any_name = [ast.unparse(k.value) for k in tree.keywords if not k.arg]  # of **branches
     assert {k: parameters.get(k, "missing") for k in named} == named
     if "..." not in call:
         positional = [ast.unparse(a).lstrip("*") for a in tree.args]
         below = {"use_bias", "kernel_initializer", "bias_initializer", "initializer"}  # below the table of layers
-        assert [*positional, *named] == [name for name in parameters if name in named or name not in below]
+        assert [*positional, *named, *any_name] == [name for name in parameters if name in named or name not in below]
 
 
 BASES = {"Layer", "Loss", "NativeLoss", "NativeOptimizer", "Optimizer", "Schedule"}  # base class

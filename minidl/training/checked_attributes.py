@@ -16,6 +16,7 @@ from minidl.losses.output_losses import OutputLosses, by_output
 from minidl.metrics import Metric
 from minidl.sequential import Sequential
 from minidl.training.history import History
+from minidl.training.output_metrics import OutputMetric, named, of_outputs
 from minidl.utils.foreign_words import OPTIMIZERS
 from minidl.utils.hints import class_hint, foreign_hint, hint
 from minidl.utils.validation import check_int
@@ -56,7 +57,13 @@ def metrics_of(name: str, given: Any) -> dict[str, Metric]:
         raise TypeError(f"{name}: expected a list of names or functions, got {given!r}{class_hint(given)}")
     if isinstance(given, Mapping):
         by_name = not any(isinstance(one, (str, list, tuple)) for one in given.values())  # as in `trainer.metrics`
-        given = given.values() if by_name else metrics.of_outputs(given)
+        given = given.values() if by_name else of_outputs(given)
+    if not isinstance(given, str):
+        given = list(given)
+        if of_output := [metric for metric in given if isinstance(metric, OutputMetric)]:
+            if len(of_output) < len(given):
+                raise TypeError(f"{name}: expected metrics of outputs alone, got others among them")
+            return named(of_output)
     return metrics.get(given)
 
 

@@ -29,6 +29,7 @@ from minidl.training.checked_attributes import history_of
 from minidl.training.fit_state import FitState
 from minidl.training.history import History
 from minidl.training.optimizer_state import TensorCodec, get_state, set_state
+from minidl.training.output_metrics import OutputMetric
 from minidl.training.round_trip import RoundTrip
 from minidl.utils.arrays import Array
 from minidl.utils.validation import check_int
@@ -37,7 +38,7 @@ Tensors = dict[str, Array]
 Custom = Mapping[str, Any]
 CLASSES: tuple[type, ...] = (
     *(*losses.CLASSES, *output_losses.CLASSES, *optimizers.CLASSES, *schedules.CLASSES),
-    *(metrics.TopKAccuracy, metrics.OutputMetric),
+    *(metrics.TopKAccuracy, OutputMetric),
 )
 OURS = {**losses.NAMES, **metrics.NAMES, **{made.__name__: made for made in CLASSES}}
 KIND = "checkpoint"

@@ -16,7 +16,6 @@ from minidl.losses.output_losses import OutputLosses
 from minidl.metrics import (
     NAMES,
     Metric,
-    OutputMetric,
     TopKAccuracy,
     accuracy,
     f1,
@@ -26,6 +25,7 @@ from minidl.metrics import (
     recall,
     recall_macro,
 )
+from minidl.training.output_metrics import OutputMetric
 from minidl.utils.arrays import Array
 from minidl.utils.threadpool import one_blas_thread
 

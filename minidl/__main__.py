@@ -38,12 +38,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         shape = "ONNX: shape of one example, if dynamic"
         command.add_argument("--input-shape", type=_shape, metavar="N,N,...", help=shape)
         command.add_argument("--external-data", action="store_true", help="ONNX: also read tensors in other files")
+        output = (
+            "ONNX: a value that is an output of the model, one for each --outputs (default: all outputs of the file)"
+        )
+        command.add_argument("--outputs", action="append", metavar="NAME", help=output)
     given = parser.parse_args(arguments)
     if given.command is None:
         print(show_config())
         return
     options = {key: value for key, value in vars(given).items() if key not in ("command", "model", "path")}
-    reading = {key: options.pop(key) for key in ("input_shape", "external_data")}
+    reading = {key: options.pop(key) for key in ("input_shape", "external_data", "outputs")}
     try:
         if given.command == "inspect":
             raise SystemExit(_inspect(given.path, reading))

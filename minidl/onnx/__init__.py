@@ -109,7 +109,12 @@ def export(
     atomic.write(name, [memoryview(content)])
 
 
-def import_model(path: Path, input_shape: Shape | None = None, external_data: bool = False) -> Sequential:
+def import_model(
+    path: Path,
+    input_shape: Shape | None = None,
+    external_data: bool = False,
+    outputs: str | Sequence[str] | None = None,
+) -> Sequential:
     """Returns the model in an ONNX file. A file from `export` gives the same layers and bit-identical predictions.
 
     In graphs from other programs, opset 1 to 28, each node becomes the layers that compute the same: Conv, Gemm or
@@ -128,6 +133,9 @@ def import_model(path: Path, input_shape: Shape | None = None, external_data: bo
         Shape of one example, if the file has dynamic sizes.
     external_data : bool, default False
         Whether to read tensors that are in other files, in the folder of this one.
+    outputs : str, sequence of str, or None, default None
+        Names of the values that are the model's outputs, such as "probabilities": outputs of the graph, or other values
+        in it; nodes that they do not depend on are left out. None: all outputs of the graph.
 
     Returns
     -------
@@ -169,10 +177,15 @@ def import_model(path: Path, input_shape: Shape | None = None, external_data: bo
     )
     """
     with _naming(path) as name:
-        return build_model(model_file.read(name, check_bool("external_data", external_data)), input_shape)
+        return build_model(model_file.read(name, check_bool("external_data", external_data)), input_shape, outputs)
 
 
-def inspect(path: Path, input_shape: Shape | None = None, external_data: bool = False) -> Inspection:
+def inspect(
+    path: Path,
+    input_shape: Shape | None = None,
+    external_data: bool = False,
+    outputs: str | Sequence[str] | None = None,
+) -> Inspection:
     """Returns what an ONNX file holds, and every obstacle to `import_model`. It prints as text.
 
     On the command line: python -m minidl inspect model.onnx
@@ -185,6 +198,8 @@ def inspect(path: Path, input_shape: Shape | None = None, external_data: bool = 
         Shape of one example, if the file has dynamic sizes.
     external_data : bool, default False
         Whether to read tensors that are in other files, in the folder of this one.
+    outputs : str, sequence of str, or None, default None
+        Names of the values that are to be the model's outputs, as in `import_model`; None: all outputs of the graph.
 
     Returns
     -------
@@ -221,7 +236,7 @@ def inspect(path: Path, input_shape: Shape | None = None, external_data: bool = 
     {'Gemm': 1} 8 6 ()
     """
     with _naming(path) as name:
-        return inspect_graph(model_file.read(name, check_bool("external_data", external_data)), input_shape)
+        return inspect_graph(model_file.read(name, check_bool("external_data", external_data)), input_shape, outputs)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -94,6 +95,28 @@ class Graph:
     ranks: dict[str, tuple[Node, int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)  # what a warning says after an import
     producer: str = ""  # the program that wrote the file, and its version
+
+
+def select_outputs(graph: Graph, outputs: str | Sequence[str]) -> Graph:
+    """Returns the graph with these values as its outputs, and the nodes that they depend on.
+
+    Raises TypeError unless they are names, and ValueError for none, for a repeated one, or one that no node computes.
+    """
+    names = [outputs] if isinstance(outputs, str) else list(outputs)
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"outputs: expected names of values, got {names!r}")
+    declared = {value.name: value for value in graph.outputs}
+    computed = {name for node in graph.nodes for name in node.outputs if name}
+    if not names or len(set(names)) < len(names) or not computed.issuperset(names):
+        others = f"outputs {', '.join(declared)}, or of other computed values"
+        raise ValueError(f"outputs: expected different names of the {others}, got {', '.join(names) or 'none'}")
+    needed, nodes = set(names), list[Node]()
+    for node in reversed(graph.nodes):
+        if needed.intersection(node.outputs):
+            needed.update(node.inputs)
+            nodes.append(node)
+    kept = [declared.get(name) or ValueInfo(name, "", graph.shapes.get(name)) for name in names]
+    return replace(graph, nodes=nodes[::-1], outputs=kept)
 
 
 class Names:

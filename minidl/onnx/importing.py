@@ -17,7 +17,7 @@ from minidl.layers.base import Layer
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.exporting import COUNTERS_KEY, METADATA_KEY, write_layers
 from minidl.onnx.file import model_file
-from minidl.onnx.graph import ANY_BATCH, Graph, Node, ValueInfo, no_such_layer, refuse
+from minidl.onnx.graph import ANY_BATCH, Graph, Node, ValueInfo, no_such_layer, refuse, select_outputs
 from minidl.onnx.layer_fusion import fuse_layers
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader
 from minidl.onnx.operators import find_read_function
@@ -46,14 +46,15 @@ from minidl.utils.validation import Shape, check_shape
 DTYPES = ("float32", "float64")
 
 
-def build_model(graph: Graph, input_shape: Shape | None) -> Sequential:
+def build_model(graph: Graph, input_shape: Shape | None, outputs: str | Sequence[str] | None = None) -> Sequential:
     """Returns the model of a graph. Raises UnsupportedGraphError with all that layers cannot express.
 
-    Unless the caller keeps the graph, each tensor is released when its layer has copied it.
+    outputs: names of values that are its outputs; None: those of the graph. Unless the caller keeps the graph, each
+    tensor is released when its layer has copied it.
     """
-    imported = restore_exported(graph) if input_shape is None else None
+    imported = restore_exported(graph) if input_shape is None and outputs is None else None
     if imported is None:
-        graph = rewrite(graph)
+        graph = rewrite(graph if outputs is None else select_outputs(graph, outputs))
         try:
             imported = Importer(graph, input_shape).run()
         except ValueError as first:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from minidl.onnx.graph import Graph, ValueInfo
+from minidl.onnx.graph import Graph, ValueInfo, select_outputs
 from minidl.onnx.importing import build_model
 from minidl.onnx.passes.old_opsets import NEW
 from minidl.onnx.unsupported import SHAPES_MISSING, Obstacle, UnsupportedGraphError
@@ -56,8 +56,9 @@ class Inspection:
     __repr__ = __str__
 
 
-def inspect_graph(graph: Graph, input_shape: Shape | None) -> Inspection:
+def inspect_graph(graph: Graph, input_shape: Shape | None, outputs: str | Sequence[str] | None = None) -> Inspection:
     """Returns what is in a graph, after an attempt to turn it into layers."""
+    graph = graph if outputs is None else select_outputs(graph, outputs)
     held: dict[str, Any] = {
         "producer": graph.producer,
         "opset": graph.opset,

@@ -417,13 +417,13 @@ def test_the_command_has_all_options(model, tmp_path, monkeypatch):
         taken |= inspect.signature(function).parameters
     monkeypatch.setattr(__main__, "export_c", lambda model, path, **options: arguments.update(options))
     monkeypatch.setattr("minidl.onnx.import_model", lambda path, **options: arguments.update(options) or model)
-    reading = ("--input-shape", "3,224,224", "--external-data")
+    reading = ("--input-shape", "3,224,224", "--external-data", "--outputs", "y", "--outputs", "z")
     flags = ("--softmax", "--header", "--keep-values")
     choices = ("--arena", "argument", "--weights", "inc", "--winograd", "direct")
     names = ("--name", "n", "--class-names", "a", "b")
     __main__.main(["export-c", "m.onnx", "n.c", *reading, *flags, *choices, *names])
     expected = {"input_shape": (3, 224, 224), "external_data": True, "class_names": ["a", "b"], "name": "n"}
-    assert expected.items() <= arguments.items()
+    assert (expected | {"outputs": ["y", "z"]}).items() <= arguments.items()
     assert set(arguments) == set(taken) - {"model", "path"}
     assert all(arguments[name] != parameter.default for name, parameter in taken.items() if name in arguments)
 

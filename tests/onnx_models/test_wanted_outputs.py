@@ -1,0 +1,54 @@
+"""The argument `outputs` of import_model: which values of a graph are the model's outputs."""
+
+import numpy as np
+import pytest
+from onnx_models.graphs import Graph, run_both
+
+from minidl.onnx import import_model, inspect
+
+X = np.random.default_rng(0).standard_normal((5, 4)).astype("f4")
+pytestmark = pytest.mark.oracle("onnx", "onnxruntime")
+
+
+def classifier_as_skl2onnx_writes_it():
+    """Its first output is labels, which no layer computes."""
+    g = Graph((4,))
+    g.append("Gemm", g.normal(4, 3)).append("Softmax")
+    g.add("Identity", g.last, outputs=["probabilities"])
+    g.add("ArgMax", "probabilities", outputs=["label"], axis=1, keepdims=0)
+    return g
+
+
+@pytest.mark.parametrize("outputs", ["probabilities", ["probabilities"]])
+def test_the_outputs_that_are_wanted(outputs, tmp_path):
+    g = classifier_as_skl2onnx_writes_it()
+    g.outputs = ["probabilities"]
+    expected, found, only = run_both(g, g.save(tmp_path))
+    np.testing.assert_allclose(found, expected, 1e-5)
+    g.outputs = ["label", "probabilities"]
+    path = g.save(tmp_path)
+    with pytest.raises(ValueError, match="ArgMax"):
+        import_model(path)
+    assert np.array_equal(import_model(path, outputs=outputs).predict(X), only.predict(X))
+    assert inspect(path).obstacles and not inspect(path, outputs=outputs).obstacles
+
+
+def test_values_inside_the_graph(tmp_path):
+    g = classifier_as_skl2onnx_writes_it()
+    g.outputs = ["probabilities"]
+    model = import_model(g.save(tmp_path), outputs=["v0", "probabilities"])
+    assert model.output_shape == {"v0": (3,), "probabilities": (3,)}
+
+
+@pytest.mark.parametrize("outputs", ["label", [], ["v0", "v0"], "x", "c0", ""])
+def test_unknown_outputs(outputs, tmp_path):
+    g = Graph((4,))
+    g.append("Gemm", g.normal(4, 3))
+    with pytest.raises(ValueError, match="outputs: expected different names of the outputs v0, or of other computed"):
+        import_model(g.save(tmp_path), outputs=outputs)
+
+
+def test_outputs_that_are_no_names(tmp_path):
+    path = Graph((4,)).append("Relu").save(tmp_path)
+    with pytest.raises(TypeError, match=r"outputs: expected names of values, got \[1\]"):
+        import_model(path, outputs=[1])

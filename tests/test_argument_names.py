@@ -68,7 +68,7 @@ CALLS = {
         "state: expected arrays by name",
     ),
     "nesterov": (lambda: SGD(0.1, nesterov=FLAGS), "nesterov: expected True or False"),
-    "join": (lambda: Parallel(Tanh(), join=FLAGS), "join: expected 'add', 'concat' or 'multiply'"),
+    "join": (lambda: Parallel(Tanh(), join=FLAGS), "join: expected 'concat', 'add', 'multiply'"),
     "approximate": (lambda: image_model(GELU(FLAGS)), "approximate: expected 'none' or 'tanh'"),
     "padding": (lambda: image_model(Conv2D(3, 3, padding=np.array([1, 2]))), "padding: expected an integer"),
     "anneal_strategy": (lambda: OneCycle(0.1, 9, anneal_strategy=FLAGS), "anneal_strategy: expected 'cos'"),

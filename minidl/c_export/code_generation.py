@@ -12,7 +12,7 @@ from minidl.engine.layer_list import layer_name
 from minidl.layers import Block, Outputs, Parallel, Residual, SqueezeExcite
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, child_path, title
-from minidl.layers.join import ADD, CONCAT
+from minidl.layers.join import CONCAT
 
 CONTAINERS = (Block, Parallel, Residual, SqueezeExcite)
 
@@ -79,10 +79,10 @@ def _generate_branches(program: CProgram, layer: Container, path: str, label: st
         return ends[0]
     program.statements.append(f"{path}: {title(layer)}, {layer.in_shape} -> {layer.out_shape}")
     if layer.join == CONCAT:
-        return writer.concatenate(ends, layer.out_shape)
+        return writer.concatenate(ends, layer.out_shape, layer.axis % len(layer.out_shape))
     joined, *others = ends
     for other in others:  # in the order of the plan: the first of two branches has branches itself
-        joined = writer.add(joined, other) if layer.join == ADD else writer.multiply(joined, other)
+        joined = writer.join(layer.join, joined, other)
     return joined
 
 

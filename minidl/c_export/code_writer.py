@@ -370,39 +370,36 @@ class CodeWriter:
         self._add([f"EACH(i, {x.size}) (", y, f")[i] = {before}(", x, f")[i]{after};"], [x], [y], True)
         return y
 
-    def add(self, a: Tensor, b: Tensor) -> Tensor:
-        """Returns a + b.
+    def join(self, join: str, a: Tensor, b: Tensor) -> Tensor:
+        """Returns a + b, or another function of two values, element by element.
 
         Parameters
         ----------
+        join : str
+            The join of a container, except "concat".
         a, b : Tensor
-            Values of one shape.
+            Values of shapes that are equal, or 1, along each axis.
 
         Returns
         -------
         Tensor
-            The sum.
+            The result.
         """
-        return self.call("add", a.size, a, b, to=a.shape, in_place=True)
+        if a.shape == b.shape:
+            return self.call(f"{join}_all", a.size, a, b, to=a.shape, in_place=True)
+        if join == "multiply" and a.channels == b.channels and 1 in (a.pixels, b.pixels):
+            larger = a if a.pixels >= b.pixels else b
+            return self.call(join, a.pixels, b.pixels, a.channels, a, b, to=larger.shape, in_place=a is larger)
+        shape = tuple(map(max, a.shape, b.shape))
+        table = [[*shape[1:], shape[0]], *(_steps(x, shape) for x in (a, b))]
+        name = self.identifier(f"axes_{len(self._program.declarations)}")
+        rows = ", ".join(f"{{{', '.join(map(str, row))}}}" for row in table)
+        self.declare(f"static const integer {name}[3][{len(shape)}] = {{{rows}}};")
+        n = len(shape)
+        return self.call(f"{join}_broadcast", n, f"{name}[0]", f"{name}[1]", f"{name}[2]", a, b, to=shape)
 
-    def multiply(self, a: Tensor, b: Tensor) -> Tensor:
-        """Returns a * b, of which one may have one number for all pixels of a channel.
-
-        Parameters
-        ----------
-        a, b : Tensor
-            The factors.
-
-        Returns
-        -------
-        Tensor
-            The product.
-        """
-        larger = a if a.pixels >= b.pixels else b
-        return self.call("multiply", a.pixels, b.pixels, a.channels, a, b, to=larger.shape, in_place=a is larger)
-
-    def concatenate(self, tensors: Sequence[Tensor], shape: Shape) -> Tensor:
-        """Returns the channels of all tensors, one after the other.
+    def concatenate(self, tensors: Sequence[Tensor], shape: Shape, axis: int) -> Tensor:
+        """Returns all tensors, one after the other along an axis.
 
         Parameters
         ----------
@@ -410,6 +407,8 @@ class CodeWriter:
             The tensors.
         shape : tuple of int
             Shape of the result.
+        axis : int
+            Index of the axis in the shape.
 
         Returns
         -------
@@ -417,10 +416,12 @@ class CodeWriter:
             The result.
         """
         y, start = self._program.new_tensor(shape), 0
+        rows = math.prod(shape[1:] if axis == 0 else shape[1:axis])  # the channels are the last axis in memory
+        columns = y.size // rows
         for x in tensors:
-            call, place = f"copy_columns({x.pixels}, {x.channels}, {x.channels}, 0, ", f", {y.channels}, {start}, "
-            self._add([call, x, place, y, ");"], [x], [y], False)
-            start += x.channels
+            n = x.size // rows
+            self._add([f"copy_columns({rows}, {n}, {n}, 0, ", x, f", {columns}, {start}, ", y, ");"], [x], [y], False)
+            start += n
         return y
 
     def row_major(self, x: Tensor) -> Tensor:
@@ -486,6 +487,15 @@ def declare_places(
         names.append(writer.identifier(name))
         writer.declare(f"static const integer {names[-1]}[] = {{{', '.join(map(str, numbers))}}};")
     return max(len(kept), 1), *names
+
+
+def _steps(x: Tensor, shape: Shape) -> list[int]:
+    """Returns the numbers from one element of x to the next along each axis, channels last; 0 where x is broadcast."""
+    steps, step = list[int](), 1
+    for size, whole in zip((x.shape[0], *x.shape[:0:-1]), (shape[0], *shape[:0:-1]), strict=True):
+        steps.insert(0, step if size == whole else 0)
+        step *= size
+    return steps
 
 
 WriteFunction = Callable[[CodeWriter, Tensor], Tensor]  # (writer, input) -> output

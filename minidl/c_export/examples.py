@@ -176,7 +176,7 @@ def _output(layer: Layer, x: _Value, known: _Inputs) -> _Value:
         if len(ends) == 1:
             return ends[0]
         if layer.join == CONCAT:
-            return _Value(*(np.concatenate(parts) for parts in zip(*map(_parts, ends), strict=True)))
+            return _Value(*(np.concatenate(parts, layer.axis) for parts in zip(*map(_parts, ends), strict=True)))
     elif type(layer) in COPIES:
         return _copied(layer, x)
     elif type(layer) is Rescale and layer.scale:

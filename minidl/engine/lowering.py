@@ -13,7 +13,7 @@ from minidl.layers.join import ADD, CONCAT, FLATTEN, MULTIPLY
 from minidl.utils.validation import Shape
 from minidl_c.kernels.branches import AddOp, ConcatOp, RecallOp, SplitOp
 from minidl_c.kernels.flatten import FlattenOp
-from minidl_c.kernels.product import MultiplyOp
+from minidl_c.kernels.join import JoinOp
 from minidl_c.op import Op
 from minidl_c.runtime.plan import Plan
 
@@ -65,58 +65,60 @@ class Lowering:
         """Appends the ops of layers, in order."""
         for layer in layers:
             if isinstance(layer, Container):
-                self.branches(list(layer.named_branches().values()), layer.join, layer.in_shape, layer.dtype)
+                self.branches(layer, list(layer.named_branches().values()))
             else:
                 offset, group = self.offsets[id(layer)], self.groups[id(layer)]
                 for op in layer.ops:
                     self.add(op, offset, group)
                     offset += op.n_param
 
-    def branches(self, branches: list[Branch], join: str, shape: Shape, dtype: str) -> Shape:
+    def branches(self, layer: Container, branches: list[Branch]) -> Shape:
         """Appends the ops of branches that fork from the last value; returns the shape of their join."""
+        shape, dtype = layer.in_shape, layer.dtype
         *others, last = branches
         if not others:
-            return self.branch(last, join, shape, dtype)
-        if join == MULTIPLY and not branches[0] and len(branches) == 2:
+            return self.branch(layer, last)
+        if layer.join == MULTIPLY and not branches[0] and len(branches) == 2:
             others, last = [last], branches[0]  # a b = b a: the branch that is the input itself needs no Recall
         split = self.add(None)
         source = self.value
-        first_shape = self.branches(others, join, shape, dtype)
+        first_shape = self.branches(layer, others)
         first = self.value
-        if not last and join not in (CONCAT, FLATTEN):  # the input itself: nothing to go back for
-            meeting = _join_op(join, shape, first_shape, source, dtype)
-            back = self.add(meeting) + 1
-            size = math.prod(meeting.out_shape)
-            self.ops[split] = SplitOp(shape, back, dtype, product_size=size, **_factor(join, first, first_shape))
+        adds = layer.join == ADD and first_shape == shape
+        if not last and (adds or layer.join == MULTIPLY):  # the input itself: nothing to go back for
+            meeting = _join_op(layer, shape, first_shape, source)
+            factor = {} if adds else {"factor": first, "factor_shape": first_shape}
+            self.ops[split] = SplitOp(shape, self.add(meeting) + 1, dtype, **factor)
         else:
             recall = self.add(None)
-            shape_of_last = self.branch(last, join, shape, dtype)
+            shape_of_last = self.branch(layer, last)
             end = self.value
-            meeting = _join_op(join, first_shape, shape_of_last, first, dtype)
+            meeting = _join_op(layer, first_shape, shape_of_last, first)
             self.add(meeting)
-            size, factor = math.prod(meeting.out_shape), _factor(join, end, shape_of_last)
-            self.ops[recall] = RecallOp(first_shape, shape, source, self.value, size, dtype, **factor)
+            size, how = math.prod(meeting.out_shape), dict[str, Any]()
+            if layer.join in (CONCAT, FLATTEN):
+                how = {"axis": layer.axis % len(shape_of_last)}
+            elif not isinstance(meeting, AddOp):
+                how = {"join": layer.join, "factor": end, "factor_shape": shape_of_last}
+            self.ops[recall] = RecallOp(first_shape, shape, source, self.value, size, dtype, **how)
             self.ops[split] = SplitOp(shape, recall + 1, dtype)
         out_shape: Shape = meeting.out_shape
         return out_shape
 
-    def branch(self, layers: Branch, join: str, shape: Shape, dtype: str) -> Shape:
+    def branch(self, layer: Container, layers: Branch) -> Shape:
         """Appends the ops of one branch; returns the shape of its output, as it is joined."""
         self.chain(layers)
-        out_shape = layers[-1].out_shape if layers else shape
-        if join != FLATTEN or len(out_shape) == 1:
+        out_shape = layers[-1].out_shape if layers else layer.in_shape
+        if layer.join != FLATTEN or len(out_shape) == 1:
             return out_shape
-        self.add(FlattenOp(out_shape, dtype))
+        self.add(FlattenOp(out_shape, layer.dtype))
         return (math.prod(out_shape),)
 
 
-def _join_op(join: str, first_shape: Shape, shape: Shape, first: int, dtype: str) -> Any:
-    """Returns the op that joins the value `first` with the last one."""
-    if join == ADD:
-        return AddOp(shape, first, dtype)
-    return (MultiplyOp if join == MULTIPLY else ConcatOp)(first_shape, shape, first, dtype)
-
-
-def _factor(join: str, value: int, shape: Shape) -> dict[str, int]:
-    """Returns what an op needs to know of one factor of a product to compute the gradient of the other."""
-    return {"factor": value, "factor_size": math.prod(shape)} if join == MULTIPLY else {}
+def _join_op(layer: Container, first_shape: Shape, shape: Shape, first: int) -> Any:
+    """Returns the op that joins the value `first`, of first_shape, with the last one."""
+    if layer.join in (CONCAT, FLATTEN):
+        return ConcatOp(first_shape, shape, first, layer.dtype, axis=layer.axis % len(shape))
+    if layer.join == ADD and first_shape == shape:
+        return AddOp(shape, first, layer.dtype)
+    return JoinOp(layer.join, first_shape, shape, first, layer.dtype)

@@ -41,7 +41,9 @@ class BranchSegment:
     def predict(self, x: Array, num_threads: int | None) -> Array:
         """See Segment."""
         x = np.asarray(x, self.container.dtype)
-        return join_outputs(self.container.join, [network.predict(x, num_threads) for network in self.networks])
+        return join_outputs(
+            self.container.join, [network.predict(x, num_threads) for network in self.networks], self.container.axis
+        )
 
     def forward(
         self, x: Array, num_threads: int | None, seed: int, step: int, example_ids: Index | None, part: int
@@ -50,12 +52,12 @@ class BranchSegment:
         x = np.asarray(x, self.container.dtype)
         results = [network.forward(x, num_threads, seed, step, example_ids, part) for network in self.networks]
         outputs, tapes = [y for y, _ in results], [tape for _, tape in results]
-        return join_outputs(self.container.join, outputs), (outputs, tapes)
+        return join_outputs(self.container.join, outputs, self.container.axis), (outputs, tapes)
 
     def backward(self, context: Any, dy: Array, want_dx: bool) -> Array | None:
         """See Segment. The gradients of the branches are added in their order."""
         outputs, tapes = context
-        shares = join_gradients(self.container.join, dy, outputs)
+        shares = join_gradients(self.container.join, dy, outputs, self.container.axis)
         total: Array | None = None
         for network, tape, share in zip(self.networks, tapes, shares, strict=True):
             dx = network.backward(tape, share, want_dx)

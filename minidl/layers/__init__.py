@@ -53,9 +53,9 @@ from minidl.layers.maxpool2d import AdaptiveMaxPool2D, GlobalMaxPool1D, GlobalMa
 from minidl.layers.noise import GaussianNoise
 from minidl.layers.normalize import Normalize
 from minidl.layers.outputs import Outputs
-from minidl.layers.pad2d import Pad2D
+from minidl.layers.pad2d import Pad1D, Pad2D
 from minidl.layers.parallel import Block, Parallel
-from minidl.layers.permute import ChannelShuffle, Permute
+from minidl.layers.permute import ChannelShuffle, Permute, PixelShuffle, PixelUnshuffle
 from minidl.layers.prelu import PReLU
 from minidl.layers.reduce import Reduce
 from minidl.layers.relu import ReLU
@@ -118,9 +118,12 @@ __all__ = [
     "Normalize",
     "Outputs",
     "PReLU",
+    "Pad1D",
     "Pad2D",
     "Parallel",
     "Permute",
+    "PixelShuffle",
+    "PixelUnshuffle",
     "RMSNorm",
     "RandomCrop",
     "RandomFlip",

@@ -22,6 +22,7 @@ class Container(Layer):
     """
 
     join: str = ADD  # one of `minidl.layers.join.JOINS`
+    axis: int = 0  # of a concatenation, without the batch axis
 
     def named_branches(self) -> dict[str, Branch]:
         """Returns the layers of each branch.
@@ -146,7 +147,7 @@ class Container(Layer):
             shapes[name or "0"] = shape
         if given:
             raise ValueError(f"expected values of its layers only, got {sorted(given)}")
-        self.out_shape = joined_shape(self.join, shapes)
+        self.out_shape = joined_shape(self.join, shapes, self.axis)
         return self.out_shape
 
     @property

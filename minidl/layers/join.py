@@ -4,73 +4,88 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 import numpy as np
 
 from minidl.utils.arrays import Array
-from minidl.utils.validation import Shape
+from minidl.utils.validation import Shape, check_int
 
-ADD, CONCAT, MULTIPLY = "add", "concat", "multiply"
+ADD, CONCAT, MULTIPLY, DIVIDE, MAXIMUM, MINIMUM = "add", "concat", "multiply", "divide", "maximum", "minimum"
 FLATTEN = "flatten"  # of `Outputs`: flattened, then concatenated
-JOINS = (ADD, CONCAT, MULTIPLY)
-RULES = {
-    ADD: "of equal shapes",
-    CONCAT: "that differ in the first axis only",
-    MULTIPLY: "of equal shapes, or with a size of 1 in all axes but the first",
+FUNCTIONS = {  # of two outputs; of more, from the left
+    ADD: np.add,
+    MULTIPLY: np.multiply,
+    DIVIDE: np.divide,
+    MAXIMUM: np.maximum,
+    MINIMUM: np.minimum,
 }
+JOINS = (CONCAT, *FUNCTIONS)
 
 
-def is_gate(shape: Shape) -> bool:
-    """True if a shape has one number per channel, as (c, 1, 1)."""
-    return all(size == 1 for size in shape[1:])
-
-
-def joined_shape(join: str, shapes: Mapping[str, Shape]) -> Shape:
+def joined_shape(join: str, shapes: Mapping[str, Shape], axis: int) -> Shape:
     """Returns the shape of the joined outputs of branches, by name; raises ValueError if their shapes do not match."""
     if join == FLATTEN:
         return (sum(map(math.prod, shapes.values())),)
-    first = next(iter(shapes.values()))
-    if join == MULTIPLY:
-        first = next((shape for shape in shapes.values() if not is_gate(shape)), first)
-    if not all(_fits(join, shape, first) for shape in shapes.values()):
-        got = ", ".join(f"{name} returns {shape}" for name, shape in shapes.items())
-        raise ValueError(f"expected branches with outputs {RULES[join]}: {got}")
-    return (sum(shape[0] for shape in shapes.values()), *first[1:]) if join == CONCAT else first
-
-
-def _fits(join: str, shape: Shape, first: Shape) -> bool:
+    first, *others = shapes.values()
     if join == CONCAT:
-        return len(shape) == len(first) and shape[1:] == first[1:]
-    return shape == first or (join == MULTIPLY and len(shape) == len(first) and shape[0] == first[0] and is_gate(shape))
+        axis = check_int("axis", axis, minimum=-len(first), maximum=len(first) - 1) % len(first)
+        rests = [shape[:axis] + shape[axis + 1 :] for shape in shapes.values()]
+        rule, fits = f"that differ in axis {axis} only", all(rest == rests[0] for rest in rests)
+        fits = fits and all(len(shape) == len(first) for shape in others)
+    else:
+        sizes = list(zip(*shapes.values(), strict=False))
+        rule, fits = "of equal shapes, or with a size of 1 in some axes", all(len({*n, 1}) <= 2 for n in sizes)
+        fits = fits and all(len(shape) == len(first) for shape in others)
+    if not fits:
+        got = ", ".join(f"{name} returns {shape}" for name, shape in shapes.items())
+        raise ValueError(f"expected branches with outputs {rule}: {got}")
+    if join == CONCAT:
+        return (*first[:axis], sum(shape[axis] for shape in shapes.values()), *first[axis + 1 :])
+    return tuple(max(n) for n in sizes)
 
 
-def join_outputs(join: str, outputs: Sequence[Array]) -> Array:
+def join_outputs(join: str, outputs: Sequence[Array], axis: int = 0) -> Array:
     """Returns the joined outputs of the branches: (n, ...)."""
     if join == FLATTEN:
-        outputs = [output.reshape(len(output), -1) for output in outputs]
+        outputs, axis = [output.reshape(len(output), -1) for output in outputs], 0
     if join in (CONCAT, FLATTEN):
-        return np.concatenate(outputs, axis=1)
-    total = outputs[0]
-    for output in outputs[1:]:
-        total = total * output if join == MULTIPLY else total + output
-    return total
+        return np.concatenate(outputs, axis=_with_batch(axis))
+    return reduce(FUNCTIONS[join], outputs)
 
 
-def join_gradients(join: str, dy: Array, outputs: Sequence[Array]) -> list[Array]:
+def join_gradients(join: str, dy: Array, outputs: Sequence[Array], axis: int) -> list[Array]:
     """Returns the gradient of each branch's output (n, ...) from dy, that of the joined outputs."""
-    if join == ADD:
-        return [dy] * len(outputs)
     if join == CONCAT:
-        return np.split(dy, np.cumsum([output.shape[1] for output in outputs])[:-1], axis=1)
+        axis = _with_batch(axis)
+        return np.split(dy, np.cumsum([output.shape[axis] for output in outputs])[:-1], axis=axis)
     if join == FLATTEN:
         parts = np.split(dy, np.cumsum([math.prod(output.shape[1:]) for output in outputs])[:-1], axis=1)
         return [part.reshape(output.shape) for part, output in zip(parts, outputs, strict=True)]
-    gradients = []  # ((a b) c) d: that of d first, then of c ...
+    gradients = []  # f(f(a, b), c): that of c first, then of b ...
     for i in range(len(outputs) - 1, 0, -1):
-        before = join_outputs(MULTIPLY, outputs[:i])
-        gradients.append(_sum_like(outputs[i], dy * before))
-        dy = _sum_like(before, dy * outputs[i])
+        before = join_outputs(join, outputs[:i], axis)
+        first, second = _slopes(join, dy, before, outputs[i])
+        gradients.append(_sum_like(outputs[i], second))
+        dy = _sum_like(before, first)
     return [dy, *reversed(gradients)]
+
+
+def _with_batch(axis: int) -> int:
+    return axis + 1 if axis >= 0 else axis
+
+
+def _slopes(join: str, dy: Array, a: Array, b: Array) -> tuple[Array, Array]:
+    """Returns the gradients of a and b, before sums over the axes along which they were broadcast."""
+    if join == ADD:
+        return dy, dy
+    if join == MULTIPLY:
+        return dy * b, dy * a
+    if join == DIVIDE:
+        return dy / b, -dy * (a / b / b)
+    smaller, larger = (a < b, b < a) if join == MAXIMUM else (b < a, a < b)
+    shared = np.where(a == b, dy / 2, dy)
+    return np.where(smaller, 0, shared), np.where(larger, 0, shared)
 
 
 def _sum_like(output: Array, gradient: Array) -> Array:

@@ -10,28 +10,33 @@ from minidl.layers.container import Branch, Container, as_branch
 from minidl.layers.join import CONCAT, JOINS
 from minidl.utils.arrays import Array
 from minidl.utils.constructors import readonly_argument
-from minidl.utils.validation import Shape, check_choice
+from minidl.utils.validation import MAX_INT64, Shape, check_choice, check_int
 
 MAX_BRANCHES = 256
 
 
 class Parallel(Container):
-    """Parallel branches: their outputs are concatenated along the channels, added, or multiplied.
+    """Parallel branches: their outputs are concatenated, or joined element by element, such as added or multiplied.
 
     Parameters
     ----------
     *branches : layers, or lists of layers
         A layer, or a list of layers in order, for each branch; an empty list is the identity. At most 256 branches.
-    join : "concat", "add" or "multiply", default "concat"
-        How outputs are joined: "concat" as in Inception and DenseNet. In a product a branch may return (c, 1, 1) for
-        images of (c, h, w): a gate, one factor per channel.
+    join : "concat", "add", "multiply", "divide", "maximum" or "minimum", default "concat"
+        How outputs are joined: "concat" as in Inception and DenseNet. The other joins take outputs element by element,
+        from the left: the first one divided by the second, the result by the third. An axis of size 1 is broadcast as
+        in NumPy: a branch may return (c, 1, 1) for images of (c, h, w), a gate with one factor per channel, or
+        (1, h, w), one per pixel.
+    axis : int, default 0
+        The axis of "concat", counted as in `Permute`, without the batch axis: 0 is that of the channels; a negative
+        number counts from the end. Keras and PyTorch count the batch axis: their axis 1 is 0 here, their -1 is -1.
 
     Raises
     ------
     TypeError
-        Unless all branches are made of layers.
+        Unless all branches are made of layers, and `axis` is an integer.
     ValueError
-        For any other join or number of branches, and in `build` for outputs whose shapes do not match.
+        For any other join, axis or number of branches, and in `build` for outputs whose shapes do not match.
 
     See Also
     --------
@@ -41,6 +46,9 @@ class Parallel(Container):
     Notes
     -----
     Learned parameters: those of the layers, named by branch and index: "branches.0.0.weight".
+
+    "maximum" and "minimum" pass the gradient to the branch that was chosen, and half of it to each of two equal
+    numbers, as PyTorch does.
 
     Examples
     --------
@@ -54,18 +62,26 @@ class Parallel(Container):
 
     >>> Sequential([Parallel([], Conv2D(12, 3, padding="same"))], input_shape=(3, 32, 32)).output_shape
     (15, 32, 32)
+
+    Below itself, along the rows:
+
+    >>> Sequential([Parallel([], [], axis=1)], input_shape=(3, 32, 32)).output_shape
+    (3, 64, 32)
     """
 
-    def __init__(self, *branches: Layer | list[Layer] | tuple[Layer, ...], join: str = CONCAT) -> None:
+    def __init__(self, *branches: Layer | list[Layer] | tuple[Layer, ...], join: str = CONCAT, axis: int = 0) -> None:
         check_choice("join", join, *JOINS)
+        if check_int("axis", axis, minimum=-MAX_INT64) != 0 and join != CONCAT:
+            raise ValueError(f"axis: expected 0 for join={join!r}, which has none, got {axis}")
         if not branches:
             raise ValueError("branches: expected at least one, got none")
         if len(branches) > MAX_BRANCHES:
             raise ValueError(f"branches: expected at most {MAX_BRANCHES}, got {len(branches)}")
         self._branches = tuple(as_branch(f"branches[{i}]", branch) for i, branch in enumerate(branches))
-        self._join = join
+        self._join, self._axis = join, int(axis)
 
     branches, join = readonly_argument("branches"), readonly_argument("join")
+    axis = readonly_argument("axis")
 
     def named_branches(self) -> dict[str, Branch]:
         return {f"branches.{i}": branch for i, branch in enumerate(self.branches)}

@@ -1,12 +1,12 @@
-"""Permute and ChannelShuffle: the same numbers in another order."""
+"""Permute, ChannelShuffle, PixelShuffle and PixelUnshuffle: the same numbers in another order."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from minidl.layers.base import Layer
-from minidl.utils.validation import Shape, check_int
-from minidl_c.kernels.permute import ChannelShuffleOp, PermuteOp
+from minidl.utils.validation import Shape, check_choice, check_int
+from minidl_c.kernels.permute import ChannelShuffleOp, PermuteOp, rearranging_ops
 
 
 class Permute(Layer):
@@ -86,3 +86,111 @@ class ChannelShuffle(Layer):
             raise ValueError(f"groups: expected a divisor of {in_shape[0]} channels, got {groups}")
         self.op = ChannelShuffleOp(in_shape, groups, self.dtype)
         return in_shape
+
+
+class PixelShuffle(Layer):
+    """Depth to space: spreads groups of channels over blocks of pixels, as super-resolution networks do at their end.
+
+    Maps (c * r * r, h, w) to (c, h * r, w * r), and a signal (c * r, length) to (c, length * r).
+
+    Parameters
+    ----------
+    upscale_factor : int
+        r, the height and width of a block.
+    mode : "CRD" or "DCR", default "CRD"
+        The order of the channels of x, in ONNX's words. "CRD": the r * r numbers of a block are neighbours, as in
+        torch.nn.PixelShuffle. "DCR": those of a pixel in all blocks are neighbours, as in tf.nn.depth_to_space.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for another mode, an input that is neither an image nor a signal, or channels that r * r does not
+        divide.
+
+    See Also
+    --------
+    PixelUnshuffle : The inverse.
+
+    References
+    ----------
+    Shi et al., "Real-Time Single Image and Video Super-Resolution Using an Efficient Sub-Pixel Convolutional Neural
+    Network" (2016), arXiv:1609.05158.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minidl import Sequential
+    >>> from minidl.layers import PixelShuffle
+    >>> x = np.array([[[[1]], [[2]], [[3]], [[4]]]])
+    >>> Sequential([PixelShuffle(2)], input_shape=(4, 1, 1)).predict(x).tolist()
+    [[[[1.0, 2.0], [3.0, 4.0]]]]
+    """
+
+    def __init__(self, upscale_factor: int, mode: str = "CRD") -> None:
+        self.upscale_factor, self.mode = upscale_factor, mode
+
+    def build(self, in_shape: Shape) -> Shape:
+        factor, n, mode = _check_blocks("upscale_factor", self.upscale_factor, self.mode, in_shape)
+        channels, rest = divmod(in_shape[0], factor**n)
+        if rest:
+            raise ValueError(f"upscale_factor: expected {factor**n} to divide {in_shape[0]} channels")
+        block, image = (factor,) * n, in_shape[1:]
+        sizes = (channels, *block, *image) if mode == "CRD" else (*block, channels, *image)
+        first = 1 if mode == "CRD" else 0
+        pixels = [axis for i in range(n) for axis in (1 + n + i, first + i)]
+        out_shape = (channels, *(size * factor for size in image))
+        self.op = rearranging_ops(in_shape, sizes, (n * (1 - first), *pixels), out_shape, self.dtype)
+        return out_shape
+
+
+class PixelUnshuffle(Layer):
+    """Space to depth: stacks the pixels of a block as channels, as YOLO's Focus does at its beginning.
+
+    Maps (c, h * r, w * r) to (c * r * r, h, w), and a signal (c, length * r) to (c * r, length).
+
+    Parameters
+    ----------
+    downscale_factor : int
+        r, the height and width of a block.
+    mode : "CRD" or "DCR", default "CRD"
+        The order of the channels of y, as in `PixelShuffle`. "CRD" is that of torch.nn.PixelUnshuffle, "DCR" that of
+        ONNX's SpaceToDepth and tf.nn.space_to_depth.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `build`, for another mode, an input that is neither an image nor a signal, or sizes that r does not divide.
+
+    See Also
+    --------
+    PixelShuffle : The inverse.
+
+    Examples
+    --------
+    >>> from minidl import Sequential
+    >>> from minidl.layers import PixelUnshuffle
+    >>> Sequential([PixelUnshuffle(2)], input_shape=(3, 64, 48)).output_shape
+    (12, 32, 24)
+    """
+
+    def __init__(self, downscale_factor: int, mode: str = "CRD") -> None:
+        self.downscale_factor, self.mode = downscale_factor, mode
+
+    def build(self, in_shape: Shape) -> Shape:
+        factor, n, mode = _check_blocks("downscale_factor", self.downscale_factor, self.mode, in_shape)
+        if any(size % factor for size in in_shape[1:]):
+            raise ValueError(f"downscale_factor: expected a divisor of {in_shape[1:]}, got {factor}")
+        image = [size // factor for size in in_shape[1:]]
+        sizes = (in_shape[0], *(part for size in image for part in (size, factor)))
+        block, pixels = range(2, 2 * n + 1, 2), range(1, 2 * n, 2)
+        axes = (0, *block, *pixels) if mode == "CRD" else (*block, 0, *pixels)
+        out_shape = (in_shape[0] * factor**n, *image)
+        self.op = rearranging_ops(in_shape, sizes, axes, out_shape, self.dtype)
+        return out_shape
+
+
+def _check_blocks(name: str, factor: int, mode: str, shape: Shape) -> tuple[int, int, str]:
+    """Returns the factor, the number of axes that it applies to, and the mode; raises TypeError or ValueError."""
+    if len(shape) not in (2, 3):
+        raise ValueError(f"expected (channels, height, width) or (channels, length), got {shape}")
+    return check_int(name, factor), len(shape) - 1, check_choice("mode", mode, "CRD", "DCR")

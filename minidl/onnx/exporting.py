@@ -15,7 +15,7 @@ from minidl.engine.state import tensors
 from minidl.layers import Block, Outputs, Parallel, Residual, SqueezeExcite
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, child_path
-from minidl.layers.join import CONCAT, MULTIPLY
+from minidl.layers.join import ADD, CONCAT, DIVIDE, MAXIMUM, MINIMUM, MULTIPLY
 from minidl.onnx.custom_layers import write_custom
 from minidl.onnx.graph import Graph, Node, ValueInfo
 from minidl.onnx.node_writer import NodeWriter
@@ -27,6 +27,7 @@ from minidl.utils.validation import Shape, check_choice
 
 INPUT, OUTPUT, BATCH_AXIS = "input", "scores", "N"
 METADATA_KEY = "minidl"  # metadata entry with the model's config
+VARIADIC, BINARY = {ADD: "Sum", MAXIMUM: "Max", MINIMUM: "Min"}, {MULTIPLY: "Mul", DIVIDE: "Div"}
 COUNTERS_KEY = "counters"  # entry of the config for buffers outside the graph: num_batches_tracked
 
 
@@ -120,13 +121,13 @@ def _write_join(nodes: list[Node], layer: Container, path: str, ends: list[str])
     """Adds the nodes that join the outputs of branches; returns the name of the joined value."""
     writer = NodeWriter(nodes, path, layer)
     if layer.join == CONCAT:
-        return writer.add_node("Concat", *ends, axis=1)
-    if layer.join == MULTIPLY:
-        product, *factors = ends
-        for factor in factors:  # Mul takes two
-            product = writer.add_node("Mul", product, factor)
-        return product
-    return writer.add_node("Add" if isinstance(layer, Residual) else "Sum", *ends)
+        return writer.add_node("Concat", *ends, axis=1 + layer.axis % len(layer.out_shape))
+    if layer.join in VARIADIC:
+        return writer.add_node("Add" if isinstance(layer, Residual) else VARIADIC[layer.join], *ends)
+    joined, *others = ends
+    for other in others:
+        joined = writer.add_node(BINARY[layer.join], joined, other)
+    return joined
 
 
 def _rename_output(nodes: list[Node], old: str, new: str, is_shared: bool) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 from minidl.engine import build_warnings
 from minidl.engine.layer_list import MAX_PIXELS, build, from_config, named_layers, unbuild
 from minidl.engine.state import check_dtype
-from minidl.layers import Reshape
 from minidl.layers.base import Layer
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.exporting import COUNTERS_KEY, METADATA_KEY, write_layers
@@ -28,9 +27,9 @@ from minidl.onnx.structure.branches import parse_graph
 from minidl.onnx.structure.carried_values import CarriedValues
 from minidl.onnx.structure.joins import (
     OUTPUTS,
-    PRODUCT,
-    broadcast_product,
     check_join,
+    concat_axis,
+    drop_expansions,
     get_branches,
     make_container,
     make_outputs,
@@ -200,8 +199,7 @@ class Importer:
         if isinstance(item, Region):
             return self.import_region(item, shape)
         if isinstance(item, Join):
-            branches = get_branches(item, len(shape) + 1)
-            return self.join_branches(item.node, [self.import_series(branch, shape) for branch in branches])
+            return self.join_branches(item.node, [self.import_series(branch, shape) for branch in get_branches(item)])
         return self.import_node(item, shape)
 
     def import_region(self, region: Region, shape: Shape) -> list[LayerWithWeights]:
@@ -226,7 +224,7 @@ class Importer:
             branches.append(([*carried.unpack(source), *layers], shape))
         if value.join is None:
             return branches[0]
-        check_join(value.join, len(branches), len(branches[0][1]) + 1)
+        check_join(value.join, len(branches))
         joined, shape = self.join_branches(value.join, branches), carried.shape
         for weighted in joined:
             shape = self.infer_layer_shape(weighted, shape, value.join)
@@ -235,16 +233,20 @@ class Importer:
         return [*joined, *rest], shape
 
     def join_branches(self, node: Node, imported: list[tuple[list[LayerWithWeights], Shape]]) -> list[LayerWithWeights]:
-        """Returns the container for branches, and the layer that restores the shape of their product."""
+        """Returns the container for branches."""
         branches, shapes = [layers for layers, _ in imported], [shape for _, shape in imported]
-        restored = broadcast_product(branches, shapes) if node.op == PRODUCT else None
-        after = [LayerWithWeights(Reshape(restored))] if restored else []
-        return [*self.make_container(node, node.op, branches), *after]
+        if node.op == "Concat":
+            return self.make_container(node, node.op, branches, concat_axis(node, shapes))
+        if node.op != OUTPUTS:
+            drop_expansions(branches, shapes)
+        return self.make_container(node, node.op, branches)
 
-    def make_container(self, node: Node, op: str, branches: list[list[LayerWithWeights]]) -> list[LayerWithWeights]:
+    def make_container(
+        self, node: Node, op: str, branches: list[list[LayerWithWeights]], axis: int = 0
+    ) -> list[LayerWithWeights]:
         """Returns the container for branches; an error names the node."""
         try:
-            return [make_outputs(node.inputs, branches) if op == OUTPUTS else make_container(op, branches)]
+            return [make_outputs(node.inputs, branches) if op == OUTPUTS else make_container(op, branches, axis)]
         except (TypeError, ValueError) as error:
             refuse(node, error)
 

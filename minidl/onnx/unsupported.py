@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from minidl.layers.join import joined_shape
 from minidl.onnx.constant_folding import Constants
-from minidl.onnx.graph import Graph, Node, UnsupportedNodeError, no_such_layer, not_computable
+from minidl.onnx.graph import Graph, Node, UnsupportedNodeError, no_such_layer, not_computable, refuse
 from minidl.onnx.operators import find_read_function
-from minidl.onnx.structure.joins import check_join
+from minidl.onnx.structure.joins import JOINS, check_join, concat_axis, is_end
 from minidl.utils.validation import Shape
 
 MAX_KINDS = 12  # lines of an error
@@ -129,12 +130,16 @@ class GraphSurvey:
         """Returns the output shape of a node that joins branches, None if unknown."""
         shapes = [self.shapes[name] for name in names]
         known = [shape for shape in shapes if shape is not None]
-        check_join(node, len(names), len(known[0]) + 1 if known else 0)
-        if node.op != "Concat":
-            return known[0] if known else None
-        if len(known) < len(shapes):
+        check_join(node, len(names))
+        if is_end(node):
             return None
-        return sum(shape[0] for shape in known), *known[0][1:]
+        axis = concat_axis(node, known) if node.op == "Concat" and known else 0
+        if len(known) < len(shapes):
+            return None if node.op == "Concat" or not known else known[0]
+        try:
+            return joined_shape(JOINS[node.op], {f"input {i}": shape for i, shape in enumerate(known)}, axis)
+        except ValueError as error:
+            refuse(node, error)
 
     def _declared_shape(self, name: str) -> Shape | None:
         """Returns the shape of a value as declared in the file, without the batch."""

@@ -8,6 +8,7 @@ from libc.string cimport memcpy
 
 from minidl_c.kernels.channel_copies cimport copy_lanes, pick_lanes
 from minidl_c.op cimport LANES, Op, blocks_of, by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile
+from minidl_c.kernels.flatten import FlattenOp
 from minidl_c.op import check_ints
 
 cdef extern from "minidl_c/simd/transpose.h" nogil:
@@ -189,6 +190,13 @@ cdef class PermuteOp(Op):
         self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
         self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])
         self.c.blocked.takes_flat = 1
+
+
+def rearranging_ops(in_shape, sizes, axes, out_shape, dtype="float32"):
+    """Returns the ops that take x as an array of `sizes`, permute its axes, and return it as an array of out_shape."""
+    first = FlattenOp(in_shape, dtype, out_shape=sizes)
+    permute = PermuteOp(sizes, axes, dtype)
+    return first, permute, FlattenOp(permute.out_shape, dtype, out_shape=out_shape)
 
 
 cdef class ChannelShuffleOp(Op):

@@ -1,12 +1,14 @@
 """Cases of layers that choose, reorder or reduce channels and axes."""
 
-from contract.case import Case, any_shape
+from contract.case import Case, any_shape, functional
 
-from minidl.layers import ChannelShuffle, Columns, Permute, Reduce
+from minidl.layers import ChannelShuffle, Columns, Permute, PixelShuffle, PixelUnshuffle, Reduce
 
 
 def columns(rng):
-    """Draws a range of columns, counted from the start or from the end, often beyond one block of 16."""
+    """Draws a range of columns, counted from the start or from the end, often beyond one block of 16; or of an axis."""
+    if rng.random() < 0.5:
+        return columns_of_an_axis(rng)
     shape = (int(rng.integers(1, 50)), *any_shape(rng)[1:])
     start = int(rng.integers(shape[0]))
     stop = int(rng.integers(start + 1, shape[0] + 1))
@@ -14,6 +16,55 @@ def columns(rng):
     if rng.random() < 0.3:
         layer = Columns(start - shape[0], None if stop == shape[0] else stop - shape[0])
     return Case(layer, shape, lambda x: x[:, start:stop])
+
+
+def columns_of_an_axis(rng):
+    """Draws some columns in steps, also backwards, of any axis."""
+    shape = (int(rng.integers(1, 40)), *any_shape(rng))
+    axis, step = int(rng.integers(len(shape))), int(rng.choice([-3, -2, -1, 2, 3]))
+    size = shape[axis]
+    chosen = range(int(rng.integers(size)), int(rng.choice([-1, size])), step)
+    if not chosen:
+        chosen = range(size)[::step]
+    layer = Columns(chosen.start, None if chosen.stop < 0 else chosen.stop, step, axis - len(shape))
+
+    def by_torch(x):
+        import torch
+
+        return x.index_select(axis + 1, torch.tensor(list(chosen)))
+
+    return Case(layer, shape, by_torch)
+
+
+def spatial(rng):
+    """Draws the sizes of an image or of a signal."""
+    return tuple(int(n) for n in rng.integers(1, 6, rng.integers(1, 3)))
+
+
+def pixel_shuffle(rng):
+    sizes, r, channels, crd = spatial(rng), int(rng.integers(1, 4)), int(rng.integers(1, 6)), rng.random() < 0.5
+    n = len(sizes)
+
+    def by_torch(x):
+        if not crd:
+            x = x.unflatten(1, (r**n, channels)).transpose(1, 2).flatten(1, 2)
+        if n == 2:
+            return functional().pixel_shuffle(x, r)
+        return x.unflatten(1, (channels, r)).transpose(2, 3).flatten(2)
+
+    return Case(PixelShuffle(r, "CRD" if crd else "DCR"), (channels * r**n, *sizes), by_torch)
+
+
+def pixel_unshuffle(rng):
+    sizes, r, channels, crd = spatial(rng), int(rng.integers(1, 4)), int(rng.integers(1, 6)), rng.random() < 0.5
+    n = len(sizes)
+
+    def by_torch(x):
+        y = functional().pixel_unshuffle(x, r) if n == 2 else x.unflatten(2, (-1, r)).transpose(2, 3).flatten(1, 2)
+        return y if crd else y.unflatten(1, (channels, r**n)).transpose(1, 2).flatten(1, 2)
+
+    shape = (channels, *(size * r for size in sizes))
+    return Case(PixelUnshuffle(r, "CRD" if crd else "DCR"), shape, by_torch)
 
 
 def permute(rng):
@@ -51,4 +102,11 @@ def reduce(rng):
     return Case(Reduce(function, axis, keepdims=keepdims), shape, torch)
 
 
-DRAWS = {"ChannelShuffle": channel_shuffle, "Columns": columns, "Permute": permute, "Reduce": reduce}
+DRAWS = {
+    "ChannelShuffle": channel_shuffle,
+    "Columns": columns,
+    "Permute": permute,
+    "PixelShuffle": pixel_shuffle,
+    "PixelUnshuffle": pixel_unshuffle,
+    "Reduce": reduce,
+}

@@ -1,6 +1,6 @@
 """Cases of layers made of layers, with branches that fork and join."""
 
-import math
+import functools
 
 from contract.case import Case, functional, image
 
@@ -13,6 +13,7 @@ from minidl.layers import (
     MaxPool2D,
     Parallel,
     ReLU,
+    Rescale,
     Reshape,
     Residual,
     Sigmoid,
@@ -56,10 +57,11 @@ def residual(rng):
 
 
 def parallel(rng):
-    """Draws one to four branches: among them the identity, one with a pool, and for a product a gate."""
+    """Draws one to four branches: among them the identity, one with a pool, and one that is broadcast by most joins."""
     channels, height, width = image(rng)
-    join = str(rng.choice(["add", "concat", "multiply"]))
-    widths = [channels if join != "concat" else int(rng.integers(1, 4)) for _ in range(3)]
+    join = str(rng.choice(["add", "concat", "concat", "multiply", "divide", "maximum", "minimum"]))
+    axis = int(rng.integers(-3, 3)) if join == "concat" else 0
+    widths = [channels if join != "concat" or axis % 3 else int(rng.integers(1, 4)) for _ in range(3)]
     branches = [
         ([Conv2D(widths[0], 1), ReLU()], lambda x, p, i: functional().relu(conv(x, p, f"branches.{i}.0"))),
         (Conv2D(widths[1], 3, padding=1), lambda x, p, i: conv(x, p, f"branches.{i}.0")),
@@ -69,20 +71,29 @@ def parallel(rng):
             lambda x, p, i: conv(functional().max_pool2d(x, 3, 1, 1), p, f"branches.{i}.1").sigmoid(),
         ),
     ]
-    if join == "multiply":
+    if join in ("multiply", "maximum", "minimum"):
         layers = [GlobalMaxPool2D(), Reshape((-1, 1, 1)), Conv2D(channels, 1)]
         branches[1] = (layers, lambda x, p, i: conv(functional().adaptive_max_pool2d(x, 1), p, f"branches.{i}.2"))
-    chosen = [branches[i] for i in rng.permutation(4)[: rng.integers(1, 5)]]
+    if join == "divide":  # by numbers from 1 to 2
+        divisor = [Sigmoid(), Rescale(1.0, 1.0)]
+        gate = [GlobalMaxPool2D(), Reshape((-1, 1, 1)), Sigmoid(), Rescale(1.0, 1.0)]
+        divisors = [(divisor, lambda x, p, i: 1 + x.sigmoid())]
+        divisors.append((gate, lambda x, p, i: 1 + functional().adaptive_max_pool2d(x, 1).sigmoid()))
+        chosen = [branches[1], *(divisors[i] for i in rng.permutation(2)[: rng.integers(1, 3)])]
+    else:
+        chosen = [branches[i] for i in rng.permutation(4)[: rng.integers(1, 5)]]
 
     def by_torch(x, **params):
         import torch
 
         found = [function(x, params, i) for i, (_, function) in enumerate(chosen)]
-        if join == "multiply":
-            return math.prod(found[1:], start=found[0])
-        return torch.cat(found, 1) if join == "concat" else sum(found[1:], found[0])
+        if join == "concat":
+            return torch.cat(found, axis % 3 + 1)
+        names = {"add": "add", "multiply": "mul", "divide": "div", "maximum": "maximum", "minimum": "minimum"}
+        return functools.reduce(getattr(torch, names[join]), found)
 
-    return Case(Parallel(*(branch for branch, _ in chosen), join=join), (channels, height, width), by_torch)
+    layer = Parallel(*(branch for branch, _ in chosen), join=join, axis=axis)
+    return Case(layer, (channels, height, width), by_torch)
 
 
 def block(rng):

@@ -8,6 +8,7 @@ from minidl.layers import (
     Flatten,
     GlobalAvgPool2D,
     GlobalMaxPool2D,
+    Pad1D,
     Pad2D,
     Reshape,
     Upsample2D,
@@ -63,9 +64,19 @@ def pad2d(rng):
     value = float(rng.standard_normal())
     forms = {1: (top, (top,) * 4), 2: ((top, left), (top, top, left, left)), 4: (sides, sides)}
     argument, (top, bottom, left, right) = forms[int(rng.choice([1, 2, 4]))]
-    return Case(
-        Pad2D(argument, value), image(rng), lambda x: functional().pad(x, (left, right, top, bottom), value=value)
-    )
+    shape, mode = image(rng), str(rng.choice(["constant", "reflect", "replicate", "circular"]))
+    options = {"value": value} if mode == "constant" else {"mode": mode}
+    if mode in ("reflect", "circular"):
+        shape = (shape[0], shape[1] + 4, shape[2] + 4)
+    layer = Pad2D(argument, **options)
+    return Case(layer, shape, lambda x: functional().pad(x, (left, right, top, bottom), **options))
+
+
+def pad1d(rng):
+    left, right = numbers(rng, 0, 5, 2)
+    mode = str(rng.choice(["constant", "reflect", "replicate", "circular"]))
+    layer = Pad1D((left, right), mode=mode) if left != right else Pad1D(left, 0.0, mode)
+    return Case(layer, numbers(rng, 5, 20, 2), lambda x: functional().pad(x, (left, right), mode=mode))
 
 
 def upsample2d(rng):
@@ -90,6 +101,7 @@ DRAWS = {
     "Flatten": flatten,
     "GlobalAvgPool2D": global_avg_pool2d,
     "GlobalMaxPool2D": global_max_pool2d,
+    "Pad1D": pad1d,
     "Pad2D": pad2d,
     "Reshape": reshape,
     "Upsample2D": upsample2d,

@@ -1,10 +1,10 @@
-"""Permute, ChannelShuffle and Columns: values by NumPy, errors. Gradients are in test_contract.py."""
+"""Permute, shuffles of channels and pixels, Columns: values by NumPy, errors. Gradients are in test_contract.py."""
 
 import numpy as np
 import pytest
 
 from minidl import Sequential
-from minidl.layers import ChannelShuffle, Columns, Dense, Parallel, Permute
+from minidl.layers import ChannelShuffle, Columns, Dense, Parallel, Permute, PixelShuffle, PixelUnshuffle
 
 
 def test_permute_turns_channels_last_into_channels_first():
@@ -39,14 +39,22 @@ def test_columns_give_each_branch_its_part():
         (Permute((1.0, 0)), (3, 4), "axes: expected an integer, got 1.0"),
         (ChannelShuffle(4), (6, 2, 2), "groups: expected a divisor of 6 channels, got 4"),
         (ChannelShuffle(0), (6, 2, 2), "groups: expected at least 1, got 0"),
-        (Columns(3, 3), (5,), "start, stop: expected a range of at least one of 5 columns, got 3 to 3"),
-        (Columns(3, -3), (5,), "start, stop: expected a range of at least one of 5 columns, got 3 to 2"),
-        (Columns(1, 0), (3,), "start, stop: expected a range of at least one of 3 columns, got 1 to 0"),
-        (Columns(0, -3), (3,), "start, stop: expected a range of at least one of 3 columns, got 0 to 0"),
+        (Columns(3, 3), (5,), "start, stop, step: expected a range of at least one of 5 columns, got 3 to 3"),
+        (Columns(3, -3), (5,), "start, stop, step: expected a range of at least one of 5 columns, got 3 to -3"),
+        (Columns(1, 0), (3,), "start, stop, step: expected a range of at least one of 3 columns, got 1 to 0"),
+        (Columns(0, -3), (3,), "start, stop, step: expected a range of at least one of 3 columns, got 0 to -3"),
         (Columns(5), (5,), "start: expected at most 4, got 5"),
         (Columns(-6), (5,), "start: expected at least -5, got -6"),
         (Columns(0, 6), (5,), "stop: expected at most 5, got 6"),
         (Columns(0.5), (5,), "start: expected an integer, got 0.5"),
+        (Columns(step=0), (5,), "start, stop, step: expected a range of at least one of 5 columns, got None to None"),
+        (Columns(1, 4, -1), (5,), "start, stop, step: expected a range of at least one of 5 columns, got 1 to 4"),
+        (Columns(axis=2), (5, 3), "axis: expected at most 1, got 2"),
+        (PixelShuffle(2), (6, 2, 2), "upscale_factor: expected 4 to divide 6 channels"),
+        (PixelShuffle(2), (6,), r"expected \(channels, height, width\) or \(channels, length\), got \(6,\)"),
+        (PixelShuffle(2, "RDC"), (4, 2, 2), "mode: expected 'CRD' or 'DCR', got 'RDC'"),
+        (PixelUnshuffle(2), (6, 2, 3), r"downscale_factor: expected a divisor of \(2, 3\), got 2"),
+        (PixelUnshuffle(0), (6, 2, 3), "downscale_factor: expected at least 1, got 0"),
     ],
     ids=str,
 )

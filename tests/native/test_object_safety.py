@@ -35,6 +35,7 @@ from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
 from minidl_c.kernels.embedding import EmbeddingOp
 from minidl_c.kernels.flatten import FlattenOp
 from minidl_c.kernels.groupnorm import GroupNormOp
+from minidl_c.kernels.join import JoinOp
 from minidl_c.kernels.layernorm import LayerNormOp
 from minidl_c.kernels.lrn import LRNOp
 from minidl_c.kernels.maxpool2d import AdaptiveMaxPool2DOp, MaxPool2DOp
@@ -43,7 +44,6 @@ from minidl_c.kernels.normalize import NormalizeOp
 from minidl_c.kernels.pad2d import Pad2DOp
 from minidl_c.kernels.permute import ChannelShuffleOp, PermuteOp
 from minidl_c.kernels.prelu import PReLUOp
-from minidl_c.kernels.product import MultiplyOp
 from minidl_c.kernels.reduce import ReduceOp
 from minidl_c.kernels.relu import ReLUOp
 from minidl_c.kernels.rescale import RescaleOp
@@ -241,10 +241,16 @@ def sizes_that_overflow():
         lambda: BatchNormOp((2**21, 2**21)), lambda: BatchStatisticsOp((most, 2)), lambda: BatchNormOp(()),
         lambda: AddOp((4,), -1), lambda: SplitOp((most, 2), 1), lambda: RecallOp((4,), (4,), 0, 2, 0),
         lambda: ConcatOp((2**40,), (2**40,), 0), lambda: ConcatOp((2, 3), (2, 4), 0),
-        lambda: MultiplyOp((2**40, 2), (2**40, 1), 0), lambda: MultiplyOp((2, 3), (3, 1), 0),
-        lambda: MultiplyOp((), (), 0),
-        lambda: MultiplyOp((2, 3), (2, 4), 0), lambda: MultiplyOp((4,), (4,), -1),
-        lambda: SplitOp((4,), 3, product_size=4, factor=2**40, factor_size=4), lambda: SplitOp((4,), 1, factor=1),
+        lambda: JoinOp("multiply", (2**40, 2), (2**40, 1), 0), lambda: JoinOp("add", (2**30, 1), (1, 2**30), 0),
+        lambda: JoinOp("divide", (), (), 0), lambda: JoinOp("power", (2,), (2,), 0),
+        lambda: JoinOp(None, (2,), (2,), 0), lambda: JoinOp("add", None, (2,), 0),
+        lambda: JoinOp("add", (2, 3), (2, 4), 0), lambda: JoinOp("maximum", (4,), (4,), -1),
+        lambda: JoinOp("add", ("a",), (2,), 0), lambda: JoinOp("add", (0,), (2,), 0),
+        lambda: SplitOp((4,), 3, factor=2**40, factor_shape=(4,)), lambda: SplitOp((4,), 1, factor=1),
+        lambda: RecallOp((4,), (4,), 0, 2, 4, join="add"), lambda: RecallOp((4, 2), (4,), 0, 2, 12, axis=2),
+        lambda: RecallOp((4, 2), (4,), 0, 2, 13, axis=1), lambda: RecallOp((4, 2), (4,), 0, 2, 4, axis=1),
+        lambda: ConcatOp((2, 3), (2, 4), 0, axis=2), lambda: ConcatOp((2, 3), (2, 4), 0, axis=-1),
+        lambda: ConcatOp((2, 3), (2, 4, 1), 0, axis=1), lambda: ConcatOp((2, 3), (2, 2**40), 0, axis=1),
         lambda: ColumnsOp((4,), 0, 2**62), lambda: ColumnsOp((4,), 3, 3), lambda: ColumnsOp((), 0, 1),
         lambda: ColumnsOp((2**40, 2), 0, 1), lambda: PermuteOp((1,) * 9, tuple(range(9))),
         lambda: PermuteOp((4, 2), (0, 0)),

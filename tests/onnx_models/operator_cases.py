@@ -5,6 +5,7 @@ square weights, overlapping windows.
 """
 
 import math
+from functools import partial
 
 import numpy as np
 from onnx_models.operator_case import IMAGE, VECTOR, Case, integers, normal, per_channel, positive
@@ -302,6 +303,20 @@ def gemm(x, w, b=0):
 
 
 NUMBER, CHANNELS = normal(1), positive(4, 1, 1)
+
+
+def depth_to_space(x, crd=False):
+    """As torch.nn.PixelShuffle, or with the block before the channels: blocks of 2x2."""
+    n, c, h, w = x.shape
+    if not crd:
+        x = x.reshape(n, 4, c // 4, h, w).swapaxes(1, 2)
+    return x.reshape(n, c // 4, 2, 2, h, w).transpose(0, 1, 4, 2, 5, 3).reshape(n, c // 4, 2 * h, 2 * w)
+
+
+def space_to_depth(x):
+    return np.concatenate([x[:, :, i::2, j::2] for i in (0, 1) for j in (0, 1)], axis=1)
+
+
 ARITHMETIC = {
     "Gemm": Case("Gemm", gemm, (normal(6, 6),), shape=VECTOR),
     "Gemm bias": Case("Gemm", gemm, (normal(6, 6), normal(6)), shape=VECTOR),
@@ -324,6 +339,19 @@ ARITHMETIC = {
     "Slice of rows and columns": Case(
         "Slice", lambda x, *_: x[:, :, 1:, :-1], (integers(0, 1, 0), integers(2**31 - 1, 99, -1), integers(0, 2, 3))
     ),
+    "Slice in steps": Case(
+        "Slice", lambda x, *_: x[:, :, 1::2, ::3], (integers(1, 0), integers(6, 99), integers(2, 3), integers(2, 3))
+    ),
+    "Slice backwards": Case(
+        "Slice",
+        lambda x, *_: x[:, ::-2, 4:1:-1],
+        (integers(-1, 4), integers(-(2**63), -5), integers(1, 2), integers(-2, -1)),
+    ),
+    "DepthToSpace": Case("DepthToSpace", depth_to_space, (), {"blocksize": 2}, shape=(8, 2, 3)),
+    "DepthToSpace CRD": Case(
+        "DepthToSpace", partial(depth_to_space, crd=True), (), {"blocksize": 2, "mode": "CRD"}, shape=(8, 2, 3)
+    ),
+    "SpaceToDepth": Case("SpaceToDepth", space_to_depth, (), {"blocksize": 2}, shape=(3, 4, 6)),
     "Slice steps": Case("Slice", lambda x, *_: x[:, 2:], (integers(2), integers(9), integers(1), integers(1))),
     "Transpose": Case("Transpose", lambda x: x.transpose(0, 2, 3, 1), (), {"perm": [0, 2, 3, 1]}),
     "Transpose of rows": Case("Transpose", lambda x: x.transpose(0, 1, 3, 2), (), {"perm": [0, 1, 3, 2]}),
@@ -366,6 +394,13 @@ def pad_with(value):
     return lambda x, pads, *rest: np.pad(x, ((0, 0), (0, 0), (1, 2), (0, 3)), constant_values=value)
 
 
+def numpy_pad(**options):
+    def expected(x, pads, *rest):
+        return np.pad(x, np.reshape(pads, (2, -1)).T, **options)
+
+    return expected
+
+
 def spatial_mean(keeps):
     return lambda x, axes: x.mean((2, 3), keepdims=keeps)
 
@@ -377,6 +412,14 @@ SHAPES = {
     "Reshape": Case("Reshape", lambda x, shape: x.reshape(5, 4, 42), (integers(0, 0, -1),)),
     "Pad": Case("Pad", pad_with(0.0), (PADS,)),
     "Pad value": Case("Pad", pad_with(0.5), (PADS, np.array(0.5))),
+    "Pad reflect": Case("Pad", numpy_pad(mode="reflect"), (PADS,), {"mode": "reflect"}),
+    "Pad edge": Case("Pad", numpy_pad(mode="edge"), (integers(0, 0, 9, 1, 0, 0, 8, 0),), {"mode": "edge"}),
+    "Pad wrap": Case("Pad", numpy_pad(mode="wrap"), (PADS,), {"mode": "wrap"}),
+    "Pad of a signal": Case(
+        "Pad", numpy_pad(mode="reflect"), (integers(0, 0, 1, 0, 0, 3),), {"mode": "reflect"}, (4, 6)
+    ),
+    "Pad of a vector": Case("Pad", numpy_pad(mode="edge"), (integers(0, 1, 0, 3),), {"mode": "edge"}, VECTOR),
+    "Pad of channels": Case("Pad", numpy_pad(), (integers(0, 1, 0, 2, 0, 2, 1, 0),)),
     "Pad axes": Case("Pad", pad_with(0.0), (integers(0, 1, 3, 2), None, integers(3, 2))),
     "Resize": Case("Resize", repeat_pixels, (None, np.array([1, 1, 2, 3.0]))),
     "Resize floor": Case(
@@ -406,82 +449,3 @@ SHAPES = {
 }
 
 CASES = ACTIVATIONS | NORMS | WINDOWS | ARITHMETIC | SHAPES
-
-# Defaults, and orders of inputs, that no layer computes.
-UNSUPPORTED = {
-    "LRN of an even size": (Case("LRN", None, (), {"size": 4}), "size: expected an odd number, got 4"),
-    "LRN without a size": (Case("LRN", None), "size: expected at least 1, got 0"),
-    "ReduceMean of all": (Case("ReduceMean", None), "expected axes after the batch, got all"),
-    "ReduceMax of the batch": (Case("ReduceMax", None, (integers(0, 2),)), "expected axes after the batch, got [0, 2]"),
-    "ReduceSum of an axis twice": (Case("ReduceSum", None, (integers(1, -3),)), "each once, got [1, -3]"),
-    "ReduceMin of no such axis": (Case("ReduceMin", None, (integers(4),)), "expected an axis from -4 to 3, got 4"),
-    "ReduceL2 to a number": (
-        Case("ReduceL2", None, (integers(1, 2, 3),), {"keepdims": 0}),
-        "expected keepdims=1, or an axis of (4, 6, 7) that is left",
-    ),
-    "ReduceL1 without axes": (Case("ReduceL1", None, (), {"noop_with_empty_axes": 1}), "expected axes, got none"),
-    "Pow": (Case("Pow", None, (NUMBER,)), "expected an exponent of 0.5, 1, 2, 3 or 4, or minus that"),
-    "Pow of a constant": (Case("Pow", None, (NUMBER,), x_index=1), "expected a constant for input 1"),
-    "MatMul of a constant and x": (
-        Case("MatMul", None, (normal(6, 6),), shape=VECTOR, x_index=1),
-        "expected a constant for input 1",
-    ),
-    "Gemm of a constant and x": (Case("Gemm", None, (normal(6, 6),), shape=VECTOR, x_index=1), "expected a constant"),
-    "Gemm with a bias per example": (
-        Case("Gemm", None, (normal(6, 6), normal(6, 1)), shape=VECTOR),
-        "expected a bias of 6 numbers, got shape (6, 1)",
-    ),
-    "Dropout in training mode": (
-        Case("Dropout", None, (np.array(0.5), np.array(1)), shape=VECTOR, opset=12),
-        "expected training_mode=False, got True",
-    ),
-    "Div by a channel of 0": (Case("Div", None, (0.0 * CHANNELS,)), "expected divisors whose reciprocals are finite"),
-    "Softmax of the batch": (Case("Softmax", None, attributes={"axis": 0}), "expected an axis after the batch, got 0"),
-    "LogSoftmax before 13": (
-        Case("LogSoftmax", None, attributes={"axis": -4}, opset=11),
-        "expected an axis after the batch, got 0",
-    ),
-    "Clip with a bound per channel": (Case("Clip", None, (CHANNELS,)), "expected one real number for input 1"),
-    **{
-        f"Clip of {low} and {high}": (
-            Case("Clip", None, tuple(None if v is None else np.array(v, "float64") for v in (low, high))),
-            f"expected a minimum and a maximum that leave some numbers, got {low} and {high}",
-        )
-        for low, high in ((np.inf, None), (None, -np.inf), (LARGEST, None), (None, -LARGEST), (np.nan, 1.0))
-    },
-    "Clip without room": (Case("Clip", None, (HIGH, LOW)), "min_val: expected a number below max_val"),
-    "Shrink with another bias": (Case("Shrink", None, attributes={"bias": 0.25}), "expected bias=0 or bias=lambd=0.5"),
-    "Celu alpha of 0": (Case("Celu", None, attributes={"alpha": 0.0}), "alpha: expected at least 1.17549435e-38"),
-    "LayerNormalization": (
-        Case("LayerNormalization", None, (normal(7),)),
-        "the whole example of (4, 6, 7), got 3",
-    ),
-    "RMSNormalization": (
-        Case("RMSNormalization", None, (normal(7),), opset=23),
-        "the whole example of (4, 6, 7), got 3",
-    ),
-    "Swish alpha": (Case("Swish", None, attributes={"alpha": 2.0}, opset=24), "expected alpha=1.0, got 2.0"),
-    "Resize with round_prefer_floor": (
-        Case("Resize", None, (None, np.array([1, 1, 2, 2.0])), {"coordinate_transformation_mode": "asymmetric"}),
-        "got asymmetric and round_prefer_floor",
-    ),
-    "Resize floor": (
-        Case("Resize", None, (None, np.array([1, 1, 2, 2.0])), {"nearest_mode": "floor"}),
-        "got half_pixel and floor",
-    ),
-    "Reshape to zeros": (
-        Case("Reshape", None, (integers(0, 0, -1),), {"allowzero": 1}),
-        "separate, got [0, 0, -1]",
-    ),
-    "Expand of rows": (Case("Expand", None, (integers(1, 4, 3, 7),), shape=(4, 1, 7)), "repeated over an image, got"),
-    "Expand of channels": (Case("Expand", None, (integers(1, 4, 1, 1),), shape=(1, 1, 1)), "repeated over an image"),
-    "Expand of the batch": (Case("Expand", None, (integers(5, 4, 6, 7),)), "repeated over an image, got [5, 4, 6, 7]"),
-    "Expand to more axes": (Case("Expand", None, (integers(1, 1, 4, 6, 7),)), "repeated over an image"),
-    "Slice of examples": (Case("Slice", None, (integers(0), integers(5), integers(0))), "expected all examples"),
-    "Slice of later examples": (Case("Slice", None, (integers(1), integers(2**62), integers(0))), "got 1 to 46"),
-    "Slice of rows in steps": (
-        Case("Slice", None, (integers(0), integers(6), integers(2), integers(2))),
-        "expected a range in steps of 1, got 0 to 6 of axis 2 of (4, 6, 7) in steps of 2",
-    ),
-    "Squeeze of the batch": (Case("Squeeze", None, (integers(0),)), "expected axes of size 1 after the batch"),
-}

@@ -3,8 +3,6 @@
 import pytest
 from onnx_models.graphs import Graph, check
 
-from minidl.onnx import import_model
-
 pytestmark = pytest.mark.oracle("onnx", "onnxruntime")
 
 
@@ -33,12 +31,12 @@ def test_an_expansion_to_the_same_shape_is_gone(tmp_path):
     check(g, tmp_path, "ReLU")
 
 
-def test_an_expansion_without_a_product_is_a_layer(tmp_path):
-    """Also one of two expanded gates: their product has the shape of the image."""
+def test_an_expansion_that_no_join_does_is_a_layer(tmp_path):
+    """Such as one of two expanded gates: their product has the shape of the image."""
     g = Graph((4, 5, 6))
     shape = g.integers(1, 4, 5, 6)
     g.add("Add", "x", g.add("Expand", gate(g, "x"), shape))
-    assert "Upsample2D" in branch_names(check(g, tmp_path, "Residual").layers[0])[0]
+    assert "Upsample2D" not in branch_names(check(g, tmp_path, "Residual").layers[0])[0]
     g = Graph((4, 5, 6))
     shape = g.integers(5, 6)
     g.add("Mul", g.add("Expand", gate(g, "x"), shape), g.add("Expand", gate(g, "x"), shape))
@@ -64,7 +62,7 @@ def test_a_selective_kernel(tmp_path):
     y = g.add("Mul", images, attention(g, images, (-1, 2, 4, 1, 1)))
     g.add("ReduceSum", y, g.integers(1), keepdims=0)
     names = [type(layer).__name__ for layer in check(g, tmp_path).layers]
-    assert names == ["Parallel", "Parallel", "Reshape", "Reduce"]
+    assert names == ["Parallel", "Parallel", "Reduce"]
 
 
 def test_split_attention(tmp_path):
@@ -80,13 +78,62 @@ def test_split_attention(tmp_path):
 
 
 @pytest.mark.parametrize("shape", [(-1, 2, 1, 2, 2), (-1, 1, 4, 1, 2)])
-def test_a_product_of_stacks_that_broadcasts_otherwise_is_refused(shape, tmp_path):
+def test_a_product_of_stacks_that_broadcasts_otherwise(shape, tmp_path):
     g = Graph((4, 2, 2))
     images = stack(g, g.add("Relu", "x"), "x")
     y = g.add("Reshape", g.add("Conv", g.add("GlobalAveragePool", "x"), g.normal(8, 4, 1, 1)), g.integers(*shape))
     g.add("Mul", images, y)
-    with pytest.raises(ValueError, match=r"Parallel cannot take .*: expected branches with outputs of equal shapes"):
-        import_model(g.save(tmp_path))
+    check(g, tmp_path, "Parallel")
+
+
+@pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Div", "Max", "Min"])
+@pytest.mark.parametrize("shape", [(4, 5, 6), (1, 5, 6), (4, 1, 1), (1, 1, 1), (1, 5, 1)], ids=str)
+def test_joins_broadcast(op, shape, tmp_path):
+    """As in a spatial attention, in both orders: no divisor is near 0."""
+    g = Graph((4, 5, 6))
+    small = g.add("Conv", "x", g.normal(shape[0], 4, 1, 1))
+    if shape[2] == 1:
+        small = g.add("MaxPool", small, kernel_shape=[6 - shape[1], 6] if shape[1] == 1 else [1, 6])
+    small = g.add("Add", g.add("Sigmoid", small), g.constant(1.0))
+    first = g.add(op, "x", small)
+    g.add(op, small, g.add("Add", g.add("Sigmoid", first), g.constant(1.0)))
+    check(g, tmp_path)
+
+
+@pytest.mark.parametrize("op", ["Max", "Min"])
+def test_many_branches_of_a_maximum(op, tmp_path):
+    g = Graph((4, 5))
+    inner = g.add(op, g.add("Tanh", "x"), g.add("Neg", "x"))
+    g.add(op, g.add(op, inner, g.add("Sigmoid", "x")), "x")
+    (layer,) = check(g, tmp_path, "Parallel").layers
+    assert len(layer.branches) == 4
+
+
+@pytest.mark.parametrize("axis", [1, 2, 3, -1, -3])
+def test_concat_along_any_axis(axis, tmp_path):
+    g = Graph((2, 3, 4))
+    y = g.add("Concat", g.add("Relu", "x"), "x", g.add("Tanh", "x"), axis=axis)
+    (layer,) = check(g, tmp_path, "Parallel").layers
+    assert layer.axis == axis % 4 - 1
+    g.add("Concat", y, g.add("Neg", y), axis=axis)
+    check(g, tmp_path)
+
+
+def test_focus(tmp_path):
+    """The four slices at the beginning of YOLOv5."""
+    g = Graph((3, 8, 6))
+    ends = g.integers(2**63 - 1), g.integers(2), g.integers(2)
+    rows = [g.add("Slice", "x", g.integers(i), *ends) for i in (0, 1)]
+    ends = g.integers(2**63 - 1), g.integers(3), g.integers(2)
+    parts = [g.add("Slice", row, g.integers(i), *ends) for i in (0, 1) for row in rows]
+    g.add("Conv", g.add("Concat", *parts, axis=1), g.normal(4, 12, 1, 1))
+    check(g, tmp_path)
+
+
+def test_a_pad_that_crops(tmp_path):
+    g = Graph((4, 6, 5))
+    g.append("Pad", g.integers(0, -1, 1, 0, 0, 2, -2, 0)).append("Relu")
+    assert check(g, tmp_path).output_shape == (5, 5, 5)
 
 
 def test_stacks_of_equal_shapes(tmp_path):

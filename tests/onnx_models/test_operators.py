@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from onnx_models.operator_case import VECTOR, Case
-from onnx_models.operator_cases import CASES, STATISTICS, UNSUPPORTED
+from onnx_models.operator_cases import CASES, STATISTICS
+from onnx_models.unsupported_cases import UNSUPPORTED
 
 from minidl.onnx.file.model_file import to_bytes
 from minidl.onnx.graph import Graph, Node, ValueInfo

@@ -67,7 +67,7 @@ def test_a_split_of_rows(tmp_path):
     g.add("Split", "x", outputs=["a", "b"], axis=2)
     g.add("Add", "a", g.add("Relu", "b"))
     (layer,) = check(g, tmp_path, "Residual").layers
-    assert layer_names(layer.layers) == ["Permute", "Columns", "Permute", "ReLU"]
+    assert layer_names(layer.layers) == ["Columns", "ReLU"]
 
 
 def test_gates_and_products(tmp_path):

@@ -129,9 +129,9 @@ def test_a_region_can_be_trained(rng):
 @pytest.mark.parametrize(
     ("join", "axis", "message"),
     [
-        (("c", "Div", "b a"), 1, "expected branches joined by Add, Sub, Sum, Mul or Concat"),
+        (("c", "Pow", "b a"), 1, "expected branches joined by Add, Concat, Div, Max, Min, Mul, Sub, Sum"),
         (("c", "Sum", "b a k"), 1, "expected branches only, got a constant among them"),
-        (("c", "Concat", "b a"), 2, "expected axis=1, the channels, got 2"),
+        (("c", "Concat", "b a"), 0, "expected an axis from 1 to 3, after the batch, got 0"),
     ],
 )
 def test_other_joins_are_refused(join, axis, message):

@@ -12,6 +12,32 @@ NOINLINE void copy_columns(integer rows, integer n, integer x_columns, integer f
   EACH(i, rows) memcpy(y + i * y_columns + to, x + i * x_columns + from, (size_t)n * sizeof(real));
 }
 
+/* Column j of y [rows][n] is column start + j * step of x [rows][x_n]; a column has `inner` numbers in a row. */
+NOINLINE void take_columns(integer rows, integer n, integer x_n, integer inner, integer start, integer step, const real *x, real *y) {
+  EACH(i, rows) EACH(j, n) memcpy(y + (i * n + j) * inner, x + (i * x_n + start + j * step) * inner, (size_t)inner * sizeof(real));
+}
+
+/* Row or column i of an image of `size` that is continued beyond its ends: mirrored, by its ends, by its other end. */
+INLINE integer reflect(integer i, integer size) { return i < 0 ? -i : i >= size ? 2 * (size - 1) - i : i; }
+
+INLINE integer replicate(integer i, integer size) { return i < 0 ? 0 : i >= size ? size - 1 : i; }
+
+INLINE integer circular(integer i, integer size) { return i < 0 ? i + size : i >= size ? i - size : i; }
+
+/* y [height][width] is x [x_height][x_width] at (top, left), and continued around it; pixels of `channels` numbers. */
+#define PAD_ARGUMENTS \
+  integer x_height, integer x_width, integer top, integer left, integer height, integer width, integer channels, const real *x, real *y
+#define PAD(source) \
+  EACH(i, height) EACH(j, width) \
+    memcpy(y + (i * width + j) * channels, x + (source(i - top, x_height) * x_width + source(j - left, x_width)) * channels, \
+           (size_t)channels * sizeof(real));
+
+NOINLINE void pad_reflect(PAD_ARGUMENTS) { PAD(reflect) }
+
+NOINLINE void pad_replicate(PAD_ARGUMENTS) { PAD(replicate) }
+
+NOINLINE void pad_circular(PAD_ARGUMENTS) { PAD(circular) }
+
 /* y [height][width], a part of x [x_height][x_width], at (top, left), of pixels of `channels` numbers; `value` outside x. */
 NOINLINE void crop(integer x_height, integer x_width, integer top, integer left, integer height, integer width, integer channels,
                  real value, const real *x, real *y) {
@@ -42,7 +68,50 @@ NOINLINE void permute(int axes, const integer *sizes, const integer *strides, co
   }
 }
 
-NOINLINE void add(integer n, const real *a, const real *b, real *y) { EACH(i, n) y[i] = flush(a[i] + b[i]); }
+INLINE real larger_of(real a, real b) { return a > b ? a : a == a ? b : a; }
+
+INLINE real smaller_of(real a, real b) { return a < b ? a : a == a ? b : a; }
+
+NOINLINE void add_all(integer n, const real *a, const real *b, real *y) { EACH(i, n) y[i] = flush(a[i] + b[i]); }
+
+NOINLINE void multiply_all(integer n, const real *a, const real *b, real *y) { EACH(i, n) y[i] = flush(a[i] * b[i]); }
+
+NOINLINE void divide_all(integer n, const real *a, const real *b, real *y) { EACH(i, n) y[i] = flush(a[i] / b[i]); }
+
+NOINLINE void maximum_all(integer n, const real *a, const real *b, real *y) { EACH(i, n) y[i] = larger_of(a[i], b[i]); }
+
+NOINLINE void minimum_all(integer n, const real *a, const real *b, real *y) { EACH(i, n) y[i] = smaller_of(a[i], b[i]); }
+
+/* Number i of a loop through these sizes, the last one fastest, is at the sum over axes of index * step. */
+INLINE integer place(int axes, const integer *sizes, const integer *steps, integer i) {
+  integer at = 0;
+  for (int k = axes - 1; k >= 0; k--) {
+    at += i % sizes[k] * steps[k];
+    i /= sizes[k];
+  }
+  return at;
+}
+
+/* A step is 0 along the axes along which a or b is broadcast. */
+#define BROADCAST(value) \
+  integer n = 1; \
+  for (int k = 0; k < axes; k++) n *= sizes[k]; \
+  EACH(i, n) { \
+    const real u = a[place(axes, sizes, a_steps, i)], v = b[place(axes, sizes, b_steps, i)]; \
+    y[i] = value; \
+  }
+#define BROADCAST_ARGUMENTS \
+  int axes, const integer *sizes, const integer *a_steps, const integer *b_steps, const real *a, const real *b, real *y
+
+NOINLINE void add_broadcast(BROADCAST_ARGUMENTS) { BROADCAST(flush(u + v)) }
+
+NOINLINE void multiply_broadcast(BROADCAST_ARGUMENTS) { BROADCAST(flush(u * v)) }
+
+NOINLINE void divide_broadcast(BROADCAST_ARGUMENTS) { BROADCAST(flush(u / v)) }
+
+NOINLINE void maximum_broadcast(BROADCAST_ARGUMENTS) { BROADCAST(larger_of(u, v)) }
+
+NOINLINE void minimum_broadcast(BROADCAST_ARGUMENTS) { BROADCAST(smaller_of(u, v)) }
 
 /* y = a * b; a or b may have one number for all pixels of a channel. */
 NOINLINE void multiply(integer a_pixels, integer b_pixels, integer channels, const real *a, const real *b, real *y) {

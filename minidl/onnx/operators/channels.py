@@ -1,4 +1,4 @@
-"""Layers that choose, add or reorder channels and axes: Columns, Permute, ChannelShuffle."""
+"""Layers that choose, add or reorder elements: Columns, Permute, ChannelShuffle, PixelShuffle, PixelUnshuffle."""
 
 from __future__ import annotations
 
@@ -6,50 +6,56 @@ import math
 
 import numpy as np
 
-from minidl.layers import ChannelShuffle, Columns, Permute
+from minidl.layers import ChannelShuffle, Columns, Permute, PixelShuffle, PixelUnshuffle
 from minidl.layers.base import Layer
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
 from minidl.onnx.operators.shapes import reshape_to
+from minidl.utils.validation import Shape
 
 MAX_SIZE = 2**31 - 1  # the end of a Slice that means all, where exporters write 32 bits
 
 
 def write_columns(writer: NodeWriter, x: str) -> str:
-    start = int(writer["start"]) % writer.in_shape[0]
-    ends = {"starts": [start], "ends": [start + writer.out_shape[0]], "axes": [1]}
-    return writer.add_node("Slice", x, *(writer.add_int_constant(name, values) for name, values in ends.items()))
+    axis = int(writer["axis"]) % len(writer.in_shape)
+    n, count = writer.in_shape[axis], writer.out_shape[axis]
+    start, _, step = slice(writer["start"], writer["stop"], writer["step"]).indices(n)
+    end = start + count * step
+    inputs = {"starts": [start], "ends": [end if end >= 0 else -n - 1], "axes": [axis + 1]}
+    if step != 1:
+        inputs["steps"] = [step]
+    return writer.add_node("Slice", x, *(writer.add_int_constant(name, values) for name, values in inputs.items()))
 
 
 def read_slice(reader: NodeReader) -> list[LayerWithWeights]:
-    """Reads a Slice with steps of 1."""
     starts, ends = reader.int_list(1), reader.int_list(2)
     axes = reader.int_list(3) if reader.has_input(3) else tuple(range(len(starts)))
     steps = reader.int_list(4) if reader.has_input(4) else (1,) * len(starts)
-    if len({len(starts), len(ends), len(axes), len(steps)}) > 1:
-        reader.refuse(f"expected a start, end and step for each of axes {axes}, got {starts}, {ends} and {steps}")
+    lengths = {len(starts), len(ends), len(axes), len(steps)}
+    if len(lengths) > 1 or 0 in steps or len({axis % (len(reader.shape) + 1) for axis in axes}) < len(axes):
+        refused = f"got {starts}, {ends} and {steps}"
+        reader.refuse(f"expected a start, an end and a step other than 0 for each of axes {axes}, {refused}")
     layers = []
     for axis, start, end, step in zip(map(reader.normalize_axis, axes), starts, ends, steps, strict=True):
         if axis == 0:
             if (start, step) != (0, 1) or end < MAX_SIZE:
                 reader.refuse(f"expected all examples, or axes after the batch, got {start} to {end} of axis 0")
             continue
-        size = reader.shape[axis - 1]
-        first, last, _ = slice(start, end).indices(size)
-        if (first, last, step) != (0, size, 1):
-            layers += make_columns(reader, axis, first, last, step)
+        layers += make_columns(reader, axis, *slice(start, end, step).indices(reader.shape[axis - 1]))
     return layers
 
 
 def make_columns(reader: NodeReader, axis: int, start: int, stop: int, step: int = 1) -> list[LayerWithWeights]:
-    """Returns the layers for a range of one axis: Columns, between two Permutes unless it is the first."""
-    if step != 1 or start >= stop:
+    """Returns the layer for a range of one axis, counted with the batch; none if it is all of the axis."""
+    size = reader.shape[axis - 1]
+    columns = range(start, stop, step)
+    if not columns:
         of = f"{start} to {stop} of axis {axis} of {reader.shape} in steps of {step}"
-        reader.refuse(f"expected a range in steps of 1, got {of}")
-    axes = list(range(len(reader.shape)))
-    axes[0], axes[axis - 1] = axes[axis - 1], axes[0]
-    before, after = ([] if axis == 1 else [LayerWithWeights(Permute(tuple(axes)))] for _ in range(2))
-    return [*before, LayerWithWeights(Columns(start, stop)), *after]
+        reader.refuse(f"expected a range of at least one element, got {of}")
+    if columns == range(size):
+        return []
+    end = None if stop < 0 else stop  # of a range down to the first element
+    return [LayerWithWeights(Columns(start, end, step, axis - 1))]
 
 
 def read_split_part(reader: NodeReader) -> list[LayerWithWeights]:
@@ -70,7 +76,7 @@ def read_split_part(reader: NodeReader) -> list[LayerWithWeights]:
         start, stop = index * part, min((index + 1) * part, size)
     if whole != size or not 0 <= start < stop <= size:
         reader.refuse(f"expected a part of {size}, got {start} to {stop} of {whole}")
-    return make_columns(reader, axis, start, stop) if (start, stop) != (0, size) else []
+    return make_columns(reader, axis, start, stop)
 
 
 def write_permute(writer: NodeWriter, x: str) -> str:
@@ -94,6 +100,52 @@ def write_channel_shuffle(writer: NodeWriter, x: str) -> str:
     return writer.add_node("Reshape", x, writer.add_int_constant("shape", (0, channels, *rest)))
 
 
+def write_pixel_shuffle(writer: NodeWriter, x: str) -> str:
+    """Writes a DepthToSpace, for a signal the three nodes that it stands for."""
+    factor = int(writer["upscale_factor"])
+    if len(writer.in_shape) == 3:
+        return writer.add_node("DepthToSpace", x, blocksize=factor, mode=writer["mode"])
+    channels, length = writer.out_shape[0], writer.in_shape[1]
+    crd = writer["mode"] == "CRD"
+    split, perm = (
+        ((0, channels, factor, length), [0, 1, 3, 2]) if crd else ((0, factor, channels, length), [0, 2, 3, 1])
+    )
+    return _rearrange(writer, x, split, perm)
+
+
+def write_pixel_unshuffle(writer: NodeWriter, x: str) -> str:
+    """Writes a SpaceToDepth; the three nodes that it stands for if it has another order, or for a signal."""
+    factor, (channels, *image) = int(writer["downscale_factor"]), writer.in_shape
+    if len(image) == 2 and writer["mode"] == "DCR":
+        return writer.add_node("SpaceToDepth", x, blocksize=factor)
+    split = (0, channels, *(part for size in image for part in (size // factor, factor)))
+    block, pixels = [3, 5][: len(image)], [2, 4][: len(image)]
+    perm = [0, 1, *block, *pixels] if writer["mode"] == "CRD" else [0, *block, 1, *pixels]
+    return _rearrange(writer, x, split, perm)
+
+
+def _rearrange(writer: NodeWriter, x: str, split: Shape, perm: list[int]) -> str:
+    x = writer.add_node("Reshape", x, writer.add_int_constant("split", split))
+    x = writer.add_node("Transpose", x, perm=perm)
+    return writer.add_node("Reshape", x, writer.add_int_constant("shape", (0, *writer.out_shape)))
+
+
+def read_depth_to_space(reader: NodeReader) -> list[LayerWithWeights]:
+    _check_image(reader)
+    mode = reader.expect_attribute("mode", "DCR", "CRD")
+    return [LayerWithWeights(PixelShuffle(reader.attribute("blocksize", 0), mode))]
+
+
+def read_space_to_depth(reader: NodeReader) -> list[LayerWithWeights]:
+    _check_image(reader)
+    return [LayerWithWeights(PixelUnshuffle(reader.attribute("blocksize", 0), "DCR"))]
+
+
+def _check_image(reader: NodeReader) -> None:
+    if len(reader.shape) != 3:
+        reader.refuse(f"expected images, got {reader.shape}")
+
+
 def read_strided_view(reader: NodeReader) -> list[LayerWithWeights]:
     """Reads a view that has all elements in their order, for any batch; others are refused."""
     for batch, indices in reader.constants_by_batch(1).items():
@@ -107,8 +159,12 @@ WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     ChannelShuffle: write_channel_shuffle,
     Columns: write_columns,
     Permute: write_permute,
+    PixelShuffle: write_pixel_shuffle,
+    PixelUnshuffle: write_pixel_unshuffle,
 }
 READ_FUNCTIONS: dict[str, ReadFunction] = {
+    "DepthToSpace": read_depth_to_space,
     "Slice": read_slice,
+    "SpaceToDepth": read_space_to_depth,
     "Transpose": read_transpose,
 }

@@ -1,4 +1,4 @@
-"""Layers that change the shape of examples: Flatten, Reshape, Pad2D, Upsample2D, RandomCrop."""
+"""Layers that change the shape of examples: Flatten, Reshape, Pad1D, Pad2D, Upsample2D, RandomCrop."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from minidl.layers import Flatten, Pad2D, RandomCrop, Reshape, Upsample2D
+from minidl.layers import Columns, Flatten, Pad1D, Pad2D, RandomCrop, Reshape, Upsample2D
 from minidl.layers.base import Layer
 from minidl.onnx.graph import ANY_BATCH
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
-from minidl.onnx.operators.windows import collapse
-from minidl.utils.validation import Shape, check_pair
+from minidl.onnx.operators.windows import collapse, layer_sides
+from minidl.utils.validation import Shape
+
+PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # in ONNX's words
 
 
 def write_flatten(writer: NodeWriter, x: str) -> str:
@@ -81,31 +83,53 @@ def read_unsqueeze(reader: NodeReader) -> list[LayerWithWeights]:
 
 
 def write_pad(writer: NodeWriter, x: str) -> str:
-    """Writes all four pads, which `padding` may abbreviate; bottom and right follow from the shapes."""
-    (_, height, width), (_, tall, wide) = writer.in_shape, writer.out_shape
-    padding = writer["padding"]
-    has_four_sides = isinstance(padding, (tuple, list)) and len(padding) == 4
-    top, left = (padding[0], padding[2]) if has_four_sides else check_pair("padding", padding, minimum=0)
-    pads = (0, 0, top, left, 0, 0, tall - height - top, wide - width - left)
-    return writer.add_node(
-        "Pad", x, writer.add_int_constant("pads", pads), writer.add_constant("value", writer["value"]), mode="constant"
-    )
+    """Writes the pads of all axes."""
+    sides = layer_sides(writer)
+    pads = (0, 0, *sides[::2], 0, 0, *sides[1::2])
+    constants = [writer.add_int_constant("pads", pads)]
+    if writer["mode"] == "constant":
+        constants.append(writer.add_constant("value", writer["value"]))
+    return writer.add_node("Pad", x, *constants, mode=PAD_MODES[writer["mode"]])
 
 
 def read_pad(reader: NodeReader) -> list[LayerWithWeights]:
-    reader.expect_attribute("mode", "constant")
+    """Reads pads of any axes after the batch; a negative one takes columns away."""
+    mode = reader.expect_attribute("mode", *PAD_MODES.values())
     pads, rank = reader.int_list(1), len(reader.shape) + 1
     value = reader.float_scalar(2) if reader.has_input(2) else 0.0
-    axes = reader.int_list(3) if reader.has_input(3) else tuple(range(rank))
-    if len(pads) != 2 * len(axes) or len(reader.shape) != 3:
-        reader.refuse(f"expected pads of images, got {list(pads)} for {reader.shape}")
-    before, after = [0] * rank, [0] * rank
-    for axis, n_before, n_after in zip(axes, pads, pads[len(axes) :], strict=False):
-        before[reader.normalize_axis(axis)], after[reader.normalize_axis(axis)] = n_before, n_after
-    if any(before[:2] + after[:2]) or min(pads, default=0) < 0:
-        reader.refuse(f"expected non-negative pads of height and width only, got {list(pads)}")
-    sides = (before[2], after[2], before[3], after[3])
-    return [LayerWithWeights(Pad2D(sides, value))] if any(sides) else []
+    axes = [reader.normalize_axis(axis) for axis in (reader.int_list(3) if reader.has_input(3) else range(rank))]
+    if len(pads) != 2 * len(axes) or len(set(axes)) != len(axes):
+        reader.refuse(f"expected two pads for each of axes {axes}, got {list(pads)}")
+    by_axis = {axis: (pads[i], pads[i + len(axes)]) for i, axis in enumerate(axes) if pads[i] or pads[i + len(axes)]}
+    if 0 in by_axis or (mode != "constant" and min(pads, default=0) < 0):
+        reader.refuse(f"expected pads after the batch axis, of at least 0 unless constant, got {list(pads)}")
+    layers, shape, sides = list[LayerWithWeights](), list(reader.shape), dict[int, tuple[int, int]]()
+    for axis, (before, after) in by_axis.items():
+        size = shape[axis - 1]
+        if min(before, after) < 0:
+            start, stop = max(-before, 0), size + min(after, 0)
+            if start >= stop:
+                reader.refuse(f"expected pads that leave some of {size} elements, got {before} and {after}")
+            layers.append(LayerWithWeights(Columns(start, stop, 1, axis - 1)))
+            shape[axis - 1] = stop - start
+        if max(before, after) > 0:
+            sides[axis] = max(before, 0), max(after, 0)
+    name = {mode: word for word, mode in PAD_MODES.items()}[mode]
+    return [*layers, *(LayerWithWeights(layer) for layer in _pads(shape, sides, value, name))]
+
+
+def _pads(shape: list[int], sides: dict[int, tuple[int, int]], value: float, mode: str) -> list[Layer]:
+    """Returns the layers for pads (before, after) of axes: one for images and signals, else one for each axis."""
+    if len(shape) == 3 and sides.keys() <= {2, 3} and sides:
+        return [Pad2D((*sides.get(2, (0, 0)), *sides.get(3, (0, 0))), value, mode)]
+    if len(shape) == 2 and sides.keys() == {2}:
+        return [Pad1D(sides[2], value, mode)]
+    layers = list[Layer]()
+    for axis, pair in sides.items():  # as the height of an image
+        layers.append(Reshape((math.prod(shape[: axis - 1]), shape[axis - 1], math.prod(shape[axis:]))))
+        shape[axis - 1] += sum(pair)
+        layers += [Pad2D((*pair, 0, 0), value, mode), Reshape(tuple(shape))]
+    return layers
 
 
 def write_upsample(writer: NodeWriter, x: str) -> str:
@@ -236,6 +260,7 @@ def write_crop(writer: NodeWriter, x: str) -> str:
 
 WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     Flatten: write_flatten,
+    Pad1D: write_pad,
     Pad2D: write_pad,
     RandomCrop: write_crop,
     Reshape: write_reshape,

@@ -218,7 +218,7 @@ class _Mover:
         flattens = "oftmax" in node.op and self.graph.opset < 13  # all axes from this one on
         if flattens or not -len(axes) <= axis < len(axes) or any(name in self.constants for name in node.inputs):
             return None
-        if axis % len(axes) == 1 != axes[axis]:  # layers act on the channels, axis 1
+        if "oftmax" in node.op and axis % len(axes) == 1 != axes[axis]:  # layers act on the channels, axis 1
             return None
         return replace(node, attributes={**node.attributes, "axis": axes[axis]}), axes
 

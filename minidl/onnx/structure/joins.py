@@ -8,30 +8,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from minidl.layers import Outputs, Parallel, Rescale, Reshape, Residual, Upsample2D
+from minidl.layers import Outputs, Parallel, Rescale, Residual, Upsample2D
 from minidl.layers.base import Layer
 from minidl.layers.container import child_path
-from minidl.layers.join import ADD, CONCAT, MULTIPLY, is_gate
+from minidl.layers.join import ADD, CONCAT, DIVIDE, MAXIMUM, MINIMUM, MULTIPLY
 from minidl.onnx.graph import REWRITTEN, Graph, Node, ValueInfo, refuse
 from minidl.onnx.node_reader import LayerWithWeights
 from minidl.onnx.structure.regions import Join, Series
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
 
-SUM_OPS, PRODUCT = ("Add", "Sum"), "Mul"
+SUM_OPS = ("Add", "Sum")
+JOINS = {
+    "Add": ADD, "Concat": CONCAT, "Div": DIVIDE, "Max": MAXIMUM, "Min": MINIMUM, "Mul": MULTIPLY,
+    "Sub": ADD, "Sum": ADD,
+}  # fmt: skip
+FLAT = {"Add": SUM_OPS, "Sum": SUM_OPS, "Mul": ("Mul",), "Max": ("Max",), "Min": ("Min",)}  # nested ones become one
 OUTPUTS = "Outputs"  # of the domain REWRITTEN: the node that stands for the end of several outputs
 
 
-def check_join(node: Node, n_branches: int, rank: int) -> None:
+def check_join(node: Node, n_branches: int) -> None:
     """Raises ValueError for nodes that join branches in a way that no container does."""
     if is_end(node):
         return
-    if node.op not in (*SUM_OPS, PRODUCT, "Sub", "Concat") or node.domain:
-        refuse(node, "expected branches joined by Add, Sub, Sum, Mul or Concat: no container of minidl does that")
+    if node.op not in JOINS or node.domain:
+        refuse(node, f"expected branches joined by {', '.join(sorted(JOINS))}: no container of minidl does that")
     if len(node.inputs) != n_branches:
         refuse(node, "expected branches only, got a constant among them")
-    if node.op == "Concat" and (axis := node.attributes.get("axis")) not in (1, 1 - rank):
-        refuse(node, f"expected axis=1, the channels, got {axis}")
 
 
 def is_end(node: Node) -> bool:
@@ -59,19 +62,17 @@ def make_outputs(names: Sequence[str], branches: list[list[LayerWithWeights]]) -
     return _with_weights(layer, known, branches)
 
 
-def get_branches(join: Join, rank: int) -> list[Series]:
-    """Returns the branches that a container adds, multiplies or concatenates, in order; nested sums are flattened.
+def get_branches(join: Join) -> list[Series]:
+    """Returns the branches that a container joins, in order; nested sums, products and maxima are flattened.
 
     Raises ValueError for nodes that join branches in another way.
     """
-    check_join(join.node, len(join.branches), rank)
-    if join.node.op in ("Concat", "Sub", OUTPUTS):
-        return join.branches
-    return _flatten(join, (PRODUCT,) if join.node.op == PRODUCT else SUM_OPS)
+    check_join(join.node, len(join.branches))
+    return _flatten(join, FLAT[join.node.op]) if join.node.op in FLAT else join.branches
 
 
 def _flatten(join: Join, ops: tuple[str, ...]) -> list[Series]:
-    """Returns the summands or factors; a + b + c is a sum of two, of which the first or the second is a sum itself."""
+    """Returns the operands; a + b + c is a sum of two, of which the first or the second is a sum itself."""
     if len(join.branches) == 2:
         for branch, other in (join.branches, join.branches[::-1]):
             match branch:
@@ -81,25 +82,22 @@ def _flatten(join: Join, ops: tuple[str, ...]) -> list[Series]:
     return join.branches
 
 
-def broadcast_product(branches: list[list[LayerWithWeights]], shapes: list[Shape]) -> Shape | None:
-    """Prepares the branches of a product, whose outputs have these shapes, for broadcasting.
+def concat_axis(node: Node, shapes: list[Shape]) -> int:
+    """Returns the axis of a Concat, without the batch; raises ValueError unless it is one."""
+    axis, rank = node.attributes.get("axis"), len(shapes[0]) + 1
+    if not isinstance(axis, int) or not -rank <= axis < rank or axis % rank == 0:
+        refuse(node, f"expected an axis from 1 to {rank - 1}, after the batch, got {axis}")
+    return axis % rank - 1
 
-    A gate (c, 1, 1) needs no expansion to (c, h, w). Stacked gates (k, c, 1, 1) and images (k, c, h, w) get k * c
-    channels: returns the shape of the product, for a Reshape after it; None if it has that already.
-    """
+
+def drop_expansions(branches: list[list[LayerWithWeights]], shapes: list[Shape]) -> None:
+    """Removes expansions of (c, 1, 1) to (c, h, w) where another branch has that shape: a join broadcasts."""
     full = max(shapes, key=math.prod)
     for i, branch in enumerate(branches):
         others = [shape for j, shape in enumerate(shapes) if j != i]
         if full in others and branch and _is_expansion(branch[-1].layer, shapes[i]):
             branch.pop()
             shapes[i] = (full[0], *(1,) * (len(full) - 1))
-    same = [[a == b for a, b in zip(shape, full, strict=False)] for shape in shapes if shape != full]
-    if not same or any(len(shape) != len(full) or is_gate(shape) for shape in shapes):
-        return None
-    lead = min(flags.index(False) for flags in same)
-    for branch, shape in zip(branches, shapes, strict=True):
-        branch.append(LayerWithWeights(Reshape((math.prod(shape[:lead]), *shape[lead:]))))
-    return full
 
 
 def _is_expansion(layer: Layer, shape: Shape) -> bool:
@@ -111,7 +109,7 @@ def _pair(scale: Any) -> tuple[Any, ...]:
     return tuple(scale) if isinstance(scale, (tuple, list)) else (scale, scale)
 
 
-def make_container(op: str, branches: list[list[LayerWithWeights]]) -> LayerWithWeights:
+def make_container(op: str, branches: list[list[LayerWithWeights]], axis: int = 0) -> LayerWithWeights:
     """Returns a Residual for the sum of two branches, with the longer one as its body; else a Parallel."""
     if op == "Sub":
         branches = [branches[0], [*branches[1], LayerWithWeights(Rescale(-1.0))]]
@@ -122,7 +120,7 @@ def make_container(op: str, branches: list[list[LayerWithWeights]]) -> LayerWith
         layer: Layer = Residual(*layers[body], shortcut=layers[shortcut] or None)
     else:
         names = {i: f"branches.{i}" for i in range(len(branches))}
-        layer = Parallel(*layers, join={"Concat": CONCAT, PRODUCT: MULTIPLY}.get(op, ADD))
+        layer = Parallel(*layers, join=JOINS[op], axis=axis)
     return _with_weights(layer, names, branches)
 
 

@@ -150,12 +150,14 @@ class InstrumentedBranches:
         """See InstrumentedLayer."""
         results = [branch.forward(x, args) for branch in self.branches]
         outputs, tapes = [y for y, _ in results], [tape for _, tape in results]
-        return join_outputs(self.container.join, outputs), (outputs, tapes)
+        return join_outputs(self.container.join, outputs, self.container.axis), (outputs, tapes)
 
     def backward(self, tape: Any, dy: Array, want_dx: bool) -> Array | None:
         """See InstrumentedLayer. The gradients of the branches are added."""
         outputs, tapes = tape
-        parts = zip(self.branches, tapes, join_gradients(self.container.join, dy, outputs), strict=True)
+        parts = zip(
+            self.branches, tapes, join_gradients(self.container.join, dy, outputs, self.container.axis), strict=True
+        )
         gradients = [branch.backward(context, share, want_dx) for branch, context, share in parts]
         return join_outputs(ADD, [dx for dx in gradients if dx is not None]) if want_dx else None
 

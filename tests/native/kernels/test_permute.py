@@ -66,9 +66,9 @@ def test_columns(check, dtype, n):
         (lambda: PermuteOp((1,) * 9, tuple(range(9))), "at most 8"),
         (lambda: ChannelShuffleOp((5, 2), 2), "groups: expected a divisor of 5 channels, got 2"),
         (lambda: ChannelShuffleOp((4, 2), 0), "groups: expected numbers from 1"),
-        (lambda: ColumnsOp((4,), 2, 2), "start, stop: expected 0 <= start < stop <= 4, got 2 and 2"),
-        (lambda: ColumnsOp((4,), 2, 5), "start, stop: expected 0 <= start < stop <= 4"),
-        (lambda: ColumnsOp((4,), -1, 2), "start, stop: expected numbers from 0"),
+        (lambda: ColumnsOp((4,), 2, 2), "start, stop, step: expected a range of columns from 0 to 3, got 2, 2, 1"),
+        (lambda: ColumnsOp((4,), 2, 5), "start, stop, step: expected a range of columns from 0 to 3, got 2, 5, 1"),
+        (lambda: ColumnsOp((4,), -1, 2), "start, axis: expected numbers from 0"),
         (lambda: ColumnsOp((4, 2), 0, 2, "float16"), "dtype"),
     ],
 )

@@ -38,7 +38,8 @@ cdef double MIN_STEP_WORK = 2e6         # multiply-adds, about 40 us: in less, t
 cdef double MIN_CALL_WORK = 4e6         # about 50 us: in less, a second thread saves less than a busy machine takes to run it
 # Multiply-adds of each thread of a prediction, at least: about 50 us, what it takes to wake a thread that sleeps. Measured on two cores
 # (predict of one example with two threads and with one, in turn, at once and after pauses of 20 ms, the fastest of each): with 0.2 to 2.4
-# million multiply-adds, two threads took 0.95 to 1.7 times as long, after a pause 1 to 26 times; with 11 to 12 million, 0.65 to 0.85 times.
+# million multiply-adds, two threads took 0.95 to 1.7 times as long, after a pause 1 to 26 times; with 11 to 12 million, 0.65 to 0.85 times,
+# but a net of many small layers 1.4 times at once.
 cdef double THREAD_WORK = 2e6
 cdef bint _chooses = True               # else predictions use all threads that they may, however little work they have
 _num_threads = None     # the argument of set_num_threads

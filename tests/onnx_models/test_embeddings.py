@@ -34,6 +34,24 @@ def test_embeddings_of_columns(tmp_path):
     assert names == ["Columns", "Embedding", "Permute", "Flatten"]
 
 
+def test_one_hot_rows_times_a_matrix(tmp_path):
+    g = Graph((5,), categories=9, indices="int64")
+    g.append("OneHot", g.constant(9, "int64"), g.constant([0, 1])).append("MatMul", g.normal(9, 3))
+    check(g, tmp_path, "Embedding", "Permute", out_shape=(None, 5, 3))
+
+
+@pytest.mark.parametrize(
+    ("depth", "values", "axis"), [(8, [0, 1], -1), (9, [0, 2], -1), (9, [1, 0], -1), (9, [0, 1], 1)], ids=str
+)
+def test_other_one_hot_rows_are_refused(depth, values, axis, tmp_path):
+    """Without a matrix of as many rows, of other values, and along another axis."""
+    g = Graph((9,), categories=9, indices="int64")
+    g.append("OneHot", g.constant(depth, "int64"), g.constant(values), axis=axis)
+    g.append("MatMul", g.normal(9 if axis == 1 else depth + (depth == 8), 3))
+    with pytest.raises(ValueError, match=r"\(OneHot\): no layer of minidl does that"):
+        import_model(g.save(tmp_path, out_shape=(None, 9, 3)))
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "uint16"])
 def test_embedding_of_bytes(dtype, tmp_path):
     """Indices are int32 or int64 in ONNX; an input of other integers has a Cast."""

@@ -11,7 +11,7 @@ from minidl.onnx.graph import ANY_BATCH, NO_SUCH_LAYER, REWRITTEN, Graph, refuse
 from minidl.onnx.passes.activation_patterns import fuse_activations
 from minidl.onnx.passes.batch_axis import add_batch_axis
 from minidl.onnx.passes.fused_operators import expand_fused_operators
-from minidl.onnx.passes.gathers import expect_float_indices, merge_strided_views
+from minidl.onnx.passes.gathers import expect_float_indices, merge_one_hot_products, merge_strided_views
 from minidl.onnx.passes.input_cast import remove_input_cast
 from minidl.onnx.passes.norm_patterns import merge_layer_norms
 from minidl.onnx.passes.old_opsets import read_old_opsets
@@ -26,6 +26,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     add_batch_axis,
     remove_input_cast,
     expand_splits,
+    merge_one_hot_products,
     expect_float_indices,
     merge_layer_norms,
     merge_strided_views,

@@ -42,6 +42,29 @@ def _is_flattening(node: Node, constants: Constants) -> bool:
     return shape is not None and shape.tolist() == [-1]
 
 
+def merge_one_hot_products(graph: Graph) -> Graph:
+    """Returns the graph with a Gather of rows for a MatMul of OneHot, of zeros and ones, with a constant matrix."""
+    constants = Constants(graph)
+    one_hot = {node.outputs[0]: node for node in graph.nodes if _is_one_hot(node, constants)}
+    nodes = list[Node]()
+    for node in graph.nodes:
+        source = one_hot.get(node.inputs[0]) if (node.op, node.domain) == ("MatMul", "") else None
+        rows = constants.find(node.inputs[1]) if source is not None else None
+        if source is not None and rows is not None and rows.ndim == 2 and len(rows) == constants[source.inputs[1]]:
+            node = replace(node, op="Gather", inputs=[node.inputs[1], source.inputs[0]], attributes={"axis": 0})
+        nodes.append(node)
+    read = {name for node in nodes for name in node.inputs} | {value.name for value in graph.outputs}
+    kept = [node for node in nodes if read.intersection(node.outputs) or node.outputs[0] not in one_hot]
+    return replace(graph, nodes=kept) if one_hot else graph
+
+
+def _is_one_hot(node: Node, constants: Constants) -> bool:
+    if (node.op, node.domain) != ("OneHot", "") or node.attributes.get("axis", -1) != -1 or len(node.inputs) != 3:
+        return False
+    depth, values = constants.find(node.inputs[1]), constants.find(node.inputs[2])
+    return depth is not None and depth.size == 1 and values is not None and values.tolist() == [0, 1]
+
+
 def expect_float_indices(graph: Graph) -> Graph:
     """Returns the graph with Gathers of constant rows at whole numbers that are floats, without their Cast to integers.
 

@@ -174,16 +174,21 @@ def test_joins_become_containers(nodes, layers):
 
 
 @pytest.mark.parametrize(
-    ("axis", "is_valid"), [(1, True), (-3, True), (-2, False), (2, False), (-1, False), (0, False)]
+    ("axis", "shape"), [(1, (4, 4, 4)), (-3, (4, 4, 4)), (-2, (2, 8, 4)), (2, (2, 8, 4)), (-1, (2, 4, 8))]
 )
-def test_concat_only_along_channels(axis, is_valid, rng):
+def test_concat_along_any_axis_of_an_example(axis, shape, rng):
     g, x = graph("a = Relu(x)", "y = Concat(x, a)"), rng.standard_normal((3, 2, 4, 4))
     g.nodes[1].attributes["axis"] = axis
-    if is_valid:
-        assert build_model(g, None).predict(x).shape == (3, 4, 4, 4)
-    else:
-        with pytest.raises(ValueError, match=rf"node 'n1' \(Concat\): expected axis=1, the channels, got {axis}"):
-            build_model(g, None)
+    g.outputs[0].shape = None
+    assert build_model(g, None).predict(x).shape == (3, *shape)
+
+
+@pytest.mark.parametrize("axis", [0, -4, 4])
+def test_concat_along_another_axis(axis):
+    g = graph("a = Relu(x)", "y = Concat(x, a)")
+    g.nodes[1].attributes["axis"] = axis
+    with pytest.raises(ValueError, match=rf"node 'n1' \(Concat\): expected an axis from 1 to 3, after .*, got {axis}"):
+        build_model(g, None)
 
 
 def test_a_concat_of_the_same_inputs_along_another_axis():

@@ -103,7 +103,7 @@ def test_outputs_that_fork_at_several_places():
     assert trainer.train_batch(x, {"a": np.zeros((5, 2)), "output_val": np.zeros(5)}) > 0
 
 
-def test_refusals(tmp_path):
+def test_refusals():
     t = {}
     nodes = [dense("body", "x", "h", (3, 8), t)]
     for outputs, message in (
@@ -116,6 +116,10 @@ def test_refusals(tmp_path):
     for names in (["input"], ["0"]):
         with pytest.raises(ValueError, match="outputs: expected names other than 'input'"):
             build_graph(Sequential([Outputs(**dict.fromkeys(names, Dense(2)))], (3,)))
+
+
+@pytest.mark.oracle("onnx")
+def test_options_of_one_output_are_refused(tmp_path):
     model = NETS["heads"]()
     for arguments in ({"softmax": True}, {"class_names": ["a"]}):
         with pytest.raises(ValueError, match=r"expected a model of one output, .*; write model\['policy'\]"):

@@ -407,7 +407,7 @@ def test_a_list_given_to_a_layer_may_change_later(rng, tmp_path):
     [
         (99, IndexError, r"model\[99\]: expected an index from -2 to 1, got 99"),
         (-3, IndexError, r"model\[-3\]: expected an index from -2 to 1"),
-        ("conv", TypeError, r"model\['conv'\]: expected an index from -2 to 1, or a slice, got 'conv'"),
+        ("conv", ValueError, r"model\['conv'\]: expected a model that ends with Outputs, got "),
         (1.0, TypeError, r"model\[1.0\]: expected an index"),
         ((0, 1), TypeError, r"model\[\(0, 1\)\]: expected an index"),
     ],

@@ -49,8 +49,8 @@ class LocalResponseNorm(Layer):
     >>> from minidl import Sequential
     >>> from minidl.layers import LocalResponseNorm
     >>> layer = LocalResponseNorm(3, alpha=3, beta=1, k=0)
-    >>> Sequential([layer], input_shape=(3, 1, 1)).predict([[[[1]], [[2]], [[3]]]]).round(3).ravel().tolist()
-    [0.2, 0.143, 0.231]
+    >>> Sequential([layer], input_shape=(3, 1, 1)).predict([[[[1]], [[2]], [[3]]]]).round(3).ravel()
+    array([0.2  , 0.143, 0.231], dtype=float32)
     """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from minidl.c_export import library
+from minidl.layers import join
 from minidl.layers.activations import FUNCTIONS
+from minidl_c.kernels.pad2d import MODES
 
 NAMES = re.compile(r"\b(?:static|INLINE|NOINLINE)[^;{=]*?(\w+)\(")
 
@@ -48,7 +50,8 @@ def test_coefficients_are_those_of_the_kernels(dtype):
 def test_every_function_in_the_files_is_used_by_a_layer_or_another():
     """What nothing calls is dead."""
     writers = "".join(path.read_text(encoding="utf-8") for path in library.FOLDER.parent.rglob("*.py"))
-    writers += " ".join(FUNCTIONS.values())
+    writers += " ".join([*FUNCTIONS.values(), *(f"pad_{mode}" for mode in MODES)])
+    writers += " ".join(f" {name}_all {name}_broadcast" for name in join.FUNCTIONS)
     sources = {path: path.read_text(encoding="utf-8") for path in library.FOLDER.glob("*.c")}
     for text in sources.values():
         for name in NAMES.findall(text):

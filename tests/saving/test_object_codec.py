@@ -91,6 +91,13 @@ class Forgetful(Layer):
 class PositionalArguments:
     """Takes positional arguments without names."""
 
+    def __init__(self, size=1, /):
+        pass
+
+
+class KeywordArguments:
+    """Does not store its arguments."""
+
     def __init__(self, **options):
         pass
 
@@ -109,7 +116,8 @@ class StarArguments:
         (object, "got the class object"),
         (Forgetful(3), "takes 'size' and must store it in self.size"),
         (StarArguments(), "takes 'sizes' and must store it in self.sizes"),
-        (PositionalArguments(), r"positional-only arguments or \*\*kwargs"),
+        (PositionalArguments(), "positional-only arguments"),
+        (KeywordArguments(), "takes 'options' and must store it in self.options"),
         (CustomLayer(StarArguments()), "what: cannot be saved"),
         (1j, "cannot be saved"),
         (b"x", "cannot be saved"),

@@ -71,7 +71,7 @@ NAMESPACE = {  # what the names in answers stand for
     "score": SequentialClassifier().score,
     "y": np.zeros(3),
 }
-PROSE = {"CPUs", "Keras", "NumPy", "PyTorch"}
+PROSE = {"CPUs", "Keras", "NumPy", "PyTorch", "TensorFlow"}
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -131,7 +131,8 @@ def test_arguments_that_exist_are_named():
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_every_constructor_answers(cls):
-    if "__init__" in vars(cls) and cls not in (Layer,):
+    takes_any_word = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(cls).parameters.values())
+    if "__init__" in vars(cls) and cls not in (Layer,) and not takes_any_word:
         required = [
             1
             for p in list(inspect.signature(cls).parameters.values())

@@ -57,6 +57,8 @@ class Step:
         seen = [] if case.categories else [Scale(use_bias=True)]
         layers = [*seen, case.layer, Flatten(), Dense(3)]
         self.model = randomize(Sequential(layers, case.in_shape, seed=seed, dtype=dtype), rng)
+        for param in [*self.model.params.values()][: 2 * case.limited]:  # those of the Scale
+            param.value = np.abs(param.value)
         self.state = self.model.state_dict()
         self.nan = {name: np.full_like(value, np.nan) for name, value in self.state.items()}
         self.x = case.values(rng, (MOST, *case.in_shape)).astype(dtype)

@@ -99,9 +99,9 @@ OTHERS = {
     "GELU of another scale": lambda g, x: gelu(g, x, factor=1.001),
     "Hardshrink, not symmetric": lambda g, x: hardshrink(g, x, low=-0.4),
     "Softshrink, not symmetric": lambda g, x: softshrink(g, x, other=0.2),
-    "Softsign of other constant": lambda g, x: g.add("Div", x, g.add("Add", g.add("Abs", x), g.constant(2))),
 }
-PRODUCTS = {  # products and differences of branches, and no activation
+PRODUCTS = {  # products, quotients and differences of branches, and no activation
+    "Softsign of other constant": lambda g, x: g.add("Div", x, g.add("Add", g.add("Abs", x), g.constant(2))),
     "SiLU of another value": lambda g, x: g.add("Mul", g.add("Sigmoid", g.add("Relu", x)), x),
     "Hardswish of 2": lambda g, x: hardswish_divided(g, x, c=2),
     "Hardswish to 5": lambda g, x: hardswish_divided(g, x, high=5),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from onnx_models.graphs import Graph, check
+from onnx_models.graphs import Graph, check, run_both
 
 from minidl.onnx import import_model
 
@@ -10,6 +10,16 @@ pytestmark = pytest.mark.oracle("onnx", "onnxruntime")
 
 SHAPE = (6, 4, 5)
 COLUMN = (6, 1, 1)
+
+
+def check_unmerged(g, folder):
+    """The graph is refused, or computed without a layer norm."""
+    try:
+        expected, found, model = run_both(g, g.save(folder))
+    except ValueError:
+        return
+    assert "LayerNorm" not in str(model)
+    np.testing.assert_allclose(found, expected, 1e-4, 1e-4)
 
 
 def means(g, x, axis=1, **attributes):
@@ -149,8 +159,7 @@ def test_other_factors_and_biases_are_refused(what, tmp_path):
     total = g.add("Mul", "x", factor)
     total = g.add("Add", total, "x") if what == "x as a bias" else total
     g.add("Add", total, g.add("Mul", g.add("Neg", mean), factor))
-    with pytest.raises(ValueError, match=r"\(ReduceMean\): expected axes"):
-        import_model(g.save(tmp_path))
+    check_unmerged(g, tmp_path)
 
 
 def test_channels_last(tmp_path):
@@ -180,8 +189,7 @@ def test_another_power_is_refused(tmp_path, other):
     g = Graph(SHAPE)
     inputs = {"power": ("Pow", g.constant(3)), "product": ("Mul", "x")}
     scaled_sum(g, "x", square=lambda g, centred: g.add(inputs[other][0], centred, inputs[other][1]))
-    with pytest.raises(ValueError, match=r"\(ReduceMean\): expected axes"):
-        import_model(g.save(tmp_path))
+    check_unmerged(g, tmp_path)
 
 
 @pytest.mark.parametrize("op", ["Relu", "Neg"])
@@ -203,8 +211,7 @@ def test_another_mean_or_input_is_refused(op, tmp_path):
             second = g.add("Mul", factor, g.constant(2)) if change == "factor" else factor
             scaled = g.add("Mul", other if change == "x" else "x", factor)
             g.add("Add", scaled, g.add("Mul", g.add("Neg", mean), second))
-        with pytest.raises(ValueError, match=r"\(ReduceMean\): expected axes"):
-            import_model(g.save(tmp_path))
+        check_unmerged(g, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -215,8 +222,7 @@ def test_means_over_other_axes_are_refused(tmp_path, first, second):
     centred = g.add("Sub", "x", g.add("ReduceMean", "x", axes=first))
     variance = g.add("ReduceMean", g.add("Mul", centred, centred), axes=second)
     g.add("Div", centred, g.add("Sqrt", g.add("Add", variance, g.constant(1e-3))))
-    with pytest.raises(ValueError, match="ReduceMean"):
-        import_model(g.save(tmp_path))
+    check_unmerged(g, tmp_path)
 
 
 def test_means_without_their_axis_are_refused(tmp_path):
@@ -225,8 +231,7 @@ def test_means_without_their_axis_are_refused(tmp_path):
     centred = g.add("Sub", "x", means(g, "x", keepdims=0))
     variance = means(g, g.add("Mul", centred, centred), keepdims=0)
     g.add("Div", centred, g.add("Sqrt", g.add("Add", variance, g.constant(1e-3))))
-    with pytest.raises(ValueError, match="ReduceMean"):
-        import_model(g.save(tmp_path))
+    check_unmerged(g, tmp_path)
 
 
 def test_a_view_of_means_in_channels_last_is_refused(tmp_path):
@@ -252,8 +257,7 @@ def test_a_difference_in_the_wrong_order_is_refused(tmp_path):
     factor = g.add("Reciprocal", root_of_variance(g, "x", mean)[0])
     shift = g.add("Sub", g.add("Mul", mean, factor), g.normal(*COLUMN))
     g.add("Add", g.add("Mul", "x", factor), shift)
-    with pytest.raises(ValueError, match=r"\(ReduceMean\): expected axes"):
-        import_model(g.save(tmp_path))
+    check_unmerged(g, tmp_path)
 
 
 @pytest.mark.parametrize("form", ["PyTorch", "TensorFlow"])
@@ -267,8 +271,7 @@ def test_a_norm_whose_inner_values_are_used_elsewhere_is_refused(form, tmp_path)
         factor = g.add("Reciprocal", root_of_variance(g, "x", mean)[0])
         total = g.add("Add", g.add("Mul", "x", factor), g.add("Mul", g.add("Neg", mean), factor))
         g.add("Add", total, factor)
-    with pytest.raises(ValueError, match="ReduceMean"):
-        import_model(g.save(tmp_path))
+    check_unmerged(g, tmp_path)
 
 
 def test_a_standardized_weight_is_folded(tmp_path):

@@ -76,14 +76,12 @@ def test_layers_without_metadata(name, dtype, tmp_path):
         except ValueError as error:
             errors.append(str(error))
         else:
-            assert found.predict(x).tobytes() == model.predict(x).tobytes(), f"{model!r} of {model.input_shape}"
-    if name.startswith("Adaptive"):  # windows of several sizes
-        assert all("(Concat): expected axis=1" in message for message in errors)
-        assert 5 < len(errors) < 15
-    elif name == "AvgPool2D":  # windows beyond the end of padding that counts
+            same = found.predict(x).tobytes() == model.predict(x).tobytes()
+            if name.startswith("Adaptive") or name == "RMSNorm":  # windows of several sizes, and sums in another order
+                same = np.allclose(found.predict(x), model.predict(x), 1e-5, 1e-6, equal_nan=True)
+            assert same, f"{model!r} of {model.input_shape}"
+    if name == "AvgPool2D":  # windows beyond the end of padding that counts
         assert all("expected equal pads on both sides" in message for message in errors) and len(errors) <= 2
-    elif name == "RMSNorm":
-        assert all("(Div): " in message for message in errors) and len(errors) == 20
     else:
         assert all(message == NO_LAYERS + ", got none" for message in errors)
         assert len(errors) == 20 if name in TRAINING_ONLY else len(errors) < 15

@@ -69,7 +69,7 @@ def test_rows_of_other_channels_are_refused(tmp_path):
     g = Graph((3, 4, 5), batch=2)
     y = g.add("Transpose", "x", perm=TO_LAST)
     tensordot(g, y, (20, 6), g.normal(6, 7), (2, 2, 5, 7))
-    with pytest.raises(ValueError, match=r"\(MatMul\): expected shape \(3, 'any'\)"):
+    with pytest.raises(ValueError, match=r"\(MatMul, .*\): expected shape \(3, 'any'\)"):
         import_model(g.save(tmp_path))
 
 

@@ -32,6 +32,7 @@ from minidl.callbacks import Checkpoint
 from minidl.layers import Conv2D, Dense, Dropout, Flatten, MaxPool2D, ReLU, Rescale
 from minidl.optimizers import SGD
 
+minidl_c.runtime.threads.set_thread_choice(False)  # predictions use all threads that they are asked to
 LIMIT = 10  # seconds after which a process counts as hanging
 SHORT = 1  # the same for canaries, which do hang
 STARTING = 120  # seconds for a new interpreter and its imports

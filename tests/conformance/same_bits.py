@@ -61,6 +61,9 @@ from minidl.layers import (  # noqa: E402
     StochasticDepth,
 )
 from minidl.optimizers import SGD  # noqa: E402
+from minidl_c.runtime.threads import set_thread_choice  # noqa: E402
+
+set_thread_choice(False)  # predictions use all threads that they are asked to
 
 THREADS = (1, 2, 3, 5, 8, 16)
 DTYPES = ("float32", "float64")

@@ -30,12 +30,8 @@ class _Upgrade:
     """Copies the nodes in order. ranks: the numbers of axes of values, which alignments before opset 7 need."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph, self.constants, self.nodes, self.tensors = (
-            graph,
-            Constants(graph),
-            list[Node](),
-            dict(graph.tensors),
-        )
+        self.graph, self.constants = graph, Constants(graph)
+        self.nodes, self.tensors = list[Node](), dict(graph.tensors)
         self.names = Names(graph)
         self.ranks: dict[str, int | None] = {name: array.ndim for name, array in graph.tensors.items()}
         self.ranks |= {value.name: len(value.shape) for value in graph.inputs if value.shape is not None}

@@ -36,7 +36,7 @@ class Outputs(Container):
     TypeError
         Unless all branches are made of layers.
     ValueError
-        Without any output, for more than 256, and for names that are empty, contain a dot, or begin with "val_", as
+        Without any output, for more than 256, and for names that are empty, contain a dot, or begin with `val_`, as
         names of validation do in a history.
 
     See Also

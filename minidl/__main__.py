@@ -38,9 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         shape = "ONNX: shape of one example, if dynamic"
         command.add_argument("--input-shape", type=_shape, metavar="N,N,...", help=shape)
         command.add_argument("--external-data", action="store_true", help="ONNX: also read tensors in other files")
-        output = (
-            "ONNX: a value that is an output of the model, one for each --outputs (default: all outputs of the file)"
-        )
+        output = "ONNX: an output of the model; may be repeated (default: all outputs of the file)"
         command.add_argument("--outputs", action="append", metavar="NAME", help=output)
     given = parser.parse_args(arguments)
     if given.command is None:

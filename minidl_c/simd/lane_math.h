@@ -112,8 +112,9 @@ INLINE V FN(plus_ln2)(V n, V p) { return FN(fma)(n, C(FN(ln2)[0]), FN(fma)(n, C(
 
 /* log(x), -infinity for 0, NaN below; infinity and NaN are returned unchanged. x = 2^e m with m near 1. */
 INLINE V FN(log)(V x) {
-  M e = ((M)x - (M)C((REAL)0.70710678118654752440)) >> FN(mantissa);           /* m in [sqrt(1/2), sqrt(2)) */
-  V m = (V)((M)x - (e << FN(mantissa))), n = __builtin_convertvector(e, V);
+  FN(bits) near = (FN(bits))C((REAL)0.70710678118654752440), above = (FN(bits))x - near;      /* unsigned: x < 0 wraps around */
+  M e = (M)above >> FN(mantissa);                                              /* m in [sqrt(1/2), sqrt(2)) */
+  V m = (V)((FN(bits))x - ((FN(bits))e << FN(mantissa))), n = __builtin_convertvector(e, V);
   V y = FN(select)(x - x == 0, FN(plus_ln2)(n, FN(log_ratio)((m - 1) / (m + 1))), x);
   return FN(select)(x > 0, y, FN(select)(x == 0, C((REAL)-__builtin_inf()), x + C((REAL)__builtin_nan(""))));
 }

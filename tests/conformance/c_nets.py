@@ -10,11 +10,12 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import nets
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from contract.activations import positive
 from contract.every_layer import DRAWS
 
 from minidl import Sequential, Trainer
 from minidl.datasets import DatasetUnavailable, load_digits, load_mnist
-from minidl.layers import Block, Columns, Dense, Flatten, Parallel, Rescale, Reshape
+from minidl.layers import Abs, Block, Columns, Dense, Flatten, Parallel, Rescale, Reshape
 from minidl.optimizers import SGD
 
 TRAINING = 2000  # examples
@@ -29,7 +30,8 @@ def fed_by_pixels(name):
         if size <= (8 if case.categories else 376) and (not case.categories or case.categories >= 256):
             break
     # 1 / 70 has roundings, which contraction of a multiplication and an addition changes: a canary of c_compilers.py
-    start, scaled = (400, []) if case.categories else (408, [Rescale(1 / 70, -1)])
+    scaled = [Abs(), Rescale(1 / 70, 0.5)] if case.values is positive else [Rescale(1 / 70, -1)]
+    start, scaled = (400, []) if case.categories else (408, scaled)
     return Block(Flatten(), Columns(start, start + size), *scaled, Reshape(case.in_shape), case.layer, Flatten())
 
 

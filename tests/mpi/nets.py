@@ -19,6 +19,7 @@ from minidl.layers import (
     Flatten,
     GlobalAvgPool2D,
     MaxPool2D,
+    Outputs,
     RandomCrop,
     RandomFlip,
     RandomRotation,
@@ -83,7 +84,12 @@ def pixels():
     return [Rescale(1 / 255), RandomFlip(), RandomRotation((90, 90)), RandomCrop(20), Conv2D(10, 3, padding=1)]
 
 
+def several():
+    return [Rescale(1 / 255), Conv2D(4, 5, stride=3), ReLU(), Flatten(), Outputs(digit=Dense(10), light=Dense(1))]
+
+
 SMALL, SOME = {"batch_size": 20}, {"batch_size": 100, "validation_split": 0.1}
+SEVERAL = {"loss": {"digit": "softmax_cross_entropy", "light": "mean_squared_error"}, "metrics": {"digit": ["accuracy"]}}
 CASES = {  # layers, dtype, arguments of the trainer, arguments of fit
     "lenet": (lenet, "float32", {}, SOME),
     "lenet with few tiles": (lenet, "float32", {}, SMALL),
@@ -93,20 +99,28 @@ CASES = {  # layers, dtype, arguments of the trainer, arguments of fit
     "dropout": (dropout, "float32", {}, SOME),
     "examples clipped": (dropout, "float64", {"per_example_clip_norm": 0.1}, SMALL),
     "pixels": (pixels, "float32", {}, {"batch_size": 20}),
+    "several outputs": (several, "float32", SEVERAL, {"batch_size": 20, "validation_split": 0.1}),
     "noise in NumPy": (noisy, "float32", {}, SMALL),
 }
 
 
 def images(n, case=""):
-    """Of ten classes, that differ in their brightness: small nets learn something. "pixels": those of each pixel."""
+    """Of ten classes, that differ in their brightness: small nets learn something. y: as the case takes it."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 10, n)
     X = (rng.integers(0, 60, (n, 1, 28, 28)) + 15 * y[:, None, None, None]).astype(np.uint8)
+    if case == "several outputs":
+        return X, {"digit": y, "light": y[:, None] / 10}
     return X, X[:, 0] // 20 if case == "pixels" else y
+
+
+def some(y, rows):
+    return {name: values[rows] for name, values in y.items()} if isinstance(y, dict) else y[rows]
 
 
 def trained(case, comm):
     layers, dtype, options, arguments = CASES[case]
+    options = {"loss": "softmax_cross_entropy", "metrics": ["accuracy"], **options}
     options = {"optimizer": SGD(0.02, momentum=0.9), **options}
     X, y = images(237, case)
     weights = np.random.default_rng(1).integers(0, 3, len(X)) / 2.0 if "clipped" in case or case == "dropout" else None
@@ -115,15 +129,17 @@ def trained(case, comm):
         arguments = {"batch_size": 100, "validation_data": (X[many], y[many])}
         X = X.astype(np.float16)  # converted as it is read
     model = Sequential(layers(), (1, 28, 28), seed=1, dtype=dtype)
-    trainer = Trainer(model, "softmax_cross_entropy", metrics=["accuracy"], seed=2, distributed=comm, **options)
+    trainer = Trainer(model, seed=2, distributed=comm, **options)
     with tempfile.TemporaryDirectory() as folder:  # CSVLogger is an observer: only rank 0 writes
         callbacks = [CSVLogger(f"{folder}/log.csv"), EarlyStopping("loss", patience=2), Inspector(case)]
         trainer.fit(X, y, epochs=2, sample_weight=weights, callbacks=callbacks, verbose=0, **arguments)
     for start in (0, 33):
-        trainer.train_batch(X[start : start + 33], y[start : start + 33])
+        trainer.train_batch(X[start : start + 33], some(y, slice(start, start + 33)))
     found = hashlib.sha256(b"".join(value.tobytes() for value in model.state_dict().values()))
     found.update(repr([(name, trainer.history[name]) for name in trainer.history if "second" not in name]).encode())
-    found.update(model.predict(X).tobytes())
+    scores = model.predict(X)
+    for array in scores.values() if isinstance(scores, dict) else [scores]:
+        found.update(array.tobytes())
     return found.hexdigest()
 
 

@@ -1,7 +1,7 @@
 """An actor and a critic
 =====================
 
-Proximal policy optimization (PPO): a net with two outputs learns to balance a pole on a cart.
+Proximal policy optimization (PPO, Schulman et al. 2017): a net with two outputs learns to balance a pole on a cart.
 
 Run it with: `python examples/actor_critic.py`
 
@@ -11,7 +11,7 @@ surrogate, that of the value the squared error. The cart and the pole are the di
 and Anderson (1983), for many carts at a time, with the limits of CartPole-v1: an episode ends when the pole falls or
 the cart leaves the track, and after 500 steps.
 
-The program ends with the mean return of 100 new episodes (500 is the most) and a hash of the weights, which does not
+The program prints the mean return before the training, and ends with the mean return of 100 new episodes (500 is the most) and a hash of the weights, which does not
 depend on the number of threads.
 """
 
@@ -78,7 +78,7 @@ def collect(model, carts, threads):
     """Returns states, actions, log-probabilities, values and ends of episodes: (HORIZON, CARTS, ...) each."""
     seen = []
     for _ in range(HORIZON):
-        state = carts.state.copy()
+        state = carts.state
         scores = model.predict(state, num_threads=threads)
         logs = log_softmax(scores["policy"].astype(np.float64))
         action = (carts.rng.random(carts.count) < np.exp(logs[:, 1])).astype(int)
@@ -87,7 +87,10 @@ def collect(model, carts, threads):
 
 
 def advantages(values, last, is_over):
-    """Returns generalized advantage estimates (Schulman et al. 2016); last: the values after the last step."""
+    """Returns generalized advantage estimates (Schulman et al. 2016); last: the values after the last step.
+
+    An episode that is cut off after STEPS is treated as one that ended.
+    """
     found, ahead, following = np.zeros_like(values), np.zeros_like(last), last
     for t in reversed(range(len(values))):
         goes_on = ~is_over[t]
@@ -98,7 +101,7 @@ def advantages(values, last, is_over):
 
 
 def train(trainer, carts, iterations):
-    """Improves the policy with what the carts do under it; prints the mean length of episodes."""
+    """Improves the policy with what the carts do under it; prints how many episodes end."""
     model, threads = trainer.model, trainer.num_threads
     for iteration in range(iterations):
         states, actions, logs, values, is_over = collect(model, carts, threads)
@@ -112,7 +115,7 @@ def train(trainer, carts, iterations):
             for rows in order.reshape(-1, BATCH):
                 trainer.train_batch(X[rows], {"policy": policy[rows], "value": returns[rows]})
         if iteration % 10 == 9:
-            print(f"iteration {iteration + 1}: {is_over.sum()} of {CARTS} carts' episodes ended in {HORIZON} steps")
+            print(f"iteration {iteration + 1}: {is_over.sum()} episodes of {CARTS} carts ended in {HORIZON} steps")
 
 
 def mean_return(model, rng, episodes=100):
@@ -136,6 +139,7 @@ def main():
     trainer = Trainer(
         model, losses, Adam(0.002), loss_weights={"value": 0.5}, clip_norm=0.5, num_threads=arguments.threads
     )
+    print(f"Mean return before the training: {mean_return(model, np.random.default_rng(1)):.1f}")
     train(trainer, Carts(CARTS, np.random.default_rng(0)), arguments.iterations)
     print(f"Mean return of 100 episodes: {mean_return(model, np.random.default_rng(1)):.1f}")
     weights = b"".join(array.tobytes() for array in model.state_dict().values())

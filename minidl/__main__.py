@@ -31,14 +31,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     export.add_argument("--header", action="store_true", help="also write a header file")
     export.add_argument("--keep-values", action="store_true", help="keep the outputs of all layers in the arena")
     names = "the names of the classes, in a table"
-    export.add_argument("--class-names", nargs="+", metavar="NAME", default=False, help=names)
+    export.add_argument("--class-names", type=_names, metavar="NAME,NAME,...", default=False, help=names)
     transformed = "how Winograd's weights are written (default: tables up to 256 KiB, else memory)"
     export.add_argument("--winograd", choices=("tables", "memory", "direct"), help=transformed)
     for command in (inspect, export):
         shape = "ONNX: shape of one example, if dynamic"
         command.add_argument("--input-shape", type=_shape, metavar="N,N,...", help=shape)
         command.add_argument("--external-data", action="store_true", help="ONNX: also read tensors in other files")
-        output = "ONNX: an output of the model; may be repeated (default: all outputs of the file)"
+        output = "an output of the model, or of ONNX any value; may be repeated (default: all outputs of the file)"
         command.add_argument("--outputs", action="append", metavar="NAME", help=output)
     given = parser.parse_args(arguments)
     if given.command is None:
@@ -72,16 +72,22 @@ def _shape(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"expected sizes such as 3,224,224, got {text!r}") from None
 
 
+def _names(text: str) -> list[str]:
+    return text.split(",")
+
+
 def _load(path: str, options: dict[str, Any]) -> Sequential:
-    """Returns the model in a file. options: the arguments of `import_model`, which an ONNX file takes alone."""
+    """Returns the model in a file. options: arguments of `import_model`, of which other files take `outputs` alone."""
     if path.endswith(".onnx"):
         from minidl.onnx import import_model
 
         return import_model(path, **options)
+    outputs = options.pop("outputs")
     for name, value in options.items():
         if value:
             raise ValueError(f"--{name.replace('_', '-')}: expected an ONNX file (.onnx) with it, got {path!r}")
-    return Sequential.load(path)
+    model = Sequential.load(path)
+    return model[outputs[0] if len(outputs) == 1 else outputs] if outputs else model
 
 
 if __name__ == "__main__":

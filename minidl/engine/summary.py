@@ -16,6 +16,7 @@ from minidl.engine.param_groups import ParamGroup, param_groups
 from minidl.engine.segments import NativeSegment, ParamGroups, Segment
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, title
+from minidl.layers.outputs import Outputs
 from minidl.utils.validation import Shape
 
 HEADER = ("layer", "output", "parameters", "multiply-adds", "memory")
@@ -26,6 +27,7 @@ WIDTH = 100  # columns of the table, unless the numbers take more than half of i
 class Row:
     """One layer: its index and repr, output shape, number of parameters, multiply-adds and bytes of one example.
 
+    output: of Outputs, the shapes by name.
     depth: how many containers it is in; the numbers of a container are those of the layers in it, together.
     trainable: how many of the parameters a step changes.
     macs: multiply-adds of a forward pass through convolutions and dense layers, taps on padding included.
@@ -35,7 +37,7 @@ class Row:
 
     name: str
     depth: int
-    output: Shape
+    output: Shape | dict[str, Shape]
     parameters: int
     trainable: int
     macs: int
@@ -95,7 +97,7 @@ class Summary:
             frozen = ", frozen" if row.trainable < row.parameters and not row.trainable else ""
             rate = f", lr_mult {row.lr_mult:g}" if row.lr_mult != 1 and row.trainable else ""
             numbers = (f"{row.parameters:,}", f"{row.macs:,}", size(row.example_bytes))
-            cells.append((row.depth, (row.name + frozen + rate, str(row.output), *numbers)))
+            cells.append((row.depth, (row.name + frozen + rate, _shapes(row.output), *numbers)))
         return cells
 
     def _footer(self) -> str:
@@ -156,10 +158,14 @@ def _rows(path: str, layer: Layer, depth: int, item: int, groups: ParamGroups) -
     parameters, trainable = _count([layer]), _count(trained)
     name, output = f"{path} {title(layer)}", layer.out_shape
     numbers = parameters, trainable, layer.macs, item * math.prod(output), groups[id(layer)].lr_scale
-    yield Row(name, depth, output, *numbers)
+    yield Row(name, depth, layer.layout.shapes if isinstance(layer, Outputs) else output, *numbers)
     if isinstance(layer, Container):
         for place, part in layer.named_children():
             yield from _rows(f"{path}.{place}", part, depth + 1, item, groups)
+
+
+def _shapes(output: Shape | dict[str, Shape]) -> str:
+    return ", ".join(map(str, output.values())) if isinstance(output, dict) else str(output)
 
 
 def _count(layers: Sequence[Layer]) -> int:

@@ -8,7 +8,7 @@ training plan.
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -63,7 +63,8 @@ def get(loss: str | Loss) -> Loss:
         return NAMES[loss]
     foreign = hints.foreign_hint(loss, foreign_words.LOSSES)
     if not callable(loss) or isinstance(loss, type) or foreign:
-        meant = foreign or hints.class_hint(loss)
+        several = "; losses of several outputs are a dict, by name" if isinstance(loss, (list, tuple)) else ""
+        meant = foreign or hints.class_hint(loss) or several
         raise TypeError(f"loss: expected a name, a function or an object such as Huber(2.0), got {loss!r}{meant}")
     expected = "loss: expected a function of scores and targets, loss(scores, y)"
     hints.check_order(expected, loss, hints.SCORES, hints.TARGETS)
@@ -83,6 +84,8 @@ def rows_of(loss: Loss, y: Any, n: int) -> Any:
 
 def check_rows(y: Any, n: int) -> Array:
     """Returns y as an array; raises TypeError or ValueError unless it has n rows."""
+    if isinstance(y, Mapping):
+        raise TypeError(f"y: expected one array, as the model has one output, got a dict of {', '.join(map(str, y))}")
     rows = check_array(y, "y")
     if rows.ndim == 0 or len(rows) != n:
         got = len(rows) if rows.ndim else "a single number"

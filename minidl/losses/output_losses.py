@@ -81,12 +81,13 @@ class OutputLosses:
         names = ", ".join(self._losses)
         if not isinstance(y, Mapping):
             raise TypeError(f"y: expected a dict of targets for the outputs {names}, got {type(y).__name__}")
-        if wrong := [name for name in [*self._losses, *y] if (name in y) != (name in self._losses)]:
-            got = f"none for {wrong[0]!r}" if wrong[0] in self._losses else f"{wrong[0]!r}, which has no loss"
-            raise ValueError(f"y: expected targets for the outputs {names}, got {got}")
+        wrong = [f"none for {name!r}" for name in self._losses if name not in y]
+        wrong += [f"{name!r}, which has no loss" for name in y if name not in self._losses]
+        if wrong:
+            raise ValueError(f"y: expected targets for the outputs {names}, got {'; '.join(wrong)}")
         rows = {}
         for name in self._losses:
-            with _naming(name):
+            with naming(name):
                 rows[name] = check_rows(y[name], n)
         return rows
 
@@ -97,7 +98,7 @@ class OutputLosses:
         """
         parts = []
         for name, loss in self._losses.items():
-            with _naming(name):
+            with naming(name):
                 own = check_own(loss, y[name], len(y[name]), self.layout.shapes[name], dtype)
                 op = _op(loss, self.layout.shapes[name], dtype)
                 parts.append(_described(own, dtype) if op is None else _packed(own, op, dtype))
@@ -163,7 +164,7 @@ def by_output(losses: Mapping[str, str | Loss], weights: Any = None) -> OutputLo
     for name, loss in losses.items():
         if not isinstance(name, str):
             raise TypeError(f"loss: expected losses by the names of outputs, got {name!r}")
-        with _naming(name, "loss"):
+        with naming(name, "loss"):
             found[name] = loss_named(loss)
     native = all(_is_native(loss) for loss in found.values())
     return (NativeOutputLosses if native else OutputLosses)(found, check_weights(weights, found))
@@ -189,7 +190,7 @@ def _op(loss: Any, shape: Shape, dtype: str) -> Any:
 
 
 @contextmanager
-def _naming(output: str, argument: str = "y") -> Iterator[None]:
+def naming(output: str, argument: str = "y") -> Iterator[None]:
     """A context in which errors about an argument name the output: "y: output 'policy': ..."."""
     try:
         yield

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from minidl.utils.arrays import Array
@@ -23,6 +24,9 @@ NOT_IN_OPSET = "not in this opset"  # domain of nodes of the file whose operator
 
 HINTS = {  # by pattern of the operator
     "If|Loop|Scan": "it runs graphs: export for fixed shapes, or fold constants, for example with onnxsim",
+    "ArgMax|ArgMin|ArrayFeatureExtractor|LabelEncoder|NonMaxSuppression|TopK|ZipMap": (
+        "name the values before it as the model's `outputs`, and compute it yourself"
+    ),
     "Fused.*": "export it without the optimizer of onnxruntime, which fuses operators",
     "GRU|LSTM|RNN": "it has recurrence",
     "QLinear.*|QGemm|.*Integer|DynamicQuantizeLinear": (
@@ -102,14 +106,16 @@ def select_outputs(graph: Graph, outputs: str | Sequence[str]) -> Graph:
 
     Raises TypeError unless they are names, and ValueError for none, for a repeated one, or one that no node computes.
     """
-    names = [outputs] if isinstance(outputs, str) else list(outputs)
+    names = [outputs] if isinstance(outputs, str) or not isinstance(outputs, Iterable) else list(outputs)
     if not all(isinstance(name, str) for name in names):
-        raise TypeError(f"outputs: expected names of values, got {names!r}")
+        raise TypeError(f"outputs: expected names of values, got {outputs!r}")
     declared = {value.name: value for value in graph.outputs}
     computed = {name for node in graph.nodes for name in node.outputs if name}
     if not names or len(set(names)) < len(names) or not computed.issuperset(names):
-        others = f"outputs {', '.join(declared)}, or of other computed values"
-        raise ValueError(f"outputs: expected different names of the {others}, got {', '.join(names) or 'none'}")
+        unknown = next((name for name in names if name not in computed), "")
+        meant = "".join(f"; did you mean {name!r}?" for name in get_close_matches(unknown, computed, 1))
+        expected = f"names of values that nodes compute, each once: {', '.join(declared)}, or inner ones"
+        raise ValueError(f"outputs: expected {expected}; got {', '.join(names) or 'none'}{meant}")
     needed, nodes = set(names), list[Node]()
     for node in reversed(graph.nodes):
         if needed.intersection(node.outputs):

@@ -22,6 +22,8 @@ class Inspection:
     producer: the program that wrote it. inputs, outputs: (name, dtype, shape), the shape None if it is not declared.
     operators: the number of nodes of each; local functions are inlined. parameters: of the model, or if it cannot be
     imported, the numbers in tensors of real numbers. macs: multiply-adds of one example; None without a model.
+    computed: the node of each output with the values that it reads, such as "Softmax of 'logits'": names that the
+    argument `outputs` takes, too.
     obstacles: what `import_model` would refuse; `str` of one names the node, what was expected, and what to do.
     notes: of what it would warn.
     """
@@ -31,6 +33,7 @@ class Inspection:
     inputs: tuple[tuple[str, str, tuple[int | str | None, ...] | None], ...]
     outputs: tuple[tuple[str, str, tuple[int | str | None, ...] | None], ...]
     operators: dict[str, int]
+    computed: dict[str, str]
     parameters: int
     macs: int | None
     obstacles: tuple[Obstacle, ...]
@@ -43,7 +46,8 @@ class Inspection:
         macs = "" if self.macs is None else f", {self.macs:,} multiply-adds an example"
         lines = [
             f"file of {self.producer or 'an unknown program'}, opset {self.opset}{old}",
-            *(f"{kind} {_describe(*value)}" for kind in ("input", "output") for value in getattr(self, f"{kind}s")),
+            *(f"input {_describe(*value)}" for value in self.inputs),
+            *(f"output {_describe(*value)}, {self.computed.get(value[0], 'not computed')}" for value in self.outputs),
             f"nodes: {nodes}",
             f"{self.parameters:,} parameters{macs}",
         ]
@@ -64,6 +68,7 @@ def inspect_graph(graph: Graph, input_shape: Shape | None, outputs: str | Sequen
         "opset": graph.opset,
         "inputs": tuple(map(_describe_value, graph.inputs)),
         "outputs": tuple(map(_describe_value, graph.outputs)),
+        "computed": _computed(graph),
         "operators": dict(Counter(node.operator for node in graph.nodes).most_common()),
     }
     floats = sum(array.size for array in graph.tensors.values() if array.dtype.kind == "f")
@@ -88,6 +93,16 @@ def _describe_value(value: ValueInfo) -> tuple[str, str, tuple[int | str | None,
     return value.name, value.dtype, None if value.shape is None else tuple(value.shape)
 
 
+def _computed(graph: Graph) -> dict[str, str]:
+    nodes = {name: node for node in graph.nodes for name in node.outputs}
+    found = {}
+    for value in graph.outputs:
+        if node := nodes.get(value.name):
+            read = ", ".join(repr(name) for name in node.inputs if name and name not in graph.tensors)
+            found[value.name] = f"{node.operator} of {read}" if read else node.operator
+    return found
+
+
 def _describe(name: str, dtype: str, shape: Iterable[int | str | None] | None) -> str:
     sizes = "of unknown shape" if shape is None else f"({', '.join(str(s or '?') for s in shape)})"
-    return f"{name!r}: {dtype} {sizes}"
+    return f"{name!r}: {dtype} {sizes}" if dtype else f"{name!r}: {sizes}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -110,9 +111,12 @@ class BaseTrainer:
         self._count[0] = check_counter("step", step)
 
     @property
-    def loss_weights(self) -> dict[str, float] | None:
-        """The weights of the losses of several outputs, by name; None for one output. Setting it makes other losses."""
-        return dict(self.loss.weights) if isinstance(self.loss, OutputLosses) else None
+    def loss_weights(self) -> Mapping[str, float] | None:
+        """The weights of the losses of several outputs, by name; None for one output. Setting it makes other losses.
+
+        What it returns is read-only: set the attribute to a dict.
+        """
+        return MappingProxyType(self.loss.weights) if isinstance(self.loss, OutputLosses) else None
 
     @loss_weights.setter
     def loss_weights(self, weights: Mapping[str, float] | None) -> None:

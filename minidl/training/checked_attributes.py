@@ -113,8 +113,13 @@ def check_outputs(attributes: Mapping[str, Any]) -> None:
     for name, output in of_one.items():
         known = list(loss.losses) if isinstance(loss, OutputLosses) else []
         if output not in (known or [None]):
-            expected = f"metrics by output, of {', '.join(known)}" if known else "metrics of the one output"
-            raise ValueError(f"metrics: expected {expected}, got {name!r}" + (f" of {output!r}" if output else ""))
+            if output is None:
+                example = f'{{"{known[0]}": ["{name}"]}}'
+                raise ValueError(f"metrics: expected metrics by output, such as {example}, got {name!r} alone")
+            expected = (
+                f"names of outputs that have a loss, {', '.join(known)}" if known else "metrics of the one output"
+            )
+            raise ValueError(f"metrics: expected {expected}, got {output!r}")
     if isinstance(loss, OutputLosses) and outputs is not None:
         clash = {f"{name}_loss" for name in loss.losses} & of_one.keys()
         if clash:

@@ -132,9 +132,11 @@ def measure(
                 with nullcontext() if is_ours(metric) else one_blas_thread:
                     value = metric(own_y, own_scores)
         except (TypeError, ValueError) as error:
-            if is_ours(metric):
-                raise
             kind = TypeError if isinstance(error, TypeError) else ValueError
+            if is_ours(metric) and str(error).startswith(name):
+                raise
+            if is_ours(metric):  # of one of several outputs, or renamed
+                raise kind(f"metrics: {name}: {error}") from error
             ignored = f"{'without' if name in drops else 'including'} the labels of ignore_index={ignore_index}, "
             shapes = f"with y of shape {own_y.shape} and scores of shape {own_scores.shape}"
             call = f"metrics: {name}(y, scores), {shapes}, {'' if ignore_index is None else ignored}failed"

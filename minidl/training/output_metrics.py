@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from minidl.losses.output_losses import naming
 from minidl.metrics import Metric, get
 
 
@@ -18,17 +19,17 @@ class OutputMetric:
         """Returns the value for dicts of targets and scores by output."""
         return self.metric(y[self.output], scores[self.output])
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.output!r}, {self.metric!r})"
+
 
 def of_outputs(metrics: Mapping[str, Any]) -> list[OutputMetric]:
     """Returns the metrics of outputs, by their names; raises ValueError or TypeError as `minidl.metrics.get`."""
     found = []
     for output, given in metrics.items():
         own = [given] if isinstance(given, str) or callable(given) else given
-        try:
+        with naming(output, "metrics"):
             found += [OutputMetric(output, metric) for metric in get(own).values()]
-        except (TypeError, ValueError) as error:
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(f"metrics: output {output!r}: {str(error).removeprefix('metrics: ')}") from error
     return found
 
 

@@ -16,7 +16,7 @@ from minidl import Layer, Sequential, Trainer, __main__
 from minidl.c_export import HAS_FMA, CodeWriter, source_file
 from minidl.estimators import SequentialClassifier
 from minidl.initializers import ones
-from minidl.layers import Conv2D, Dense, Flatten, Parallel, ReLU, Rescale, Sigmoid
+from minidl.layers import Conv2D, Dense, Flatten, Outputs, Parallel, ReLU, Rescale, Sigmoid
 from minidl.optimizers import SGD
 
 pytestmark = pytest.mark.skipif(not HAS_FMA, reason="the bits of predict differ without fused multiply-add")
@@ -396,12 +396,24 @@ def test_a_refused_export_keeps_the_old_file(model, tmp_path):
 def test_the_command_writes_the_same_file(model, tmp_path, capsys):
     model.save(tmp_path / "digits.safetensors")
     files = [str(tmp_path / "digits.safetensors"), str(tmp_path / "net.c")]
-    __main__.main(["export-c", *files, "--header", "--arena", "argument", "--class-names", *"abcd"])
+    __main__.main(["export-c", *files, "--header", "--arena", "argument", "--class-names", "a,b,c,d"])
     written = (tmp_path / "net.c").read_bytes()
     minidl.export_c(model, tmp_path / "net.c", arena="argument", class_names=list("abcd"))
     assert written == (tmp_path / "net.c").read_bytes()
     assert (tmp_path / "net.h").exists()
     assert capsys.readouterr() == ("", "")
+
+
+def test_the_command_chooses_outputs(tmp_path):
+    ends = Outputs(policy=Dense(3), value=Dense(1), spread=Dense(1))
+    model = Sequential([Flatten(), ends], input_shape=(4,))
+    model.save(tmp_path / "net.safetensors")
+    for names in (["policy"], ["value", "spread"]):
+        chosen = [word for name in names for word in ("--outputs", name)]
+        __main__.main(["export-c", str(tmp_path / "net.safetensors"), str(tmp_path / "net.c"), *chosen])
+        written = (tmp_path / "net.c").read_bytes()
+        minidl.export_c(model[names[0] if len(names) == 1 else names], tmp_path / "net.c")
+        assert written == (tmp_path / "net.c").read_bytes()
 
 
 def test_the_command_reports_errors(tmp_path, capsys):
@@ -420,7 +432,7 @@ def test_the_command_has_all_options(model, tmp_path, monkeypatch):
     reading = ("--input-shape", "3,224,224", "--external-data", "--outputs", "y", "--outputs", "z")
     flags = ("--softmax", "--header", "--keep-values")
     choices = ("--arena", "argument", "--weights", "inc", "--winograd", "direct")
-    names = ("--name", "n", "--class-names", "a", "b")
+    names = ("--name", "n", "--class-names", "a,b")
     __main__.main(["export-c", "m.onnx", "n.c", *reading, *flags, *choices, *names])
     expected = {"input_shape": (3, 224, 224), "external_data": True, "class_names": ["a", "b"], "name": "n"}
     assert (expected | {"outputs": ["y", "z"]}).items() <= arguments.items()

@@ -89,7 +89,10 @@ def several():
 
 
 SMALL, SOME = {"batch_size": 20}, {"batch_size": 100, "validation_split": 0.1}
-SEVERAL = {"loss": {"digit": "softmax_cross_entropy", "light": "mean_squared_error"}, "metrics": {"digit": ["accuracy"]}}
+SEVERAL = {
+    "loss": {"digit": "softmax_cross_entropy", "light": "mean_squared_error"},
+    "metrics": {"digit": ["accuracy"]},
+}
 CASES = {  # layers, dtype, arguments of the trainer, arguments of fit
     "lenet": (lenet, "float32", {}, SOME),
     "lenet with few tiles": (lenet, "float32", {}, SMALL),

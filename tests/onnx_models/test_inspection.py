@@ -36,7 +36,7 @@ def test_a_file_that_can_be_imported(tmp_path):
     assert str(found) == repr(found) == "\n".join([
         f"file of minidl {version}, opset 21",
         "input 'input': float32 (N, 1, 8, 8)",
-        "output 'scores': float32 (N, 144)",
+        "output 'scores': float32 (N, 144), Flatten of '1.Relu'",
         "nodes: 1 Conv, 1 Relu, 1 Flatten",
         f"40 parameters, {found.macs:,} multiply-adds an example",
         "import_model reads it",

@@ -44,8 +44,16 @@ def test_values_inside_the_graph(tmp_path):
 def test_unknown_outputs(outputs, tmp_path):
     g = Graph((4,))
     g.append("Gemm", g.normal(4, 3))
-    with pytest.raises(ValueError, match="outputs: expected different names of the outputs v0, or of other computed"):
+    with pytest.raises(
+        ValueError, match="outputs: expected names of values that nodes compute, each once: v0, or inner"
+    ):
         import_model(g.save(tmp_path), outputs=outputs)
+
+
+def test_a_name_that_is_close_to_another_one(tmp_path):
+    path = Graph((4,)).append("Relu").save(tmp_path)
+    with pytest.raises(ValueError, match="got v_0; did you mean 'v0'"):
+        import_model(path, outputs="v_0")
 
 
 def test_outputs_that_are_no_names(tmp_path):

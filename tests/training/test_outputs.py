@@ -11,7 +11,7 @@ import minidl
 from minidl import Sequential, Trainer
 from minidl.callbacks import Checkpoint, CSVLogger, EarlyStopping
 from minidl.estimators import SequentialClassifier
-from minidl.layers import BatchNorm1D, Conv2D, Dense, Dropout, Flatten, Outputs, RandomFlip, ReLU
+from minidl.layers import BatchNorm1D, Conv2D, Dense, Dropout, Flatten, Outputs, RandomFlip, ReLU, Sigmoid
 from minidl.losses import SoftmaxCrossEntropy
 from minidl.metrics import accuracy
 from minidl.optimizers import SGD, Adam
@@ -278,6 +278,39 @@ def test_callbacks_watch_an_output(tmp_path):
             make().fit(X, Y, **FIT, callbacks=[EarlyStopping(monitor)])
 
 
+def test_report_names_outputs():
+    """Each output is compared with itself: the gradients of one say nothing of those of another."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((640, 6))
+    y = {"policy": (np.arange(640) % 50 == 0).astype(int), "value": 5000 + x[:, :1]}
+    model = Sequential([Outputs(policy=[Dense(8), ReLU(), Dense(7)], value=Dense(1))], (6,), seed=0)
+    trainer = Trainer(model, {"policy": "softmax_cross_entropy", "value": "mean_squared_error"}, SGD(1e-5))
+    trainer.fit(x, y, epochs=25, shuffle=False, verbose=0)
+    found = {finding.symptom: finding.layer for finding in trainer.report()}
+    assert found["imbalanced labels"] == "output 'policy'" and found["unscaled targets"] == "output 'value'"
+    assert "vanishing gradients" not in found and "exploding gradients" not in found
+    trainer.fit(x, y | {"policy": np.arange(640) // 160}, epochs=1, shuffle=False, verbose=0)
+    assert {finding.symptom: finding.layer for finding in trainer.report()}["unshuffled labels"] == "output 'policy'"
+
+
+def test_report_finds_gradients_that_vanish_before_outputs():
+    shared = [layer for _ in range(12) for layer in (Dense(16), Sigmoid())]
+    model = Sequential([*shared, Outputs(policy=Dense(3), value=Dense(1))], (6,), seed=0)
+    trainer = Trainer(model, {"policy": "softmax_cross_entropy", "value": "mean_squared_error"}, SGD(0.01))
+    x = np.random.default_rng(0).standard_normal((320, 6))
+    trainer.fit(x, {"policy": np.arange(320) % 3, "value": x[:, :1]}, epochs=1, verbose=0)
+    (found,) = [finding for finding in trainer.report() if finding.symptom == "vanishing gradients"]
+    assert found.layer == "layer 0, Dense" and "times that of the last layers" in found.message
+
+
+def test_weights_of_losses_are_set_as_a_whole():
+    trainer = make()
+    with pytest.raises(TypeError):
+        trainer.loss_weights["value"] = 2.0
+    trainer.loss_weights = trainer.loss_weights | {"value": 2.0}
+    assert trainer.loss_weights == {"policy": 1.0, "mask": 1.0, "value": 2.0}
+
+
 def test_report_and_nan():
     trainer = make()
     trainer.fit(X, Y, **FIT)
@@ -308,8 +341,14 @@ def test_refusals():
         (lambda: make(loss="huber"), "loss: expected a dict of losses for the outputs policy, mask, unused, value"),
         (lambda: make(loss={"speed": "huber"}), "loss: expected names of the outputs .*, got 'speed'"),
         (lambda: Trainer(short.model, LOSSES, SGD(0.1)), "loss: expected one loss, as the model has one output"),
-        (lambda: make(metrics=["accuracy"]), "metrics: expected metrics by output, of policy, mask, value, got"),
-        (lambda: make(metrics={"unused": ["mae"]}), "metrics: expected metrics by output, .*, got 'unused_mae'"),
+        (
+            lambda: make(metrics=["accuracy"]),
+            r"metrics: expected metrics by output, such as \{\"policy\": \[\"accuracy\"\]\}, got 'accuracy' alone",
+        ),
+        (
+            lambda: make(metrics={"unused": ["mae"]}),
+            "metrics: expected names of outputs that have a loss, policy, mask, value, got 'unused'",
+        ),
         (lambda: make(metrics={"policy": ["acuracy"]}), "metrics: output 'policy': expected one of"),
         (lambda: Trainer(short.model, "huber", SGD(0.1), {"policy": ["mae"]}), "metrics: expected metrics of the one"),
         (lambda: SequentialClassifier(trainer.model).fit(X, Y["policy"]), "model: expected one output, got policy"),

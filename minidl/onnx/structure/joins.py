@@ -12,7 +12,7 @@ from minidl.layers import Outputs, Parallel, Rescale, Residual, Upsample2D
 from minidl.layers.base import Layer
 from minidl.layers.container import child_path
 from minidl.layers.join import ADD, CONCAT, DIVIDE, MAXIMUM, MINIMUM, MULTIPLY
-from minidl.onnx.graph import REWRITTEN, Graph, Node, ValueInfo, refuse
+from minidl.onnx.graph import NO_SUCH_LAYER, REWRITTEN, Graph, Node, ValueInfo, no_such_layer, refuse
 from minidl.onnx.node_reader import LayerWithWeights
 from minidl.onnx.structure.regions import Join, Series
 from minidl.utils.arrays import Array
@@ -32,6 +32,8 @@ def check_join(node: Node, n_branches: int) -> None:
     if is_end(node):
         return
     if node.op not in JOINS or node.domain:
+        if (reason := no_such_layer(node)) != NO_SUCH_LAYER:  # with a hint
+            refuse(node, reason)
         refuse(node, f"expected branches joined by {', '.join(sorted(JOINS))}: no container of minidl does that")
     if len(node.inputs) != n_branches:
         refuse(node, "expected branches only, got a constant among them")

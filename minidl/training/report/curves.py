@@ -42,15 +42,14 @@ def stuck_loss(probe: Probe) -> Iterator[Finding]:
 
 def unscaled_targets(probe: Probe) -> Iterator[Finding]:
     """Finds targets so large, or so far from 0, that the outputs have not come near them yet."""
-    if not isinstance(probe.loss, (Huber, MeanAbsoluteError, MeanSquaredError)) or not _knows_nothing(probe):
-        return
-    size = float(np.sqrt(np.mean(np.square(probe.targets, dtype=np.float64))))
-    if size > thresholds.LARGE_TARGETS:
-        message = (
-            f"the root mean square of y is {size:.3g}, expected about 1, and the loss, {probe.mean_loss:.3g}, is no "
-        )
-        message += f"better than guessing after {probe.trainer.step} steps"
-        yield Finding("unscaled targets", "", size, f"{message}: learn (y - y.mean()) / y.std()")
+    for output in probe.outputs if _knows_nothing(probe) else ():
+        if not isinstance(output.loss, (Huber, MeanAbsoluteError, MeanSquaredError)):
+            continue
+        size = float(np.sqrt(np.mean(np.square(output.targets, dtype=np.float64))))
+        if size > thresholds.LARGE_TARGETS:
+            message = f"the root mean square of y is {size:.3g}, expected about 1, and the loss, {probe.mean_loss:.3g},"
+            message += f" is no better than guessing after {probe.trainer.step} steps"
+            yield Finding("unscaled targets", output.label, size, f"{message}: learn (y - y.mean()) / y.std()")
 
 
 def diverging_loss(probe: Probe) -> Iterator[Finding]:

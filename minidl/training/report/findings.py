@@ -12,7 +12,8 @@ WIDTH = 100  # columns of what is printed
 class Finding:
     """One symptom of a training; `str` of it is the sentence that was printed.
 
-    symptom: its name, such as "dead units"; layer: its name as in errors, or "" for the whole training;
+    symptom: its name, such as "dead units"; layer: its name as in errors, that of an output, such as "output 'value'",
+    or "" for the whole training;
     measured: the value that is out of range; message: that value, what was expected, and what to do.
     """
 

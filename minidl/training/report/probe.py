@@ -5,17 +5,19 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minidl.engine.flat_parameters import FlatParameters
-from minidl.engine.layer_list import copy_layers
+from minidl.engine.layer_list import copy_layers, last_leaf
 from minidl.engine.network import Network
 from minidl.engine.pixel_targets import Draw, at_rest, check_movable, moved
-from minidl.losses import checked_loss
+from minidl.layers import Outputs
+from minidl.losses import Loss, checked_loss
+from minidl.losses.output_losses import OutputLosses
 from minidl.optimizers.base import rate_at
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.labeled_data import LabeledData
@@ -32,6 +34,31 @@ from minidl_c.optimizers.clip import clip
 MIN_BATCH = 32  # examples: with fewer, the gradient of one step says little of other steps
 MAX_BATCH = 64
 MAX_BYTES = 2**28  # for the outputs of all layers for one batch
+
+
+@dataclass(frozen=True)
+class OutputTargets:
+    """An output of the model with its loss and the targets of the examples. label: of the output; "" for the only one.
+
+    shape: of an example's scores.
+    """
+
+    label: str
+    loss: Loss
+    targets: Array
+    shape: tuple[int, ...]
+
+    @property
+    def classes(self) -> Index | None:
+        """The classes of the examples; None if the targets are not classes."""
+        targets = np.asarray(self.targets)
+        flat = targets.reshape(len(targets), -1)
+        if flat.shape[1] != 1 or targets.dtype.kind not in "iubf":
+            return None
+        count = max(2, self.shape[0]) if len(self.shape) == 1 else 0
+        whole = targets.dtype.kind in "iub" or (getattr(self.loss, "classes", False) and (flat == flat.round()).all())
+        inside = flat.min() >= 0 and flat.max() < count
+        return flat[:, 0].astype(np.int64) if whole and inside else None
 
 
 class Probe:
@@ -101,16 +128,29 @@ class Probe:
         return np.ones(len(used)) if self.data.weights is None else self.data.weights[used]
 
     @property
-    def labels(self) -> Index | None:
-        """The classes of the examples; None if the targets are not classes."""
-        targets = np.asarray(self.targets)
-        flat = targets.reshape(len(targets), -1)
-        if flat.shape[1] != 1 or targets.dtype.kind not in "iubf":
-            return None
-        classes = max(2, self.scores.shape[1]) if self.scores.ndim == 2 else 0
-        whole = targets.dtype.kind in "iub" or (getattr(self.loss, "classes", False) and (flat == flat.round()).all())
-        inside = flat.min() >= 0 and flat.max() < classes
-        return flat[:, 0].astype(np.int64) if whole and inside else None
+    def outputs(self) -> list[OutputTargets]:
+        """Each output that has a loss, with its targets."""
+        if not isinstance(self.loss, OutputLosses):
+            return [OutputTargets("", self.loss, self.targets, self.network.out_shape)]
+        parts, shapes = self.loss.split(self.targets), self.loss.layout.shapes
+        return [
+            OutputTargets(f"output {name!r}", loss, parts[name], shapes[name])
+            for name, loss in self.loss.losses.items()
+        ]
+
+    @property
+    def heads(self) -> dict[int, str]:
+        """The output that a layer alone belongs to, by its id; none for layers that all outputs share."""
+        last = self.network.layers[-1]
+        branches = last.branches.items() if isinstance(last, Outputs) else ()
+        return {id(leaf): name for name, layers in branches for layer in layers for leaf in layer.leaves()}
+
+    @property
+    def last_layers(self) -> set[int]:
+        """The ids of the layers that compute outputs."""
+        last = self.network.layers[-1]
+        ends = last.branches.values() if isinstance(last, Outputs) else [self.network.layers]
+        return {id(last_leaf(layers)) for layers in ends if layers}
 
     # ---- the step
 

@@ -48,8 +48,9 @@ def dead_units(probe: Probe) -> Iterator[Finding]:
 
 def saturated_units(probe: Probe) -> Iterator[Finding]:
     """Finds Sigmoid and Tanh layers that saturate. (The last layer may have to.)"""
-    for seen in probe.seen[:-1]:
-        if probe.count < thresholds.MIN_EXAMPLES or not _has_ends(seen):
+    last = probe.last_layers
+    for seen in probe.seen:
+        if probe.count < thresholds.MIN_EXAMPLES or not _has_ends(seen) or id(seen.layer) in last:
             continue
         share = seen.flat / max(seen.values, 1)
         if share > thresholds.SATURATED:
@@ -86,7 +87,8 @@ def gradient_sizes(probe: Probe) -> Iterator[Finding]:
     """Finds gradients that vanish or explode from the last layer with weights to the first."""
     low, high = thresholds.VANISHING, thresholds.EXPLODING
     ratios = {} if _is_dead(probe) else _gradients(probe)
-    expected = f"times that of {next(reversed(ratios), '')}, expected from {low:.0e} to {high:.0e}"
+    last = "the last layers" if probe.heads else next(reversed(ratios), "")
+    expected = f"times that of {last}, expected from {low:.0e} to {high:.0e}"
     if ratios and (minimum := min(ratios.values())) < low:
         advice = "put BatchNorm or Residual between the layers, take ReLU in place of Sigmoid and Tanh, or begin with "
         message = f"the gradient of its output is {minimum:.1e} {expected}: {advice}larger weights (he_uniform)"
@@ -139,42 +141,43 @@ def channels_last(probe: Probe) -> Iterator[Finding]:
 
 def unshuffled_labels(probe: Probe) -> Iterator[Finding]:
     """Finds batches with fewer classes than random batches would have."""
-    labels, batches = probe.labels, probe.sample.batches
-    if labels is None or batches is None:
-        return
-    _, labels = np.unique(labels, return_inverse=True)
-    table = np.zeros((batches.max() + 1, labels.max() + 1))
-    np.add.at(table, (batches, labels), 1)
-    table = table[table.any(axis=1)]
-    shares, sizes = table.sum(axis=0) / table.sum(), table.sum(axis=1, keepdims=True)
-    expected = (1 - (1 - shares) ** sizes).sum(axis=1) - 1  # beside the class of the first example
-    found = (table > 0).sum(axis=1) - 1
-    if expected.sum() > thresholds.MIN_MIXED and (share := found.sum() / expected.sum()) < thresholds.MIXED:
-        message = (
-            f"{sizes.mean():.0f} examples looked at in each batch are of {found.mean() + 1:.1f} classes on average"
-        )
-        advice = "each step unlearns the one before; fit with shuffle=True, or mix the examples before train_batch"
-        message += f", expected {expected.mean() + 1:.1f}"
-        yield Finding("unshuffled labels", "", float(share), f"{message}: {advice}")
+    batches = probe.sample.batches
+    for output in probe.outputs:
+        if (labels := output.classes) is None or batches is None:
+            continue
+        _, labels = np.unique(labels, return_inverse=True)
+        table = np.zeros((batches.max() + 1, labels.max() + 1))
+        np.add.at(table, (batches, labels), 1)
+        table = table[table.any(axis=1)]
+        shares, sizes = table.sum(axis=0) / table.sum(), table.sum(axis=1, keepdims=True)
+        expected = (1 - (1 - shares) ** sizes).sum(axis=1) - 1  # beside the class of the first example
+        found = (table > 0).sum(axis=1) - 1
+        if expected.sum() > thresholds.MIN_MIXED and (share := found.sum() / expected.sum()) < thresholds.MIXED:
+            message = (
+                f"{sizes.mean():.0f} examples looked at in each batch are of {found.mean() + 1:.1f} classes on average"
+            )
+            advice = "each step unlearns the one before; fit with shuffle=True, or mix the examples before train_batch"
+            message += f", expected {expected.mean() + 1:.1f}"
+            yield Finding("unshuffled labels", output.label, float(share), f"{message}: {advice}")
 
 
 def one_class(probe: Probe) -> Iterator[Finding]:
     """Finds labels that are all, or nearly all, of one class."""
-    labels = probe.labels
-    if labels is None or probe.count < thresholds.MIN_EXAMPLES:
-        return
-    shares = np.bincount(labels, probe.weights)
-    shares = shares / shares.sum()
-    label, share = int(shares.argmax()), float(shares.max())
-    if share == 1:
-        message = f"all {probe.count} labels looked at are {label}, expected at least two classes: look at y"
-        yield Finding("one class", "", share, message)
-    elif share > thresholds.ONE_CLASS:
-        message = (
-            f"{share:.0%} of the labels are {label}, expected at most {thresholds.ONE_CLASS:.0%}: a model that always"
-        )
-        advice = 'says so is right as often; give fit class_weight="balanced", and look at more than accuracy'
-        yield Finding("imbalanced labels", "", share, f"{message} {advice}")
+    for output in probe.outputs:
+        if (labels := output.classes) is None or probe.count < thresholds.MIN_EXAMPLES:
+            continue
+        shares = np.bincount(labels, probe.weights)
+        shares = shares / shares.sum()
+        label, share = int(shares.argmax()), float(shares.max())
+        if share == 1:
+            message = f"all {probe.count} labels looked at are {label}, expected at least two classes: look at y"
+            yield Finding("one class", output.label, share, message)
+        elif share > thresholds.ONE_CLASS:
+            message = f"{share:.0%} of the labels are {label}, expected at most {thresholds.ONE_CLASS:.0%}: a model "
+            advice = "that always says so is right as often; "
+            if not output.label:  # several outputs have no class weights
+                advice += 'give fit class_weight="balanced", and '
+            yield Finding("imbalanced labels", output.label, share, f"{message}{advice}look at more than accuracy")
 
 
 def large_weight(probe: Probe) -> Iterator[Finding]:
@@ -198,11 +201,20 @@ def _others(layers: dict[str, float]) -> str:
 
 
 def _gradients(probe: Probe) -> dict[str, float]:
-    """Returns, by layer with weights that learn, the size of its output's gradient relative to the last layer's."""
-    seen = [one for one in probe.seen if one.learns and one.weights]
-    found = {one.name: one.gradient for one in seen if one.gradient is not None}
-    last = next(reversed(found.values()), 0.0)
-    return {name: gradient / last for name, gradient in found.items()} if last else {}
+    """Returns, by layer with weights that learn, the size of its output's gradient relative to the last layer's.
+
+    The last layer is that of its own output; for layers that several outputs share, the one of the largest gradient.
+    """
+    heads = probe.heads
+    found = [(one.name, heads.get(id(one.layer), ""), one.gradient or 0.0) for one in probe.seen if _learns(one)]
+    last = {head: gradient for _, head, gradient in found}
+    last[""] = max((last[head] for head in last if head), default=last.get("", 0.0))
+    return {name: gradient / last[head] for name, head, gradient in found if last[head]}
+
+
+def _learns(seen: LayerStats) -> bool:
+    """Whether a layer has weights that learn, and a gradient came to it."""
+    return seen.learns and bool(seen.weights) and seen.gradient is not None
 
 
 def _is_dead(probe: Probe) -> bool:

@@ -11,8 +11,8 @@ surrogate, that of the value the squared error. The cart and the pole are the di
 and Anderson (1983), for many carts at a time, with the limits of CartPole-v1: an episode ends when the pole falls or
 the cart leaves the track, and after 500 steps.
 
-The program prints the mean return before the training, and ends with the mean return of 100 new episodes (500 is the most) and a hash of the weights, which does not
-depend on the number of threads.
+The program prints the mean return of 100 new episodes (500 is the most) before and after the training, and a hash of
+the weights, which does not depend on the number of threads.
 """
 
 import argparse

@@ -3,11 +3,15 @@
 The sum of an output is the chain of correlate.pyx: the bias, then channel by channel, tap by tap. If its weights are too many for
 the cache, all outputs take some channels before the next ones, and continue the sums in y. Of few pixels, each such pass prefetches
 the weights of the next one: the time is then that of reading weights from memory, and the hardware follows no stream of such short
-pieces.
+pieces. Of many pixels, a kernel of 1x1 copies the weights of each register tile (see blocked_correlate_tiles.h), and takes as many
+channels at a time as such a copy has room for.
 """
 from minidl_c.kernels.axes cimport axis, axis_run
 from minidl_c.kernels.channel_copies cimport copy_channel_pixels
 from minidl_c.op cimport LANES, blocks_of, real, tile
+
+cdef extern from "minidl_c/kernels/blocked_correlate_tiles.h" nogil:
+    const int STRIP_CHANNELS, STRIP_PIXELS
 
 cdef Py_ssize_t PASS_WEIGHTS = 2**17  # numbers: the weights of a pass, half of a second-level cache
 cdef Py_ssize_t MIN_JOINT_WEIGHTS = 2**16          # from this size on, weights are read once for all examples if no run of pixels is as
@@ -100,6 +104,8 @@ cdef void correlate_example(
     k.x_h, k.x_w = a.rows.source_step * a.width * LANES, a.columns.source_step * LANES
     k.w_h, k.w_w = a.rows.tap_step * a.taps_w * a.w_tap, a.columns.tap_step * a.w_tap
     step = max(<Py_ssize_t> LANES, PASS_WEIGHTS // weights // LANES * LANES)
+    if a.taps_h * a.taps_w == 1 and a.columns.longest >= STRIP_PIXELS:
+        step = min(step, STRIP_CHANNELS)
     passes = (a.channels + step - 1) // step
     for g in range(a.groups):
         o0, o1 = max(t.group0 * LANES - g * a.outputs, <Py_ssize_t> 0), min(t.group1 * LANES - g * a.outputs, a.outputs)

@@ -61,6 +61,21 @@ def test_any_number_of_examples_has_the_same_bits(make, dtype):
     assert predict(x, 2)[FULL:].tobytes() == predict(x[FULL:], 1).tobytes()  # after two full tiles
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("channels", "size", "filters", "groups"), [(300, 5, 70, 1), (396, 6, 96, 3), (21, 7, 37, 1)])
+def test_pointwise_convolutions_read_the_same_weights_from_copies(channels, size, filters, groups, dtype):
+    layer = Conv2D(filters, 1, groups=groups)  # passes over the channels; strips of all widths; a part of a vector
+    model = Sequential([layer], (channels, size, size), dtype=dtype)
+    x = np.random.default_rng(0).standard_normal((FULL, channels, size, size)).astype(dtype)
+    plan = model.network.segments[0].plan
+
+    def predict(x, threads):
+        plan.blocked_limit = 15 if len(x) < FULL else 0
+        return model.predict(x, num_threads=threads)
+
+    check_rows(predict, x, (1, 3), (1, 2, 5), repr(layer))
+
+
 @pytest.mark.parametrize("kind", ["uint8", "float32", "float64"])
 def test_all_kinds_of_numbers_are_gathered(kind):
     model, _ = built(plain, "float32")

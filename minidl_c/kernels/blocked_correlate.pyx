@@ -13,10 +13,11 @@ from minidl_c.op cimport LANES, blocks_of, real, tile
 cdef extern from "minidl_c/kernels/blocked_correlate_tiles.h" nogil:
     const int STRIP_CHANNELS, STRIP_PIXELS
 
-cdef Py_ssize_t PASS_WEIGHTS = 2**17  # numbers: the weights of a pass, half of a second-level cache
+cdef Py_ssize_t PASS_WEIGHTS = 2**17    # numbers: the weights of a pass, half of a second-level cache
+cdef Py_ssize_t AHEAD_WEIGHTS = 2**15   # the same if each pass prefetches the next one: both fit
 cdef Py_ssize_t MIN_JOINT_WEIGHTS = 2**16          # from this size on, weights are read once for all examples if no run of pixels is as
 cdef Py_ssize_t JOINT_PIXELS = 8        # long as this
-cdef Py_ssize_t FEW_PIXELS = 256        # of an image; with more, prefetching costs more than it saves
+cdef Py_ssize_t FEW_PIXELS = 256        # of all examples; with more, prefetching costs more than it saves
 
 
 ctypedef struct side:                   # of a block of pixels of some examples
@@ -97,15 +98,18 @@ cdef void correlate_example(
 ) noexcept nogil:
     """Computes a part of y. The outputs of a group that does not begin in the first lane of a block are computed aside."""
     cdef Py_ssize_t weights = a.taps_h * a.taps_w * a.w_tap, step, passes, g, o0, o1, c, n, first, output    # weights: of a channel
-    cdef bint aside
+    cdef bint aside, is_few
     cdef real *y
     cdef blocked_correlation k
     k.x_block, k.y_block, k.w_channel = a.height * a.width * LANES, a.out_height * a.out_width * LANES, weights
     k.x_h, k.x_w = a.rows.source_step * a.width * LANES, a.columns.source_step * LANES
     k.w_h, k.w_w = a.rows.tap_step * a.taps_w * a.w_tap, a.columns.tap_step * a.w_tap
-    step = max(<Py_ssize_t> LANES, PASS_WEIGHTS // weights // LANES * LANES)
+    is_few = a.out_height * a.out_width * t.examples <= FEW_PIXELS
+    step = (AHEAD_WEIGHTS if is_few else PASS_WEIGHTS) // weights
     if a.taps_h * a.taps_w == 1 and a.columns.longest >= STRIP_PIXELS:
-        step = min(step, STRIP_CHANNELS)
+        step = STRIP_CHANNELS
+    passes = (blocks_of(a.channels) - 1) // max(<Py_ssize_t> 1, step // LANES) + 1
+    step = ((blocks_of(a.channels) - 1) // passes + 1) * LANES              # about equal passes, of whole blocks
     passes = (a.channels + step - 1) // step
     for g in range(a.groups):
         o0, o1 = max(t.group0 * LANES - g * a.outputs, <Py_ssize_t> 0), min(t.group1 * LANES - g * a.outputs, a.outputs)
@@ -116,7 +120,7 @@ cdef void correlate_example(
             c = n * step
             first = g * a.channels + c
             k.channels, k.first_lane, k.resume = min(step, a.channels - c), first % LANES, n > 0
-            k.w_ahead = step * weights if n + 1 < passes and a.out_height * a.out_width <= FEW_PIXELS else 0
+            k.w_ahead = step * weights if n + 1 < passes and is_few else 0
             correlate_pass(a, &k, t, o1 - o0, <const real *> t.x + first // LANES * k.x_block + first % LANES,
                            w + g * a.w_group + c * weights + o0, b + output if b != NULL else NULL, y)
         if aside and o1 > o0:

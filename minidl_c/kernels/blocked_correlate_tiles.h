@@ -46,7 +46,7 @@ static int blocked_tile_pixels(int vectors, ptrdiff_t pixels) {
   return chosen;
 }
 
-/* The weights of a strip, the outputs of a register tile, lie far apart: with 512 outputs, all of them in a few sets of the cache. A
+/* The weights of a strip, the outputs of a register tile, are far from each other: with 512 outputs in a few sets of the cache. A
  * run of many pixels of a 1x1 kernel reads them from a copy, and prefetches those of the next strip: 1.1 to 1.35 times as fast. */
 #define STRIP_VECTORS (MAX_VECTORS / 2)
 #define STRIP_CHANNELS 128

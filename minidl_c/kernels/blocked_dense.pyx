@@ -3,7 +3,7 @@
 The functions of `op.blocked`. The chains of multiply-adds are those of dense.pyx.
 """
 from minidl_c.kernels.blocked_correlate cimport blocked_correlation, correlate_blocked
-from minidl_c.op cimport LANES, batch_view, offset, op, real, tile, typed_batch, typed_tile
+from minidl_c.op cimport LANES, SMALL_BATCH, batch_view, offset, op, real, tile, typed_batch, typed_tile
 
 cdef extern from "minidl_c/kernels/dense_tiles.h" nogil:
     void dense_weight_gradient(const dense_walk *walk, const void *x, const void *dy, void *dw, Py_ssize_t i0, Py_ssize_t i1)
@@ -17,6 +17,8 @@ cdef extern from "minidl_c/simd/reduction.h" nogil:
 
 cdef enum:
     PASS_INPUTS = 128                   # whole blocks
+    AHEAD_INPUTS = 16                   # the same if each pass prefetches the next one
+    MANY_WEIGHTS = 0x40000              # numbers: they come from memory, as fast as its rows are read one after the other
     PART = 64                           # rows and columns of weights that are transposed at once
 
 
@@ -37,14 +39,16 @@ cdef void dense_forward_examples(
     real *y,                            # OUT [blocks of outputs][16] of each example
     Py_ssize_t o0, Py_ssize_t o1,       # only these outputs
 ) noexcept nogil:
-    """All outputs take some inputs before the next ones: weights are read almost in memory order."""
-    cdef Py_ssize_t n, i
+    """All outputs take some inputs before the next ones: weights are read almost in memory order, from memory 1.8 to 2.7 times as fast."""
+    cdef bint is_ahead = t.examples <= SMALL_BATCH and d.inputs * d.outputs > MANY_WEIGHTS
+    cdef Py_ssize_t step = AHEAD_INPUTS if is_ahead else PASS_INPUTS, n, i
     cdef blocked_correlation k
     begin(&k, t)
     k.w_channel = d.outputs
-    for n in range((d.inputs + PASS_INPUTS - 1) // PASS_INPUTS):
-        i = n * PASS_INPUTS
-        k.channels, k.resume = min(<Py_ssize_t> PASS_INPUTS, d.inputs - i), i > 0
+    for n in range((d.inputs + step - 1) // step):
+        i = n * step
+        k.channels, k.resume = min(step, d.inputs - i), i > 0
+        k.w_ahead = step * d.outputs if is_ahead and i + 2 * step <= d.inputs else 0
         correlate_blocked(o1 - o0, t.examples, &k, x + i, w + i * d.outputs + o0, b + o0 if b != NULL else NULL, y + o0)
 
 

@@ -62,11 +62,21 @@ def test_any_number_of_examples_has_the_same_bits(make, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("channels", "size", "filters", "groups"), [(300, 5, 70, 1), (396, 6, 96, 3), (21, 7, 37, 1)])
-def test_pointwise_convolutions_read_the_same_weights_from_copies(channels, size, filters, groups, dtype):
-    layer = Conv2D(filters, 1, groups=groups)  # passes over the channels; strips of all widths; a part of a vector
-    model = Sequential([layer], (channels, size, size), dtype=dtype)
-    x = np.random.default_rng(0).standard_normal((FULL, channels, size, size)).astype(dtype)
+@pytest.mark.parametrize(
+    ("make", "in_shape"),
+    [
+        (lambda: Conv2D(70, 1), (300, 5, 5)),  # passes over the channels; strips of several widths; a part of a vector
+        (lambda: Conv2D(96, 1, groups=3), (396, 6, 6)),
+        (lambda: Conv2D(37, 1), (21, 7, 7)),
+        (lambda: Conv2D(1030, 1), (300, 2, 2)),  # few pixels: each pass prefetches the next one
+        (lambda: Conv2D(120, 3), (40, 5, 5)),
+        (lambda: Dense(520), (515,)),
+    ],
+)
+def test_sums_in_passes_have_the_same_bits(make, in_shape, dtype):
+    layer = make()
+    model = Sequential([layer], in_shape, dtype=dtype)
+    x = np.random.default_rng(0).standard_normal((FULL, *in_shape)).astype(dtype)
     plan = model.network.segments[0].plan
 
     def predict(x, threads):
@@ -74,6 +84,12 @@ def test_pointwise_convolutions_read_the_same_weights_from_copies(channels, size
         return model.predict(x, num_threads=threads)
 
     check_rows(predict, x, (1, 3), (1, 2, 5), repr(layer))
+    if getattr(layer, "kernel_size", 1) == 1:
+        groups = getattr(layer, "groups", 1)
+        weights = np.split(layer.params["weight"].value.reshape(layer.out_shape[0], -1), groups)
+        parts = zip(np.split(x, groups, axis=1), weights, strict=True)
+        expected = np.concatenate([np.einsum("nc...,kc->nk...", part, weight) for part, weight in parts], axis=1)
+        np.testing.assert_allclose(predict(x, 1), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["uint8", "float32", "float64"])

@@ -9,7 +9,7 @@ or ValueError for other shapes or labels.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -601,10 +601,15 @@ def get(metrics: Iterable[str | Metric]) -> dict[str, Metric]:
             name, function = getattr(metric, "__name__", type(metric).__name__), metric
         else:
             raise TypeError(f"metrics: expected names or functions, got {metric!r}{class_hint(metric)}")
-        if name in by_name or name in ("epoch", "loss", "lr", "images_per_second") or name.startswith("val_"):
-            raise ValueError(f"metrics: expected a unique name for each, got {name!r}: rename the function")
+        check_name(name, by_name)
         by_name[name] = function
     return by_name
+
+
+def check_name(name: str, others: Mapping[str, Metric]) -> None:
+    """Raises ValueError for the name of another metric, or of what a history holds beside metrics."""
+    if name in others or name in ("epoch", "loss", "lr", "images_per_second") or name.startswith("val_"):
+        raise ValueError(f"metrics: expected a unique name for each, got {name!r}: rename the function")
 
 
 def _top_k_hint(name: str) -> str:

@@ -74,7 +74,11 @@ def of_outputs(layers: Sequence[Layer], names: str | list[str]) -> tuple[Layer, 
     if not isinstance(last, ours.Outputs):
         raise ValueError(f"model[{names!r}]: expected a model that ends with Outputs, got {type(last).__name__}")
     kept = last.keep([names] if isinstance(names, str) else names)
-    return (*body, kept) if isinstance(names, list) else (*body, *kept.branches[names])
+    if isinstance(names, list):
+        return (*body, kept)
+    if not body and not kept.branches[names]:
+        raise ValueError(f"model[{names!r}]: expected an output with layers before it, got the input itself")
+    return (*body, *kept.branches[names])
 
 
 def last_leaf(layers: Sequence[Layer]) -> Layer:

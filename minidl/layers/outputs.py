@@ -73,7 +73,7 @@ class Outputs(Container):
             raise ValueError(f"outputs: expected 1 to {MAX_BRANCHES}, got {len(branches)}")
         for name in branches:
             if not name or "." in name or name == "val" or name.startswith("val_"):
-                expected = 'without a dot, and that does not begin with "val_", as names of validation'
+                expected = 'without a dot, not "val" and without "val_" at its beginning, as names of validation'
                 raise ValueError(f"outputs: expected a name that is not empty, {expected}, got {name!r}")
         self._branches = {name: as_branch(name, layers) for name, layers in branches.items()}
 
@@ -159,7 +159,7 @@ class OutputLayout:
             array = as_array(value, called)
             if array.shape != shape:
                 raise ValueError(f"{called}: expected shape {shape}, got {array.shape}")
-            joined[:, self.places[name]] = as_dtype(array, dtype, called).reshape(n, -1)
+            joined[:, self.places[name]] = as_dtype(array, dtype, called).reshape(n, math.prod(shape[1:]))
         return joined
 
 
@@ -173,5 +173,5 @@ def check_output(name: str, outputs: OutputLayout | None, output: str | None) ->
     """Raises ValueError, beginning with `name`, unless `output` names one of several outputs, or is None for one."""
     if outputs is None and output is not None:
         raise ValueError(f"{name}: output: expected None for a model of one output, got {output!r}")
-    if outputs is not None and output not in outputs.shapes:
+    if outputs is not None and not (isinstance(output, str) and output in outputs.shapes):
         raise ValueError(f"{name}: output: expected one of {', '.join(outputs.shapes)}, got {output!r}")

@@ -105,12 +105,17 @@ class OutputLosses:
         return np.ascontiguousarray(np.concatenate(parts, axis=1))
 
     def split(self, targets: Array) -> dict[str, Array]:
-        """Returns the targets of each output, as its loss takes them, from what `targets` returned."""
+        """Returns the targets of each output, as its loss takes them, from what `targets` returned.
+
+        Of several batches, bools and whole numbers become numbers where others are; raises ValueError, naming the
+        output, for targets of a function whose shapes differ.
+        """
         parts, start, dtype = {}, 0, targets.dtype.name
         for name, loss in self._losses.items():
             shape = self.layout.shapes[name]
             op, rest = _op(loss, shape, dtype), targets[:, start:]
-            parts[name], width = _restored(rest) if op is None else _unpacked(rest, op, loss, shape)
+            with naming(name):
+                parts[name], width = _restored(rest) if op is None else _unpacked(rest, op, loss, shape)
             start += width
         return parts
 
@@ -139,7 +144,9 @@ class OutputLosses:
         for name, losses, gradient in self.each(scores, targets):
             weight = scores.dtype.type(self._weights[name])
             total = total + weight * losses.astype(scores.dtype, copy=False)
-            dscores[:, self.layout.places[name]] = (weight * gradient).reshape(len(scores), -1)
+            dscores[:, self.layout.places[name]] = (weight * gradient).reshape(
+                len(scores), math.prod(gradient.shape[1:])
+            )
         return total, dscores
 
 
@@ -248,8 +255,12 @@ def _restored(described: Array) -> tuple[Array, int]:
     """Returns the targets of a function from what `_described` returned, and the number of columns that they take."""
     if not len(described):
         return described[:, 0], 0
-    kind, axes = KINDS[int(described[0, 0])], int(described[0, 1])
+    kind, axes = KINDS[int(described[:, 0].max())], int(described[0, 1])
     shape = tuple(int(size) for size in described[0, 2 : 2 + axes])
+    if (different := (described[:, 1 : 2 + axes] != described[0, 1 : 2 + axes]).any(axis=1)).any():
+        row = described[int(different.argmax())]
+        other = tuple(int(size) for size in row[2 : 2 + int(row[1])])
+        raise ValueError(f"y: expected targets of one shape for a whole epoch, got {shape} and {other}")
     width = 2 + axes + math.prod(shape)
     numbers = described[:, 2 + axes : width].reshape(len(described), *shape)
     return numbers if kind == "f" else numbers.astype(np.bool_ if kind == "b" else np.int64), width

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minidl.callbacks.callback_list import CallbackList
+from minidl.losses import Loss
+from minidl.losses.output_losses import OutputLosses
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.fit_loop import FitLoop
 from minidl.training.fit_state import BatchFitConfig, FitState
@@ -73,9 +75,9 @@ class BatchFitLoop(FitLoop):
         where = f"batch {self._count} of epoch {self.trainer.epoch}"
         data = LabeledData.from_batch(self.trainer.model, self.trainer.loss, batch, where)
         if self._first is None and self.trainer.keeps_scores:
-            self._first = data.targets[:0]
+            self._first = data.targets[:1]
         elif self._first is not None:
-            _check_kind(self._first, data.targets, where)
+            _check_kind(self.trainer.loss, self._first, data.targets[:1], where)
         return data
 
     def _step(self, data: LabeledData) -> None:
@@ -161,11 +163,16 @@ class BatchFitLoop(FitLoop):
             self.config.feed.open(self._count)
 
 
-def _check_kind(first: Array, targets: Array, where: str) -> None:
+def _check_kind(loss: Loss, first: Array, targets: Array, where: str) -> None:
     """Raises ValueError unless the metrics of an epoch can take both targets together, as one array."""
     try:
-        np.concatenate([first, targets[:0]])
+        both = np.concatenate([first, targets])
     except (TypeError, ValueError) as error:
         expected, got = (f"{y.dtype} {('n', *y.shape[1:])}".replace("'", "") for y in (first, targets))
         why = "metrics take labels or numbers for a whole epoch, not both"
         raise ValueError(f"{where}: y: expected {expected}, as in the batches before, got {got}: {why}") from error
+    if isinstance(loss, OutputLosses):
+        try:
+            loss.split(both)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from error

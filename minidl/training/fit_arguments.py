@@ -78,8 +78,9 @@ def _array_config(trainer: BaseTrainer, given: FitArguments) -> ArrayFitConfig:
     alpha = _check_mixup(trainer, given.mixup, data)
     rows, held_back = data.split(given.validation_split, trainer.seed)
     if data.labeled is not None and not data.labeled[rows].any():
-        ignored = getattr(loss, "ignore_index", None)
-        raise ValueError(f"y: expected a label other than {ignored}, which the loss ignores, in an example, got none")
+        ignored = f"other than {loss.ignore_index}, which the loss ignores" if hasattr(loss, "ignore_index") else ""
+        ignored = ignored or "that the loss of its output does not ignore"
+        raise ValueError(f"y: expected a label {ignored}, in an example, got none")
     normalize = check_bool("normalize_weights", given.normalize_weights)
     data = data.for_steps(rows if normalize else None)
     validation = data.to_validate(model, loss, held_back, given.validation_data)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from minidl.losses.output_losses import naming
-from minidl.metrics import Metric, get
+from minidl.metrics import Metric, check_name, get
 
 
 class OutputMetric:
@@ -38,7 +38,6 @@ def named(metrics: Iterable[OutputMetric]) -> dict[str, Metric]:
     by_name: dict[str, Metric] = {}
     for one in metrics:
         name = f"{one.output}_{next(iter(get([one.metric])))}"
-        if name in by_name:
-            raise ValueError(f"metrics: expected a unique name for each, got {name!r}: rename the function")
+        check_name(name, by_name)
         by_name[name] = one
     return by_name

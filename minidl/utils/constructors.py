@@ -90,8 +90,14 @@ def construct(cls: type, arguments: dict[str, Any]) -> Any:
 
 
 def readonly_argument(name: str) -> property:
-    """Returns a read-only property for a constructor argument stored as _name, on which plans depend."""
-    return property(attrgetter(f"_{name}"), doc=f"The constructor's {name}, read-only.")
+    """Returns a read-only property for a constructor argument stored as _name, on which plans depend; dicts are copied."""
+    stored = attrgetter(f"_{name}")
+
+    def get(owner: object) -> Any:
+        value = stored(owner)
+        return dict(value) if isinstance(value, dict) else value
+
+    return property(get, doc=f"The constructor's {name}, read-only.")
 
 
 def constructor_repr(value: object) -> str:

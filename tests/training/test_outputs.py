@@ -11,7 +11,7 @@ import minidl
 from minidl import Sequential, Trainer
 from minidl.callbacks import Checkpoint, CSVLogger, EarlyStopping
 from minidl.estimators import SequentialClassifier
-from minidl.layers import BatchNorm1D, Conv2D, Dense, Dropout, Flatten, Outputs, RandomFlip, ReLU, Sigmoid
+from minidl.layers import BatchNorm1D, Conv2D, Dense, Dropout, Flatten, Outputs, RandomCrop, RandomFlip, ReLU, Sigmoid
 from minidl.losses import SoftmaxCrossEntropy
 from minidl.metrics import accuracy
 from minidl.optimizers import SGD, Adam
@@ -276,6 +276,62 @@ def test_callbacks_watch_an_output(tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             make().fit(X, Y, **FIT, callbacks=[EarlyStopping(monitor)])
+
+
+@pytest.mark.parametrize("first", [np.float64, np.int64, np.bool_])
+def test_batches_of_other_kinds_of_targets(first):
+    """Metrics and losses of an epoch see numbers of all batches, also where the first batch has whole ones."""
+
+    def squared(scores, y):
+        return (scores[:, 0] - y) ** 2, 2 * (scores[:, 0] - y)[:, np.newaxis]
+
+    def mean(y, scores):
+        return float(y.mean())
+
+    trainer = Trainer(Sequential([Outputs(b=Dense(1))], (2,)), {"b": squared}, SGD(0.0), {"b": [mean]})
+    trainer.model.params["0.b.0.weight"].value[...] = 0
+    ones = np.ones((4, 2))
+    batches = [(ones, {"b": np.ones(4, first)}), (ones, {"b": np.full(4, 2.5)})]
+    history = trainer.fit(batches, epochs=1, verbose=0)
+    assert history["loss"] == history["b_loss"] == [(1 + 6.25) / 2] and history["b_mean"] == [1.75]
+
+
+def test_batches_of_other_shapes_of_targets():
+    def loss(scores, y):
+        return np.zeros(len(y)), np.zeros_like(scores)
+
+    trainer = Trainer(Sequential([Outputs(b=Dense(1))], (2,)), {"b": loss}, SGD(0.0), {"b": [lambda y, scores: 0.0]})
+    batches = [(np.ones((4, 2)), {"b": np.ones((4, *shape))}) for shape in ((2, 3), (3, 2))]
+    with pytest.raises(ValueError, match=r"batch 1 of epoch 0: y: output 'b': .* one shape .* \(2, 3\) and \(3, 2\)"):
+        trainer.fit(batches, epochs=1, verbose=0)
+
+
+def test_no_rows_have_no_loss():
+    trainer = make()
+    assert all(np.isnan(value) for value in trainer.evaluate(X[:0], some(Y, slice(0))).values())
+
+
+def test_names_of_metrics_that_a_history_has_itself():
+    def per_second(y, scores):
+        return 1.0
+
+    model = Sequential([Outputs(images=Dense(1))], (2,))
+    with pytest.raises(ValueError, match="metrics: expected a unique name for each, got 'images_per_second'"):
+        Trainer(model, {"images": "mean_squared_error"}, SGD(0.1), {"images": [per_second]})
+
+
+def test_arguments_of_outputs_and_losses_are_copies():
+    trainer = make()
+    trainer.model.layers[-1].branches.pop("mask")
+    trainer.loss.weights["value"] = 9.0
+    assert "mask" in trainer.model.output_names and trainer.loss_weights["value"] == 0.3
+
+
+def test_pixels_that_layers_crop():
+    model = Sequential([RandomCrop(4), Outputs(mask=Conv2D(3, 1))], (2, 6, 6))
+    trainer = Trainer(model, {"mask": "softmax_cross_entropy"}, SGD(0.1))
+    with pytest.raises(ValueError, match=r"RandomCrop: expected targets without pixels .* move examples and targets"):
+        trainer.train_batch(np.ones((4, 2, 6, 6)), {"mask": np.zeros((4, 4, 4), int)})
 
 
 def test_report_names_outputs():

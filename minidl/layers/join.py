@@ -12,6 +12,7 @@ from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape, check_int
 
 ADD, CONCAT, MULTIPLY, DIVIDE, MAXIMUM, MINIMUM = "add", "concat", "multiply", "divide", "maximum", "minimum"
+POWER = "power"
 FLATTEN = "flatten"  # of `Outputs`: flattened, then concatenated
 FUNCTIONS = {  # of two outputs; of more, from the left
     ADD: np.add,
@@ -19,6 +20,7 @@ FUNCTIONS = {  # of two outputs; of more, from the left
     DIVIDE: np.divide,
     MAXIMUM: np.maximum,
     MINIMUM: np.minimum,
+    POWER: np.power,
 }
 JOINS = (CONCAT, *FUNCTIONS)
 
@@ -83,6 +85,9 @@ def _slopes(join: str, dy: Array, a: Array, b: Array) -> tuple[Array, Array]:
         return dy * b, dy * a
     if join == DIVIDE:
         return dy / b, -dy * (a / b / b)
+    if join == POWER:
+        first = np.where(b == 0, 0, dy * (b * a ** (b - 1)))
+        return first, np.where((a == 0) & (b >= 0), 0, dy * (a**b * np.log(a)))
     smaller, larger = (a < b, b < a) if join == MAXIMUM else (b < a, a < b)
     shared = np.where(a == b, dy / 2, dy)
     return np.where(smaller, 0, shared), np.where(larger, 0, shared)

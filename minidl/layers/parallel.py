@@ -22,11 +22,11 @@ class Parallel(Container):
     ----------
     *branches : layers, or lists of layers
         A layer, or a list of layers in order, for each branch; an empty list is the identity. At most 256 branches.
-    join : "concat", "add", "multiply", "divide", "maximum" or "minimum", default "concat"
+    join : "concat", "add", "multiply", "divide", "maximum", "minimum" or "power", default "concat"
         How outputs are joined: "concat" as in Inception and DenseNet. The other joins take outputs element by element,
-        from the left: the first one divided by the second, the result by the third. An axis of size 1 is broadcast as
-        in NumPy: a branch may return (c, 1, 1) for images of (c, h, w), a gate with one factor per channel, or
-        (1, h, w), one per pixel.
+        from the left: the first one divided by the second, or to the power of it, then the result by the third. An
+        axis of size 1 is broadcast as in NumPy: a branch may return (c, 1, 1) for images of (c, h, w), a gate with one
+        factor per channel, or (1, h, w), one per pixel.
     axis : int, default 0
         The axis of "concat", counted as in `Permute`, without the batch axis: 0 is that of the channels; a negative
         number counts from the end. Keras and PyTorch count the batch axis: their axis 1 is 0 here, their -1 is -1.
@@ -49,6 +49,9 @@ class Parallel(Container):
 
     "maximum" and "minimum" pass the gradient to the branch that was chosen, and half of it to each of two equal
     numbers, as PyTorch does.
+
+    "power" is that of IEEE 754, with PyTorch's gradients: a negative base has a result if the exponent is an integer,
+    else NaN, and the gradient of its exponent is NaN. Compute bases by a layer such as Exp or Softplus.
 
     Examples
     --------

@@ -15,7 +15,7 @@ from minidl.engine.state import tensors
 from minidl.layers import Block, Outputs, Parallel, Residual, SqueezeExcite
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, child_path
-from minidl.layers.join import ADD, CONCAT, DIVIDE, MAXIMUM, MINIMUM, MULTIPLY
+from minidl.layers.join import ADD, CONCAT, DIVIDE, MAXIMUM, MINIMUM, MULTIPLY, POWER
 from minidl.onnx.custom_layers import write_custom
 from minidl.onnx.graph import Graph, Node, ValueInfo
 from minidl.onnx.node_writer import NodeWriter
@@ -27,7 +27,8 @@ from minidl.utils.validation import Shape, check_choice
 
 INPUT, OUTPUT, BATCH_AXIS = "input", "scores", "N"
 METADATA_KEY = "minidl"  # metadata entry with the model's config
-VARIADIC, BINARY = {ADD: "Sum", MAXIMUM: "Max", MINIMUM: "Min"}, {MULTIPLY: "Mul", DIVIDE: "Div"}
+VARIADIC = {ADD: "Sum", MAXIMUM: "Max", MINIMUM: "Min"}
+BINARY = {MULTIPLY: "Mul", DIVIDE: "Div", POWER: "Pow"}
 COUNTERS_KEY = "counters"  # entry of the config for buffers outside the graph: num_batches_tracked
 
 

@@ -5,6 +5,7 @@
     divide     y = a / b           da = dy / b                  db = -dy (a / b) / b
     maximum    y = max(a, b)       da = dy where a > b          db = dy where b > a; dy / 2 for both where a = b
     minimum    y = min(a, b)       da = dy where a < b          db = dy where b < a; dy / 2 for both where a = b
+    power      y = a ** b          da = dy b a^(b - 1)         db = dy y log(a); 0 for a = 0 and b >= 0, as da for b = 0
 
 The gradient of a value that is broadcast is the sum over these axes. A maximum with NaN is NaN, and both gradients are dy.
 
@@ -23,7 +24,7 @@ cdef extern from "minidl_c/kernels/join_tiles.h" nogil:
     void join_rows(int join, int what, const join_loop *each, const join_loop *sum, const void *a, const void *b, const void *dy,
                    const void *plus, void *out, Py_ssize_t i0, Py_ssize_t i1, Py_ssize_t live)
 
-JOINS = ("add", "multiply", "divide", "maximum", "minimum")              # in the order of join_tiles.h; the first two are linear
+JOINS = ("add", "multiply", "divide", "maximum", "minimum", "power")    # in the order of join_tiles.h; the first two are linear
 cdef Py_ssize_t ANY = <Py_ssize_t> 1 << 62                               # rows, more than there are
 
 

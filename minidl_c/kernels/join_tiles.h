@@ -2,10 +2,11 @@
 #ifndef REAL
 #ifndef MINIDL_JOIN_TILES_H
 #define MINIDL_JOIN_TILES_H
+#include "minidl_c/simd/lane_math.h"
 #include "minidl_c/simd/pixel_sums.h"
 
 /* What is computed: y, or the gradient of a or of b. */
-enum { JOIN_ADD, JOIN_MULTIPLY, JOIN_DIVIDE, JOIN_MAXIMUM, JOIN_MINIMUM, JOINS };
+enum { JOIN_ADD, JOIN_MULTIPLY, JOIN_DIVIDE, JOIN_MAXIMUM, JOIN_MINIMUM, JOIN_POWER, JOINS };
 enum { JOIN_VALUE, JOIN_FIRST, JOIN_SECOND };
 
 enum { JOIN_AXES = 8 };
@@ -63,6 +64,10 @@ INLINE V FN(joined)(int join, int what, const REAL *a, const REAL *b, const REAL
     case JOIN_MINIMUM * 3: return FN(select)(A < B, A, FN(select)(A == A, B, A));
     case JOIN_MINIMUM * 3 + JOIN_FIRST: return FN(share)(DY, A > B, A == B);
     case JOIN_MINIMUM * 3 + JOIN_SECOND: return FN(share)(DY, B > A, A == B);
+    case JOIN_POWER * 3: return FN(power)(A, B);
+    case JOIN_POWER * 3 + JOIN_FIRST: return FN(select)(B == 0, (V){0}, DY * (B * FN(power)(A, B - 1)));
+    case JOIN_POWER * 3 + JOIN_SECOND:
+      return FN(select)((A == 0) & (B >= 0), (V){0}, DY * (FN(power)(A, B) * FN(log)(A)));
     default: return DY;
   }
 }
@@ -112,7 +117,7 @@ INLINE void FN(join_part)(int join, int what, const join_loop *each, const join_
         } else {
           y = more ? FN(joined_plus)(join, what, pa, pb, pdy, *more) : FN(joined)(join, what, pa, pb, pdy);
         }
-        if (join == JOIN_DIVIDE) y = FN(select)(*(const V *)(alive + lane) != 0, y, (V){0});
+        if (join == JOIN_DIVIDE || join == JOIN_POWER) y = FN(select)(*(const V *)(alive + lane) != 0, y, (V){0});
         *(V *)(out + i * LANES + lane) = y;
       }
     }
@@ -125,7 +130,7 @@ INLINE void FN(join_part)(int join, int what, const join_loop *each, const join_
 NOINLINE void FN(join_rows)(int join, int what, const join_loop *each, const join_loop *sum, const REAL *a, const REAL *b,
                             const REAL *dy, const REAL *plus, REAL *out, ptrdiff_t i0, ptrdiff_t i1, ptrdiff_t live) {
   switch (join * 3 + what) {
-    CASES(JOIN_ADD) CASES(JOIN_MULTIPLY) CASES(JOIN_DIVIDE) CASES(JOIN_MAXIMUM) CASES(JOIN_MINIMUM)
+    CASES(JOIN_ADD) CASES(JOIN_MULTIPLY) CASES(JOIN_DIVIDE) CASES(JOIN_MAXIMUM) CASES(JOIN_MINIMUM) CASES(JOIN_POWER)
   }
 }
 #undef CASES

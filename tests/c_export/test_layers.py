@@ -51,6 +51,18 @@ def test_layer_has_the_bits_of_predict(name, number, dtype, tmp_path):
     check(model, X, tmp_path, *(NATIVE if number % 2 else ()))
 
 
+@each_dtype
+@pytest.mark.parametrize("first", [layers.Reciprocal, layers.Flatten])
+def test_powers_of_all_numbers_have_the_bits_of_predict(first, dtype, tmp_path):
+    """Reciprocals of zeros are infinities."""
+    rng = np.random.default_rng(0)
+    numbers = [0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 1e-30, 1e30, -1e30, 16777215, 1 / 3, 1 / 8, 2.0**53]
+    x = [*np.stack(np.meshgrid(numbers, numbers), -1).reshape(-1, 2), *rng.standard_normal((2000, 2)) * (2, 30)]
+    x += [*np.exp(rng.standard_normal((2000, 2)) * (3, 2))]
+    branches = [[layers.Columns(i, i + 1), first()] for i in (0, 1)]
+    check(Sequential([Parallel(*branches, join="power")], (2,), dtype=dtype), np.asarray(x, dtype), tmp_path)
+
+
 @pytest.mark.parametrize("number", slow_after(6, range(40)))
 @each_dtype
 def test_random_model_has_the_bits_of_predict(number, dtype, tmp_path):

@@ -60,7 +60,7 @@ def test_every_function_in_the_files_is_used_by_a_layer_or_another():
 
 
 def test_the_guide_lists_every_function_of_a_number():
-    internal = {"reduced", "power_of_2", "log_ratio", "plus_ln2"}
+    internal = {"reduced", "power_of_2", "split", "log_ratio", "plus_ln2", "power_of_magnitude"}
     files = [library.FOLDER / f"{name}.c" for name in ("fma", "elementary", "activations")]
     found = set().union(
         *(re.findall(r"^INLINE real (\w+)\(", file.read_text(encoding="utf-8"), re.M) for file in files)

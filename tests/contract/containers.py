@@ -59,7 +59,7 @@ def residual(rng):
 def parallel(rng):
     """Draws one to four branches: among them the identity, one with a pool, and one that is broadcast by most joins."""
     channels, height, width = image(rng)
-    join = str(rng.choice(["add", "concat", "concat", "multiply", "divide", "maximum", "minimum"]))
+    join = str(rng.choice(["add", "concat", "concat", "multiply", "divide", "maximum", "minimum", "power"]))
     axis = int(rng.integers(-3, 3)) if join == "concat" else 0
     widths = [channels if join != "concat" or axis % 3 else int(rng.integers(1, 4)) for _ in range(3)]
     branches = [
@@ -71,7 +71,7 @@ def parallel(rng):
             lambda x, p, i: conv(functional().max_pool2d(x, 3, 1, 1), p, f"branches.{i}.1").sigmoid(),
         ),
     ]
-    if join in ("multiply", "maximum", "minimum"):
+    if join in ("multiply", "maximum", "minimum", "power"):
         layers = [GlobalMaxPool2D(), Reshape((-1, 1, 1)), Conv2D(channels, 1)]
         branches[1] = (layers, lambda x, p, i: conv(functional().adaptive_max_pool2d(x, 1), p, f"branches.{i}.2"))
     if join == "divide":  # by numbers from 1 to 2
@@ -80,6 +80,9 @@ def parallel(rng):
         divisors = [(divisor, lambda x, p, i: 1 + x.sigmoid())]
         divisors.append((gate, lambda x, p, i: 1 + functional().adaptive_max_pool2d(x, 1).sigmoid()))
         chosen = [branches[1], *(divisors[i] for i in rng.permutation(2)[: rng.integers(1, 3)])]
+    elif join == "power":  # of numbers from 1 to 2
+        base = ([Sigmoid(), Rescale(1.0, 1.0)], lambda x, p, i: 1 + x.sigmoid())
+        chosen = [base, *(branches[i] for i in rng.permutation(4)[: rng.integers(1, 3)])]
     else:
         chosen = [branches[i] for i in rng.permutation(4)[: rng.integers(1, 5)]]
 
@@ -89,8 +92,8 @@ def parallel(rng):
         found = [function(x, params, i) for i, (_, function) in enumerate(chosen)]
         if join == "concat":
             return torch.cat(found, axis % 3 + 1)
-        names = {"add": "add", "multiply": "mul", "divide": "div", "maximum": "maximum", "minimum": "minimum"}
-        return functools.reduce(getattr(torch, names[join]), found)
+        names = {"multiply": "mul", "divide": "div", "power": "pow"}
+        return functools.reduce(getattr(torch, names.get(join, join)), found)
 
     layer = Parallel(*(branch for branch, _ in chosen), join=join, axis=axis)
     return Case(layer, (channels, height, width), by_torch)

@@ -126,7 +126,7 @@ def test_incompatible_layers_are_named_by_path(layer, message):
         (
             lambda: Parallel(ReLU(), join="sum"),
             ValueError,
-            "join: expected 'concat', 'add', .* or 'minimum', got 'sum'",
+            "join: expected 'concat', 'add', .* or 'power', got 'sum'",
         ),
         (lambda: Block(), ValueError, "layers: expected at least one"),
         (lambda: Residual(ReLU), TypeError, "layers: expected Layer objects, got <class"),

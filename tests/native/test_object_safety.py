@@ -242,7 +242,7 @@ def sizes_that_overflow():
         lambda: AddOp((4,), -1), lambda: SplitOp((most, 2), 1), lambda: RecallOp((4,), (4,), 0, 2, 0),
         lambda: ConcatOp((2**40,), (2**40,), 0), lambda: ConcatOp((2, 3), (2, 4), 0),
         lambda: JoinOp("multiply", (2**40, 2), (2**40, 1), 0), lambda: JoinOp("add", (2**30, 1), (1, 2**30), 0),
-        lambda: JoinOp("divide", (), (), 0), lambda: JoinOp("power", (2,), (2,), 0),
+        lambda: JoinOp("divide", (), (), 0), lambda: JoinOp("modulo", (2,), (2,), 0),
         lambda: JoinOp(None, (2,), (2,), 0), lambda: JoinOp("add", None, (2,), 0),
         lambda: JoinOp("add", (2, 3), (2, 4), 0), lambda: JoinOp("maximum", (4,), (4,), -1),
         lambda: JoinOp("add", ("a",), (2,), 0), lambda: JoinOp("add", (0,), (2,), 0),

@@ -292,8 +292,8 @@ def test_omitted_axes_are_all_axes(tmp_path):
 
 def test_unsupported_joins(tmp_path):
     g = Graph()
-    g.add("Pow", g.add("Relu", "x"), g.add("Tanh", "x"))
-    message = "node 'Pow_2' (Pow): expected branches joined by Add, Concat, Div, Max, Min, Mul, Sub, Sum"
+    g.add("Mod", g.add("Relu", "x"), g.add("Tanh", "x"), fmod=1)
+    message = "node 'Mod_2' (Mod): expected branches joined by Add, Concat, Div, Max, Min, Mul, Pow, Sub, Sum"
     assert message in import_error(g, tmp_path)
 
 

@@ -100,6 +100,19 @@ def test_joins_broadcast(op, shape, tmp_path):
     check(g, tmp_path)
 
 
+@pytest.mark.parametrize("shape", [(4, 5, 6), (1, 5, 6), (4, 1, 1)], ids=str)
+def test_powers_broadcast(shape, tmp_path):
+    """Of bases from 1 to 2; then of any base with exponents that are 0 or 1."""
+    g = Graph((4, 5, 6))
+    base = g.add("Add", g.add("Sigmoid", g.add("Conv", "x", g.normal(shape[0], 4, 1, 1))), g.constant(1.0))
+    if shape[2] == 1:
+        base = g.add("GlobalMaxPool", base)
+    power = g.add("Pow", base, "x")
+    g.add("Pow", g.add("Sub", power, g.constant(1.5)), g.add("HardSigmoid", "x", alpha=1e30))
+    (first, *_) = check(g, tmp_path).layers
+    assert "power" in (first.join, first.branches[0][0].join)
+
+
 @pytest.mark.parametrize("op", ["Max", "Min"])
 def test_many_branches_of_a_maximum(op, tmp_path):
     g = Graph((4, 5))

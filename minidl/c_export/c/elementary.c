@@ -51,14 +51,54 @@ INLINE real log_ratio(real s) {
 
 INLINE real plus_ln2(real n, real p) { return real_fma(n, ln2[0], real_fma(n, ln2[1], p)); }
 
-/* log(x), -infinity for 0, NaN below; infinity and NaN are returned unchanged. x = 2^e m with m near 1. */
-INLINE real real_log(real x) {
+/* m from sqrt(1/2) to sqrt(2), and n, with x = 2^n m */
+INLINE real split(real x, real *n) {
   const bits near = real_to_bits((real)0.70710678118654752440), b = real_to_bits(x), one = (bits)BIAS << MANTISSA;
+  const integer e = (integer)((b - near + one) >> MANTISSA) - BIAS;
+  *n = (real)e;
+  return real_from_bits(b - ((bits)e << MANTISSA));
+}
+
+/* log(x), -infinity for 0, NaN below; infinity and NaN are returned unchanged. */
+INLINE real real_log(real x) {
   if (x - x != 0 && !(x < 0)) return x;
   if (!(x > 0)) return x < 0 ? real_from_bits(QUIET_NAN) : -1 / magnitude(x);
-  const integer e = (integer)((b - near + one) >> MANTISSA) - BIAS;
-  const real m = real_from_bits(b - ((bits)e << MANTISSA));
-  return plus_ln2((real)e, log_ratio(flush(flush(m - 1) / flush(m + 1))));
+  real n;
+  const real m = split(x, &n);
+  return plus_ln2(n, log_ratio(flush(flush(m - 1) / flush(m + 1))));
+}
+
+/* v >= 0 rounded to an integer */
+INLINE real whole(real v) {
+  const real ulp_is_1 = (real)(INT64_C(1) << MANTISSA);
+  return v < ulp_is_1 ? flush(flush(v + ulp_is_1) - ulp_is_1) : v;
+}
+
+/* x^y for x >= 0: exp(y log x), of a logarithm that is the sum of two numbers */
+INLINE real power_of_magnitude(real x, real y) {
+  real n, high = x, low = 0;
+  if (x - x == 0 && x != 0) {
+    const real m = split(x, &n), f = flush(m - 1), d = flush(m + 1), s = flush(f / d), z = flush(s * s);
+    const real rest = flush(flush(real_fma(-s, d, f) - flush(s * flush(m - flush(d - 1)))) / d);
+    const real tail = real_fma(n, ln2[1], real_fma(flush(POLYNOMIAL(z, artanh_terms) * z), s, flush(2 * rest)));
+    const real exact = flush(n * ln2[0]), sum = flush(exact + 2 * s);
+    low = flush(flush(2 * s - flush(sum - exact)) + tail);
+    high = flush(sum + low);
+    low = flush(low - flush(high - sum));
+  } else if (x == 0) {
+    high = -1 / x;
+  }
+  const real p = flush(y * high), error = magnitude(p) < 1024 ? flush(real_fma(y, high, -p) + flush(y * low)) : 0;
+  return flush(real_exp(p) * flush(1 + error));
+}
+
+/* x^y as pow of IEEE 754: for x < 0 the sign is that of x if y is odd, and the result NaN if y is no integer. */
+INLINE real power(real x, real y) {
+  y = at_least(at_most(y, (real)1e30), (real)-1e30);
+  if (y == 0 || x == 1) return 1;
+  const real a = magnitude(x), size = magnitude(y), r = power_of_magnitude(a, y);
+  if (whole(size) == size) return whole(size / 2) == size / 2 ? r : with_sign(r, x);
+  return x < 0 && a - a == 0 ? real_from_bits(QUIET_NAN) : r;
 }
 
 /* log(1 + x) for x from 0 to 1 */

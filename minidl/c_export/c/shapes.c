@@ -82,6 +82,8 @@ NOINLINE void maximum_all(integer n, const real *a, const real *b, real *y) { EA
 
 NOINLINE void minimum_all(integer n, const real *a, const real *b, real *y) { EACH(i, n) y[i] = smaller_of(a[i], b[i]); }
 
+NOINLINE void power_all(integer n, const real *a, const real *b, real *y) { EACH(i, n) y[i] = power(a[i], b[i]); }
+
 /* Number i of a loop through these sizes, the last one fastest, is at the sum over axes of index * step. */
 INLINE integer place(int axes, const integer *sizes, const integer *steps, integer i) {
   integer at = 0;
@@ -112,6 +114,8 @@ NOINLINE void divide_broadcast(BROADCAST_ARGUMENTS) { BROADCAST(flush(u / v)) }
 NOINLINE void maximum_broadcast(BROADCAST_ARGUMENTS) { BROADCAST(larger_of(u, v)) }
 
 NOINLINE void minimum_broadcast(BROADCAST_ARGUMENTS) { BROADCAST(smaller_of(u, v)) }
+
+NOINLINE void power_broadcast(BROADCAST_ARGUMENTS) { BROADCAST(power(u, v)) }
 
 /* y = a * b; a or b may have one number for all pixels of a channel. */
 NOINLINE void multiply(integer a_pixels, integer b_pixels, integer channels, const real *a, const real *b, real *y) {

@@ -11,7 +11,7 @@ from typing import Any
 from minidl.layers import Outputs, Parallel, Rescale, Residual, Upsample2D
 from minidl.layers.base import Layer
 from minidl.layers.container import child_path
-from minidl.layers.join import ADD, CONCAT, DIVIDE, MAXIMUM, MINIMUM, MULTIPLY
+from minidl.layers.join import ADD, CONCAT, DIVIDE, MAXIMUM, MINIMUM, MULTIPLY, POWER
 from minidl.onnx.graph import NO_SUCH_LAYER, REWRITTEN, Graph, Node, ValueInfo, no_such_layer, refuse
 from minidl.onnx.node_reader import LayerWithWeights
 from minidl.onnx.structure.regions import Join, Series
@@ -21,7 +21,7 @@ from minidl.utils.validation import Shape
 SUM_OPS = ("Add", "Sum")
 JOINS = {
     "Add": ADD, "Concat": CONCAT, "Div": DIVIDE, "Max": MAXIMUM, "Min": MINIMUM, "Mul": MULTIPLY,
-    "Sub": ADD, "Sum": ADD,
+    "Pow": POWER, "Sub": ADD, "Sum": ADD,
 }  # fmt: skip
 FLAT = {"Add": SUM_OPS, "Sum": SUM_OPS, "Mul": ("Mul",), "Max": ("Max",), "Min": ("Min",)}  # nested ones become one
 OUTPUTS = "Outputs"  # of the domain REWRITTEN: the node that stands for the end of several outputs

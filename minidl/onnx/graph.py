@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, NoReturn
+
+import numpy as np
 
 from minidl.utils.arrays import Array
 
@@ -123,6 +126,17 @@ def select_outputs(graph: Graph, outputs: str | Sequence[str]) -> Graph:
             nodes.append(node)
     kept = [declared.get(name) or ValueInfo(name, "", graph.shapes.get(name)) for name in names]
     return replace(graph, nodes=nodes[::-1], outputs=kept)
+
+
+def shortest_float(number: Any) -> float:
+    """Returns a number of NumPy as the float with the fewest decimal digits that is rounded to it, if it is no larger.
+
+    >>> shortest_float(np.float32(0.1))
+    0.1
+    """
+    shortest = float(str(number))
+    largest = float(np.finfo(number.dtype).max)
+    return float(number) if largest < abs(shortest) < math.inf else shortest
 
 
 class Names:

@@ -11,7 +11,7 @@ import numpy as np
 from minidl.layers.base import Layer
 from minidl.onnx.batch_sizes import count_batch_sizes
 from minidl.onnx.constant_folding import Constants
-from minidl.onnx.graph import ANY_BATCH, Node, refuse
+from minidl.onnx.graph import ANY_BATCH, Node, refuse, shortest_float
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
 
@@ -112,7 +112,7 @@ class NodeReader:
         array = self.constant(index)
         if array.size != 1 or array.dtype.kind != "f" or array.ndim > len(self.shape) + 1:
             self.refuse(f"expected one real number for input {index}, got {array.dtype} of shape {array.shape}")
-        return float(str(array.reshape(())))
+        return shortest_float(array.reshape(()))
 
     def int_list(self, index: int) -> tuple[int, ...]:
         """Returns a constant that is a list of integers, none of which is the size of a batch of any size."""

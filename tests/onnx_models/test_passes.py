@@ -202,6 +202,41 @@ def test_a_strided_view_that_ends_for_larger_batches_is_refused(op, tmp_path):
         import_model(g.save(tmp_path, out_shape=(None, 3, 4)))
 
 
+def merged_shuffle(g, x, rows=-1, batch=-1, shape=(8, 2, 3), groups=2):
+    """Adds the two halves of shuffled channels, which are merged with the batch."""
+    c, h, w = shape
+    y = g.add("Reshape", x, g.integers(rows, groups, h * w))
+    y = g.add("Reshape", g.add("Transpose", y, perm=[1, 0, 2]), g.integers(groups, batch, c // groups, h, w))
+    return [g.add("Gather", y, g.constant(i, "int64")) for i in (0, -1)]
+
+
+@pytest.mark.parametrize(("batch", "rows", "given"), [("N", -1, -1), (1, 4, -1), (3, 12, 3), (3, -1, 3)])
+def test_halves_of_channels_shuffled_with_the_batch(batch, rows, given, tmp_path):
+    """As ShuffleNetV2 writes them."""
+    g = Graph((8, 2, 3), batch=batch)
+    first, last = merged_shuffle(g, g.add("Relu", "x"), rows, given)
+    g.add("Concat", first, g.add("Conv", last, g.normal(2, 4, 1, 1)), axis=1)
+    check(g, tmp_path, "ReLU", "Parallel")
+
+
+@pytest.mark.parametrize(
+    ("shape", "changes", "message"),
+    [
+        ((8, 2, 3), {"rows": 4}, r"\(Reshape\): expected images of \(8, 2, 3\), in a batch of any size, got"),
+        ((8, 3, 2), {}, r"\(Reshape\): expected images of \(8, 2, 3\), in a batch of any size, got \(8, 3, 2\)"),
+        ((8, 2, 3), {"groups": 4}, ""),
+    ],
+)
+def test_shuffles_with_the_batch_of_other_shapes_are_refused(shape, changes, message, tmp_path):
+    g = Graph(shape, batch="N")
+    g.add("Add", *merged_shuffle(g, "x", **changes))
+    if not message:
+        check(g, tmp_path, "Residual")
+        return
+    with pytest.raises(ValueError, match=message):
+        import_model(g.save(tmp_path, out_shape=(None, 4, 2, 3)))
+
+
 INVALID = {
     "a negative axis of a Transpose": (
         lambda g: g.append("Transpose", perm=[0, 2, -1, 1]).append("Relu").append("Transpose", perm=[0, 3, 1, 2]),

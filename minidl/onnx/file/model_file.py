@@ -20,7 +20,7 @@ from minidl.onnx.file.normal_form import (
     sort_nodes,
 )
 from minidl.onnx.file.tensor_values import check_utf8, load_tensors
-from minidl.onnx.graph import IR_VERSION, MAX_NODES, Graph, Node, ValueInfo
+from minidl.onnx.graph import IR_VERSION, MAX_NODES, Graph, Node, ValueInfo, shortest_float
 from minidl.saving.safetensors_file import FileError, open_regular
 from minidl.utils.arrays import Array
 from minidl_c import __version__
@@ -205,19 +205,14 @@ def _from_attribute(onnx: Any, attribute: Any) -> Any:
     if attribute.type == types.TENSOR:
         return _from_tensor(onnx, value, attribute.name)
     if attribute.type == types.FLOAT:
-        return _shortest_float(value)
+        return shortest_float(np.float32(value))
     if attribute.type == types.STRING:
         return value.decode(errors="replace")
     if attribute.type == types.FLOATS:
-        return [_shortest_float(dim) for dim in value]
+        return [shortest_float(np.float32(dim)) for dim in value]
     if attribute.type in (types.INTS, types.STRINGS):
         return list(value)
     return value if attribute.type == types.INT else None
-
-
-def _shortest_float(value: float) -> float:
-    """Returns the shortest decimal with the same float32, as of ONNX's attributes: 0.1 for 0.10000000149011612."""
-    return float(str(np.float32(value)))
 
 
 def _from_value(onnx: Any, value: Any) -> ValueInfo:

@@ -8,6 +8,7 @@ import numpy as np
 
 from minidl.layers import ChannelShuffle, Columns, Permute, PixelShuffle, PixelUnshuffle
 from minidl.layers.base import Layer
+from minidl.onnx.graph import ANY_BATCH
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
 from minidl.onnx.operators.shapes import reshape_to
@@ -153,6 +154,15 @@ def read_strided_view(reader: NodeReader) -> list[LayerWithWeights]:
         if not np.array_equal(indices, np.arange(batch * math.prod(reader.shape)).reshape(batch, *shape)):
             reader.refuse(f"expected the indices of all elements of {reader.shape} in their order, got others")
     return reshape_to(reader, shape)
+
+
+def read_channel_steps(reader: NodeReader) -> list[LayerWithWeights]:
+    """Reads every channel in steps; the node was written for images of this shape, and a batch of this size or any."""
+    shape, batch = reader.attribute("shape", ()), reader.attribute("batch", -1)
+    if shape != reader.shape or batch not in (-1, reader.batch):
+        size = "any size" if reader.batch == ANY_BATCH else reader.batch
+        reader.refuse(f"expected images of {shape}, in a batch of {size}, got {reader.shape}, in one of {batch}")
+    return make_columns(reader, 1, reader.attribute("index", 0), shape[0], reader.attribute("groups", 1))
 
 
 WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {

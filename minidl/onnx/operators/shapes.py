@@ -97,6 +97,8 @@ def read_pad(reader: NodeReader) -> list[LayerWithWeights]:
     mode = reader.expect_attribute("mode", *PAD_MODES.values())
     pads, rank = reader.int_list(1), len(reader.shape) + 1
     value = reader.float_scalar(2) if reader.has_input(2) else 0.0
+    if not math.isfinite(value):
+        reader.refuse(f"expected a finite value, or -inf before a MaxPool, up to half its window, got {value}")
     axes = [reader.normalize_axis(axis) for axis in (reader.int_list(3) if reader.has_input(3) else range(rank))]
     if len(pads) != 2 * len(axes) or len(set(axes)) != len(axes):
         reader.refuse(f"expected two pads for each of axes {axes}, got {list(pads)}")

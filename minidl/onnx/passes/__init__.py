@@ -11,10 +11,16 @@ from minidl.onnx.graph import ANY_BATCH, NO_SUCH_LAYER, REWRITTEN, Graph, refuse
 from minidl.onnx.passes.activation_patterns import fuse_activations
 from minidl.onnx.passes.batch_axis import add_batch_axis
 from minidl.onnx.passes.fused_operators import expand_fused_operators
-from minidl.onnx.passes.gathers import expect_float_indices, merge_one_hot_products, merge_strided_views
+from minidl.onnx.passes.gathers import (
+    expect_float_indices,
+    merge_channel_steps,
+    merge_one_hot_products,
+    merge_strided_views,
+)
 from minidl.onnx.passes.input_cast import remove_input_cast
 from minidl.onnx.passes.norm_patterns import merge_layer_norms
 from minidl.onnx.passes.old_opsets import read_old_opsets
+from minidl.onnx.passes.pool_pads import merge_pads_of_pools
 from minidl.onnx.passes.quantization import remove_quantization
 from minidl.onnx.passes.splits import expand_splits
 from minidl.onnx.passes.tensordots import merge_tensordots, unmerge_tensordots
@@ -30,10 +36,12 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     expect_float_indices,
     merge_layer_norms,
     merge_strided_views,
+    merge_channel_steps,
     merge_tensordots,
     move_transposes,
     unmerge_tensordots,
     fuse_activations,
+    merge_pads_of_pools,
 )
 
 

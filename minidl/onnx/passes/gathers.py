@@ -1,4 +1,4 @@
-"""Gathers: rows of a constant matrix at elements of the graph's input, and views of a batch as PyTorch writes them."""
+"""Gathers: rows of a constant matrix at elements of the graph's input; views and shuffles of a whole batch."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from minidl.onnx.passes.splits import SPLIT_PART
 # Of the domain REWRITTEN
 LOOKUP = "Lookup"  # constant rows at floats, which are whole numbers
 STRIDED_VIEW = "StridedView"  # the elements of an array, flattened with the batch, at the indices of input 1
+CHANNEL_STEPS = "ChannelSteps"  # of images of `shape`, every channel in steps of `groups` from `index` on
 
 NUMBERS = (DATA_TYPES["float32"], DATA_TYPES["float64"], *INDEX_TYPES)  # they have all indices of rows
 MOVES = {  # operators whose outputs are elements of their first input; of all inputs for Concat
@@ -40,6 +41,41 @@ def merge_strided_views(graph: Graph) -> Graph:
 def _is_flattening(node: Node, constants: Constants) -> bool:
     shape = constants.find(node.inputs[1]) if len(node.inputs) > 1 else None
     return shape is not None and shape.tolist() == [-1]
+
+
+def merge_channel_steps(graph: Graph) -> Graph:
+    """Returns the graph with one node for a Gather of shuffled channels that were merged with the batch.
+
+    So ShuffleNetV2 splits n images in two, with g = 2: x.reshape(n * c / g, g, h * w).permute(1, 0, 2), and then
+    .reshape(g, n, c / g, h, w)[i], which are the channels i, i + g, ...
+    """
+    constants = Constants(graph)
+    producers = {node.outputs[0]: node for node in graph.nodes if node.outputs and not node.domain}
+
+    def find_step(node: Node) -> Node | None:
+        index = constants.find(node.inputs[1]) if is_gather_of_rows(node) else None
+        split = producers.get(node.inputs[0]) if index is not None and index.ndim == 0 else None
+        swap = producers.get(split.inputs[0]) if split is not None and split.op == "Reshape" else None
+        merge = producers.get(swap.inputs[0]) if swap is not None and swap.op == "Transpose" else None
+        if index is None or split is None or swap is None or merge is None or merge.op != "Reshape":
+            return None
+        merged, parted = (constants.find(other.inputs[1]) for other in (merge, split))
+        if merged is None or parted is None or (merged.shape, parted.shape) != ((3,), (5,)):
+            return None
+        (rows, groups, pixels), (first, batch, channels, height, width) = merged.tolist(), parted.tolist()
+        sizes = (groups, channels, height, width)
+        if swap.attributes.get("perm") != [1, 0, 2] or min(sizes) < 1 or (first, pixels) != (groups, height * width):
+            return None
+        if rows != -1 and batch == -1:
+            batch = rows // channels
+        if rows not in (-1, batch * channels) or batch == 0 or not -groups <= index < groups:
+            return None
+        attributes = {"shape": [groups * channels, height, width], "groups": groups, "index": int(index) % groups}
+        attributes["batch"] = batch
+        changes = {"inputs": merge.inputs[:1], "outputs": node.outputs, "origin": merge.outputs[0]}
+        return merge.rewritten(CHANNEL_STEPS, attributes=attributes, **changes)
+
+    return replace(graph, nodes=[find_step(node) or node for node in graph.nodes])
 
 
 def merge_one_hot_products(graph: Graph) -> Graph:

@@ -4,7 +4,7 @@ from math import prod
 
 from minidl_c.op import check_element_count, check_ints
 
-MAX_TAPS = 2**24  # kernel size times input size, along one axis: limits the time to build an op
+MAX_SIZE = 2**24  # of the padded input of a convolution, along one axis: limits the time to build an op
 MAX_WEIGHTS = 2**20  # of a filter
 MAX_CELLS = 2**31 - 1  # of a window: an index has 32 bits
 MAX_WINDOWS = 2**24  # of a pooling along one axis: limits the time and memory to build an op
@@ -27,9 +27,8 @@ def convolution(in_shape, filters, kernel_size, stride, padding, dilation, group
     if window[0] > padded[0] or window[1] > padded[1]:
         spans = f"a window of {window[0]} x {window[1]}"
         raise ValueError(f"kernel_size: {spans} does not fit into an input of {H} x {W} with padding {padding}")
-    if max(kernel[0] * padded[0], kernel[1] * padded[1]) > MAX_TAPS:
-        products = [k * n for k, n in zip(kernel, padded, strict=True)]
-        raise ValueError(f"padded input times kernel: expected at most {MAX_TAPS} along an axis, got {products}")
+    if max(padded) > MAX_SIZE:
+        raise ValueError(f"padded input: expected at most {MAX_SIZE} pixels along an axis, got {padded}")
     if C // groups * prod(kernel) > MAX_WEIGHTS:
         raise ValueError(
             f"kernel_size: expected at most {MAX_WEIGHTS} weights a filter, got {C // groups * prod(kernel)}"

@@ -163,3 +163,15 @@ def test_invalid_arguments(layer, error, message):
 def test_needs_a_signal(layer, shape):
     with pytest.raises(ValueError, match=rf"layer 0, {type(layer).__name__}.*\(channels, length\)"):
         Sequential([type(layer)(**layer.config())], shape)
+
+
+def test_windows_of_a_spectrogram(rng):
+    """512 numbers of each of 314 windows: more than 2**24 pairs of an input and a tap."""
+    model = Sequential([Conv1D(2, 512, stride=128, use_bias=False)], (1, 2**15 + 2**13))
+    x, weight = rng.standard_normal((1, 1, 2**15 + 2**13)).astype("f4"), model.params["0.weight"].value
+    windows = np.lib.stride_tricks.sliding_window_view(x[0, 0].astype("f8"), 512)[::128]
+    y = model.forward(x, training=True)
+    np.testing.assert_allclose(y[0], weight[:, 0] @ windows.T, 1e-4, 1e-4)
+    dy = rng.standard_normal(y.shape).astype("f4")
+    model.backward(dy)
+    np.testing.assert_allclose(model.params["0.weight"].grad[:, 0], dy[0] @ windows, 1e-4, 1e-3)

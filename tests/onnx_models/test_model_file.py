@@ -172,11 +172,19 @@ def test_a_huge_input_shape(shape, path):
 
 
 def test_a_limit_on_pixels_over_all_layers(path):
-    g = Graph((1, 2**22, 1))
+    g = Graph((1, 2**24, 1))
     for _ in range(5):
         g.append("Relu")
-    with pytest.raises(ValueError, match=r"node 'Relu_3' \(Relu\): expected at most 16777216 rows and columns"):
+    with pytest.raises(ValueError, match=r"node 'Relu_3' \(Relu\): expected at most 67108864 rows and columns"):
         import_model(write(path, g.model()))
+
+
+def test_more_rows_than_a_float32_counts(path):
+    """Nothing is allocated for them before a prediction."""
+    g = Graph((1, 2**24, 1))
+    for _ in range(3):
+        g.append("Relu")
+    assert import_model(write(path, g.model())).output_shape == (1, 2**24, 1)
 
 
 def test_a_limit_on_nodes(path, monkeypatch):

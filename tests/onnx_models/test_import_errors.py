@@ -342,13 +342,6 @@ def test_branches_that_do_not_broadcast(tmp_path):
     )
 
 
-def test_branches_nested_too_deep(tmp_path):
-    g, end = Graph(), "x"
-    for _ in range(17):
-        end = g.add("Add", "x", g.add("Relu", end))
-    assert "expected branches nested at most 16 deep" in import_error(g, tmp_path)
-
-
 def test_a_second_output_that_is_used(tmp_path):
     g = Graph()
     g.add("MaxPool", "x", outputs=["y", "places"], kernel_shape=[2, 2])

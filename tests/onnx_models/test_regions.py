@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from minidl.engine.layer_list import MAX_NESTING
 from minidl.onnx.graph import Graph, Node, ValueInfo
 from minidl.onnx.importing import build_model
 from minidl.testing import check_layer
@@ -129,7 +130,7 @@ def test_a_region_can_be_trained(rng):
 @pytest.mark.parametrize(
     ("join", "axis", "message"),
     [
-        (("c", "Pow", "b a"), 1, "expected branches joined by Add, Concat, Div, Max, Min, Mul, Sub, Sum"),
+        (("c", "Mod", "b a"), 1, "expected branches joined by Add, Concat, Div, Max, Min, Mul, Pow, Sub, Sum"),
         (("c", "Sum", "b a k"), 1, "expected branches only, got a constant among them"),
         (("c", "Concat", "b a"), 0, "expected an axis from 1 to 3, after the batch, got 0"),
     ],
@@ -153,3 +154,24 @@ def test_many_values_are_refused_by_the_number_of_branches():
     nodes += [(f"b{i}", "Add", f"a{i} a{(i + 1) % 300}") for i in range(300)]
     with pytest.raises(ValueError, match=r"node 'n600' \(Concat\): branches: expected at most 256, got 300"):
         build((2, 2, 2), *nodes, ("y", "Concat", " ".join(f"b{i}" for i in range(300))))
+
+
+def nested(levels):
+    """Returns nodes for a sum of x and a function of such a sum, and so on: all branches begin with x."""
+    nodes, last = [], "x"
+    for i in range(levels):
+        nodes += [(f"t{i}", "Neg", last), (f"s{i}", "Mul", f"t{i} x"), (f"r{i}", "Add", f"s{i} x")]
+        last = f"r{i}"
+    return nodes
+
+
+@pytest.mark.parametrize("levels", [8, 9, 40])
+def test_branches_nested_deeper_than_layers_are_a_region(levels, rng):
+    """As an unrolled recurrence, each of whose steps reads the input."""
+    model = build((2, 2, 2), *nested(levels))
+    assert (len(model.layers) == 1) == (2 * levels <= MAX_NESTING)
+    x = rng.standard_normal((3, 2, 2, 2))
+    y = x
+    for _ in range(levels):
+        y = x - y * x
+    np.testing.assert_allclose(model.predict(x), y, 1e-9, 1e-9)

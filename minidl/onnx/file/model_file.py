@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from minidl.onnx.file.conditions import inline_conditions
 from minidl.onnx.file.large_tensors import split
 from minidl.onnx.file.normal_form import (
     add_missing_shapes,
@@ -160,6 +161,7 @@ def _from_model(onnx: Any, model: Any, large: dict[int, Array], folder: str | No
         raise FileError("expected an ONNX file, got one without a graph")
     opset = normalize_versions(model)
     model = inline_functions(onnx, model)
+    inline_conditions(onnx, model.graph)
     _check_supported(model.graph)
     sort_nodes(model.graph)
     names = [check_utf8(tensor.name) for tensor in model.graph.initializer]

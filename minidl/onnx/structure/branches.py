@@ -18,6 +18,10 @@ class NestingError(UnsupportedNodeError):
     """A value that is read by branches that do not fork there."""
 
 
+class DepthError(NestingError):
+    """Branches that are nested deeper than layers can be."""
+
+
 def parse_graph(graph: Graph, constants: Container[str]) -> Series:
     """Returns the nodes between the graph's input and output as a series, without `constants` and their producers.
 
@@ -103,16 +107,16 @@ class _DominatorTree:
         return series[::-1]
 
     def parse_branches(self, end: int, depth: int) -> Join | Region:
-        """Returns the join of branches that ends with the node `end`; if they do not nest, a region of them."""
+        """Returns the join of branches that ends with the node `end`; if they do not nest, or too deep, a region."""
         n_visited = len(self.visited)
         try:
             return self.parse_join(self.nodes[end], self.idom[end], self.predecessors[end], depth)
-        except NestingError:
+        except NestingError as error:
             while len(self.visited) > n_visited:
                 self.visited.popitem()
             region = self.find_region(end)
-            if any(i in self.visited for i in region):  # the branches of an outer join do not nest
-                raise
+            if any(i in self.visited for i in region) or (depth and isinstance(error, DepthError)):
+                raise  # to an outer join, whose branches do not nest, or which is the first level
         self.visited.update(dict.fromkeys(region))
         return plan_region(self.nodes, [*region, end], self.idom[end], self.predecessors)
 
@@ -129,7 +133,7 @@ class _DominatorTree:
     def parse_join(self, node: Node, start: int, ends: list[int], depth: int) -> Join:
         """Returns the join of the branches that fork at `start` and end in the nodes `ends`."""
         if depth == MAX_NESTING:
-            refuse(node, f"expected branches nested at most {MAX_NESTING} deep, got more")
+            raise DepthError(node, f"expected branches nested at most {MAX_NESTING} deep, got more")
         regroups = node.op == "Concat" and len(ends) == len(node.inputs)  # regrouping a sum would change its rounding
         groups = self.group_branches(start, ends) if regroups else [[end] for end in ends]
         branches = []

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from minidl.engine.layer_list import MAX_NESTING
-from minidl.onnx.graph import Node, refuse
+from minidl.onnx.graph import Node
 
 Source = int  # the index of the node that computes a value
 
@@ -93,13 +93,16 @@ class _Reducer:
     def add(self, i: int, sources: list[Source]) -> None:
         """Adds the node of index i, which reads `sources`."""
         node, inputs = self.nodes[i], [self._follow(source) for source in sources]
+        if _nesting([Join(node, [series for _, series in inputs])]) >= MAX_NESTING:  # a step is one more level
+            inputs = [(source, []) for source in sources]
+        for source, (earlier, _) in zip(sources, inputs, strict=True):
+            if source != earlier:
+                del self.values[source]
         first = inputs[0][0]
         if any(source != first for source, _ in inputs):
             self.values[i] = Computed(inputs, node, [])
             return
         item = node if len(inputs) == 1 else Join(node, [series for _, series in inputs])
-        if isinstance(item, Join) and _nesting([item]) > MAX_NESTING:
-            refuse(node, f"expected branches nested at most {MAX_NESTING} deep, got more")
         items: Series = [*inputs[0][1], item] if len(inputs) == 1 else [item]
         if first != self.start and self.uses[first] == len(inputs):
             self.values[i] = self.values.pop(first).then(items)
@@ -110,7 +113,7 @@ class _Reducer:
     def _follow(self, source: Source) -> tuple[Source, Series]:
         """Returns a value that is read once as nodes after an earlier one, if it is computed from only one."""
         if source != self.start and self.uses[source] == 1 and self.values[source].join is None:
-            (branch,) = self.values.pop(source).branches
+            (branch,) = self.values[source].branches
             return branch
         return source, []
 

@@ -54,7 +54,8 @@ def merge_channel_steps(graph: Graph) -> Graph:
 
     def find_step(node: Node) -> Node | None:
         index = constants.find(node.inputs[1]) if is_gather_of_rows(node) else None
-        split = producers.get(node.inputs[0]) if index is not None and index.ndim == 0 else None
+        known = index is not None and index.ndim == 0 and index.dtype.kind == "i"
+        split = producers.get(node.inputs[0]) if known else None
         swap = producers.get(split.inputs[0]) if split is not None and split.op == "Reshape" else None
         merge = producers.get(swap.inputs[0]) if swap is not None and swap.op == "Transpose" else None
         if index is None or split is None or swap is None or merge is None or merge.op != "Reshape":

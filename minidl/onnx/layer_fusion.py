@@ -8,6 +8,7 @@ import numpy as np
 
 from minidl.layers import (
     ChannelShuffle,
+    Conv1D,
     Conv2D,
     ConvTranspose2D,
     Dense,
@@ -39,6 +40,11 @@ def fuse_layers(series: list[LayerWithWeights], channels: int) -> list[LayerWith
         case [Reshape() | Flatten(), Flatten() | Reshape() as second]:
             target = (math.prod(in_shape),) if isinstance(second, Flatten) else tuple(second.shape)
             return [] if target == in_shape else series[1:]
+        case [Conv1D() | Conv2D() as layer, Permute() as moved, Scale()] if not layer.use_bias:
+            bias = _as_bias(series[-1], channels, first.weights["weight"].dtype, moved.axes.index(0))
+            if bias is None:
+                return None
+            return [LayerWithWeights(_enable_bias(layer), {**first.weights, "bias": bias}), series[1]]
         case [Dense() | Conv2D() | DepthwiseConv2D() | ConvTranspose2D() | Scale() as layer, _] if not layer.use_bias:
             bias = _as_bias(series[-1], channels, first.weights["weight"].dtype, getattr(layer, "axis", 0))
             return None if bias is None else [LayerWithWeights(_enable_bias(layer), {**first.weights, "bias": bias})]

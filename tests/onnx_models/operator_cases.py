@@ -356,6 +356,7 @@ ARITHMETIC = {
     "Transpose": Case("Transpose", lambda x: x.transpose(0, 2, 3, 1), (), {"perm": [0, 2, 3, 1]}),
     "Transpose of rows": Case("Transpose", lambda x: x.transpose(0, 1, 3, 2), (), {"perm": [0, 1, 3, 2]}),
     "MatMul": Case("MatMul", gemm, (normal(6, 6),), shape=VECTOR),
+    "MatMul of rows": Case("MatMul", np.matmul, (normal(7, 5),)),
     "Max": Case("Max", np.maximum, (LOW,)),
     "Max of numbers": Case("Max", lambda a, x, b: np.maximum(x, 0.75), (LOW, HIGH), x_index=1),
     "Min": Case("Min", np.minimum, (HIGH,)),

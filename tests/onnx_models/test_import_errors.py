@@ -194,8 +194,8 @@ IMAGE_NODES = {
         "expected training_mode=False, got True",
     ),
     "MatMul of images": (
-        lambda g: g.append("MatMul", g.normal(8, 4)),
-        "expected vectors, got (3, 8, 8): put a Flatten",
+        lambda g: g.append("MatMul", g.normal(3, 8, 4)),
+        "expected shape (8, 'any') for input 1, 'c0', got (3, 8, 4)",
     ),
     "a constant as the data input": (
         lambda g: g.add("Conv", g.normal(1, 3, 8, 8), g.last),

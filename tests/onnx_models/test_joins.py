@@ -122,6 +122,22 @@ def test_many_branches_of_a_maximum(op, tmp_path):
     assert len(layer.branches) == 4
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_mean_of_branches(count, tmp_path):
+    g = Graph((4, 5, 6))
+    gate = g.add("GlobalAveragePool", "x")
+    g.add("Mean", *[g.add("Tanh", "x"), gate, g.add("Relu", "x")][:count])
+    check(g, tmp_path, *[["Tanh"], ["Residual", "Rescale"], ["Parallel", "Rescale"]][count - 1])
+
+
+def test_a_mean_of_images_with_channels_last(tmp_path):
+    g = Graph((5, 6, 4))
+    y = g.add("Transpose", "x", perm=[0, 3, 1, 2])
+    parts = [g.add("Transpose", g.add(op, y), perm=[0, 2, 3, 1]) for op in ("Relu", "Tanh")]
+    g.add("Transpose", g.add("Mean", *parts), perm=[0, 3, 1, 2])
+    check(g, tmp_path, "Permute", "Residual", "Rescale")
+
+
 @pytest.mark.parametrize("axis", [1, 2, 3, -1, -3])
 def test_concat_along_any_axis(axis, tmp_path):
     g = Graph((2, 3, 4))

@@ -118,3 +118,16 @@ def test_a_matrix_that_is_used_elsewhere_is_refused(index, tmp_path):
     g.add("Add", y, g.add("Reshape", f"v{index}", g.integers(-1, 4, 5, 3)))
     with pytest.raises(ValueError, match=r"expected a shape that keeps examples of \(4, 5, 3\) separate"):
         import_model(g.save(tmp_path))
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (2, 5, 3)])
+def test_a_product_over_the_last_axis_of_rows(shape, tmp_path):
+    """As a Linear of PyTorch on several axes, with a bias: a convolution between Permutes."""
+    g = Graph(shape)
+    g.append("MatMul", g.normal(3, 4)).append("Add", g.normal(4)).append("Relu")
+    g.append("MatMul", g.normal(4, 2))
+    conv = f"Conv{len(shape) - 1}D"
+    model = check(g, tmp_path, "Permute", conv, "Permute", "ReLU", "Permute", conv, "Permute")
+    assert model.layers[1].use_bias and model.layers[1].trainable
+    g.append("Add", g.normal(shape[-2], 1)).append("MatMul", g.normal(2, 2)).append("Mul", g.normal(2))
+    check(g, tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minidl.layers import Dense
+from minidl.layers import Conv1D, Conv2D, Dense, Permute
 from minidl.layers.base import Layer
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
@@ -29,10 +29,17 @@ def read_gemm(reader: NodeReader) -> list[LayerWithWeights]:
 
 
 def read_matmul(reader: NodeReader) -> list[LayerWithWeights]:
-    if len(reader.shape) != 1:
-        reader.refuse(f"expected vectors, got {reader.shape}: put a Flatten before it")
-    weight = reader.weight(1, reader.shape[0], None).T
-    return [LayerWithWeights(Dense(len(weight), use_bias=False), {"weight": weight})]
+    """Reads a product over the last axis; of several axes, it is a convolution with a kernel of 1 between Permutes."""
+    *rows, columns = range(len(reader.shape))
+    if len(rows) > 2:
+        reader.refuse(f"expected at most three axes, got {reader.shape}")
+    weight = reader.weight(1, reader.shape[-1], None).T
+    if not rows:
+        return [LayerWithWeights(Dense(len(weight), use_bias=False), {"weight": weight})]
+    conv = (Conv1D if len(rows) == 1 else Conv2D)(len(weight), 1, use_bias=False)
+    product = LayerWithWeights(conv, {"weight": weight.reshape(*weight.shape, *(1,) * len(rows))})
+    first, last = Permute((columns, *rows)), Permute((*(row + 1 for row in rows), 0))
+    return [LayerWithWeights(first), product, LayerWithWeights(last)]
 
 
 WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {Dense: write_dense}

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from minidl.onnx.constant_folding import has_batch
 from minidl.onnx.graph import ANY_BATCH, NO_SUCH_LAYER, REWRITTEN, Graph, refuse
-from minidl.onnx.passes.activation_patterns import fuse_activations
+from minidl.onnx.passes.activation_patterns import expand_means, fuse_activations
 from minidl.onnx.passes.batch_axis import add_batch_axis
 from minidl.onnx.passes.fused_operators import expand_fused_operators
 from minidl.onnx.passes.gathers import (
@@ -40,6 +40,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     merge_tensordots,
     move_transposes,
     unmerge_tensordots,
+    expand_means,
     fuse_activations,
     merge_pads_of_pools,
 )

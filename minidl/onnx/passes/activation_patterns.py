@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from minidl.layers import (
     CELU,
@@ -11,6 +12,7 @@ from minidl.layers import (
     Hardswish,
     LogSigmoid,
     Mish,
+    Rescale,
     SiLU,
     Softplus,
     Softshrink,
@@ -22,7 +24,7 @@ from minidl.layers import (
 )
 from minidl.layers.base import Layer
 from minidl.onnx.constant_folding import Constants
-from minidl.onnx.graph import Graph, Node
+from minidl.onnx.graph import Graph, Names, Node
 from minidl.onnx.passes.expressions import Candidate, Expression, Expressions
 
 ACTIVATION = "Activation"  # of the domain REWRITTEN. layer: of this input; rank: the most axes of its constants
@@ -50,6 +52,23 @@ def fuse_activations(graph: Graph) -> Graph:
         return None if layer is None else root.rewritten(ACTIVATION, inputs=[start], attributes=attributes)
 
     return Expressions(graph, PARTS, constants, read_number).rewrite(fuse)
+
+
+def expand_means(graph: Graph) -> Graph:
+    """Returns the graph with a sum, and a division by their number, for each mean of several values."""
+    names, nodes = Names(graph), list[Node]()
+    for node in graph.nodes:
+        if node.op != "Mean" or node.domain or not node.outputs or not node.inputs:
+            nodes.append(node)
+            continue
+        if len(node.inputs) == 1:
+            nodes.append(replace(node, op="Identity", alias="Mean"))
+            continue
+        total = names.new(f"{node.outputs[0]}.sum")
+        attributes = {"layer": Rescale(1 / len(node.inputs)), "rank": 0}
+        nodes.append(replace(node, op="Sum", outputs=[total], alias="Mean", origin=node.outputs[0]))
+        nodes.append(node.rewritten(ACTIVATION, inputs=[total], attributes=attributes))
+    return replace(graph, nodes=nodes)
 
 
 def match_activation(expression: Expression) -> Layer | None:

@@ -18,7 +18,7 @@ ELEMENTWISE = {
     *("LeakyRelu", "Log", "Mish", "Neg", "Reciprocal", "Relu", "Selu", "Shrink", "Sigmoid", "Softplus", "Softsign"),
     *("Sqrt", "Swish", "Tanh", "ThresholdedRelu"),
 }
-ARITHMETIC = {"Add", "Div", "Max", "Min", "Mul", "Pow", "Sub", "Sum"}
+ARITHMETIC = {"Add", "Div", "Max", "Mean", "Min", "Mul", "Pow", "Sub", "Sum"}
 
 
 def add_batch_axis(graph: Graph) -> Graph:

@@ -39,7 +39,7 @@ ELEMENTWISE = {
     ),
     *("Sqrt", "Swish", "Tanh", "ThresholdedRelu"),
 }
-ARITHMETIC = {"Add", "Div", "Max", "Min", "Mul", "PRelu", "Sub", "Sum"}
+ARITHMETIC = {"Add", "Div", "Max", "Mean", "Min", "Mul", "PRelu", "Sub", "Sum"}
 FIRST = {*ELEMENTWISE, *ARITHMETIC, "Pad"}  # what may come before the first Transpose of a channels-last model
 REDUCTIONS = {f"Reduce{what}" for what in ("L1", "L2", "LogSum", "Max", "Mean", "Min", "Sum", "SumSquare")}
 

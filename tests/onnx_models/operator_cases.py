@@ -136,7 +136,7 @@ def group_norm(groups, eps):
 
 def layer_norm(eps):
     def expected(x, w, b=0):
-        axes = tuple(range(1, x.ndim))
+        axes = tuple(range(-w.ndim, 0))
         return w * (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps) + b
 
     return expected
@@ -144,7 +144,7 @@ def layer_norm(eps):
 
 def rms_norm(eps):
     def expected(x, w):
-        return w * x / np.sqrt((x**2).mean(tuple(range(1, x.ndim)), keepdims=True) + eps)
+        return w * x / np.sqrt((x**2).mean(tuple(range(-w.ndim, 0)), keepdims=True) + eps)
 
     return expected
 
@@ -184,6 +184,9 @@ NORMS = {
     "LayerNormalization epsilon": Case(
         "LayerNormalization", layer_norm(0.1), (normal(*IMAGE),), {"axis": 1, "epsilon": 0.1}
     ),
+    "LayerNormalization of rows": Case("LayerNormalization", layer_norm(1e-5), (normal(7), normal(7, 1)[:, 0])),
+    "LayerNormalization of channels": Case("LayerNormalization", layer_norm(1e-5), (normal(6, 7),), {"axis": 2}),
+    "RMSNormalization of rows": Case("RMSNormalization", rms_norm(1e-5), (normal(7),), opset=23),
     "RMSNormalization": Case("RMSNormalization", rms_norm(1e-5), (normal(6),), shape=VECTOR, scale=SMALL, opset=23),
     "RMSNormalization epsilon": Case(
         "RMSNormalization", rms_norm(0.1), (normal(*IMAGE),), {"axis": 1, "epsilon": 0.1}, opset=23

@@ -102,8 +102,8 @@ IMAGE_NODES = {
     ),
     "Flatten": (lambda g: g.append("Flatten", axis=2), "expected axis=1, which keeps examples separate, got 2"),
     "LayerNormalization": (
-        lambda g: g.append("LayerNormalization", g.normal(8), axis=-1),
-        "expected axis=1, the whole example of (3, 8, 8), got 3",
+        lambda g: g.append("LayerNormalization", g.normal(3, 8, 8), axis=0),
+        "expected an axis after the batch, got 0",
     ),
     "Reshape across examples": (
         lambda g: g.append("Reshape", g.integers(1, -1)),

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from minidl.layers import BatchNorm1D, BatchNorm2D, GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
+from minidl.layers import (
+    BatchNorm1D,
+    BatchNorm2D,
+    GroupNorm,
+    LayerNorm,
+    LocalResponseNorm,
+    Permute,
+    Reshape,
+    RMSNorm,
+)
 from minidl.layers.base import Layer
 from minidl.onnx.node_reader import (
     LayerWithWeights,
@@ -14,6 +25,7 @@ from minidl.onnx.node_reader import (
     per_channel_constant,
 )
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
+from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
 
 
@@ -85,18 +97,41 @@ def write_layer_norm(writer: NodeWriter, x: str) -> str:
     return writer.add_node("Transpose", y, perm=[0, rank, *range(1, rank)])
 
 
-def check_axis(reader: NodeReader) -> None:
-    """Refuses a layer or RMS norm over a part of an example; the precision of its means, stash_type, may be any."""
-    reader.attribute("stash_type", 1)
-    if (axis := reader.normalize_axis(reader.attribute("axis", -1))) != 1:
-        reader.refuse(f"expected axis=1, the whole example of {reader.shape}, got {axis}")
-
-
 def read_layer_norm(reader: NodeReader) -> list[LayerWithWeights]:
-    check_axis(reader)
-    weights = {"weight": reader.weight(1, *reader.shape)}
-    weights["bias"] = reader.weight(2, *reader.shape) if reader.has_input(2) else np.zeros_like(weights["weight"])
-    return [LayerWithWeights(LayerNorm(eps=reader.attribute("epsilon", 1e-5)), weights)]
+    weight = _weight_of_last_axes(reader, 1)
+    bias = _weight_of_last_axes(reader, 2) if reader.has_input(2) else np.zeros_like(weight)
+    return _norm_of_last_axes(reader, LayerNorm, {"weight": weight, "bias": bias})
+
+
+def read_rms_norm(reader: NodeReader) -> list[LayerWithWeights]:
+    return _norm_of_last_axes(reader, RMSNorm, {"weight": _weight_of_last_axes(reader, 1)})
+
+
+def _weight_of_last_axes(reader: NodeReader, index: int) -> Array:
+    """Returns a weight of all axes from `axis` on, over which a layer or RMS norm is."""
+    axis = reader.normalize_axis(reader.node.attributes.get("axis", -1))
+    if axis == 0:
+        reader.refuse("expected an axis after the batch, got 0")
+    return reader.weight(index, *reader.shape[axis - 1 :])
+
+
+def _norm_of_last_axes(
+    reader: NodeReader, norm: type[LayerNorm] | type[RMSNorm], weights: dict[str, Array]
+) -> list[LayerWithWeights]:
+    """Returns a norm of the whole example; over its last axes, of a table whose columns become channels.
+
+    The precision of the means, stash_type, may be any.
+    """
+    reader.attribute("axis", -1)
+    reader.attribute("stash_type", 1)
+    eps, n = reader.attribute("epsilon", 1e-5), weights["weight"].size
+    if weights["weight"].shape == reader.shape:
+        return [LayerWithWeights(norm(eps=eps), weights)]
+    table = (math.prod(reader.shape) // n, n)
+    flat = {name: array.reshape(n) for name, array in weights.items()}
+    before, after = ([] if table == reader.shape else [LayerWithWeights(Reshape(s))] for s in (table, reader.shape))
+    normed = LayerWithWeights(norm(eps=eps, axis="channels"), flat)
+    return [*before, LayerWithWeights(Permute((1, 0))), normed, LayerWithWeights(Permute((1, 0))), *after]
 
 
 def read_channel_norm(reader: NodeReader) -> list[LayerWithWeights]:
@@ -138,12 +173,6 @@ def write_rms_norm(writer: NodeWriter, x: str) -> str:
     if not writer["affine"]:
         return y
     return writer.add_node("Mul", y, writer.column("weight") if over_channels else writer.param_name("weight"))
-
-
-def read_rms_norm(reader: NodeReader) -> list[LayerWithWeights]:
-    check_axis(reader)
-    weights = {"weight": reader.weight(1, *reader.shape)}
-    return [LayerWithWeights(RMSNorm(eps=reader.attribute("epsilon", 1e-5)), weights)]
 
 
 LRN = {"alpha": "alpha", "beta": "beta", "k": "bias"}  # names of arguments, in ONNX's attributes

@@ -186,7 +186,8 @@ def test_a_node_is_reported_once():
     g = Graph((4, 8, 8))
     g.add("TopK", "x", g.integers(4), outputs=["a", "b"], axis=1)
     g.add("Concat", "a", g.add("Cast", "b", to=1), axis=1)
-    assert report_lines(g) == ["node 'TopK_0' (TopK): no layer of minidl does that"]
+    (found,) = report_lines(g)
+    assert found.startswith("node 'TopK_0' (TopK): no layer of minidl does that: name the values before it")
 
 
 def test_branches_that_do_not_nest_are_not_reported():

@@ -128,8 +128,10 @@ INLINE void FN(correlate_blocked)(ptrdiff_t outputs, ptrdiff_t pixels, const blo
   static const tile tiles[MAX_VECTORS][MAX_TILE_PIXELS] = {EACH_BLOCKED_TILE(ENTRY)};
 #undef ENTRY
   REAL strip[STRIP_CHANNELS * STRIP_VECTORS * VL] __attribute__((aligned(VECTOR_BYTES)));
-  blocked_correlation run = *k;
+  blocked_correlation copied;
+  const blocked_correlation *run = k;
   const int copies = pixels >= STRIP_PIXELS && k->taps_h * k->taps_w == 1 && k->channels <= STRIP_CHANNELS;
+  if (copies) copied = *k, run = &copied;
   for (ptrdiff_t o = 0; o < outputs;) {
     int vectors = pixels <= WIDEST_PIXELS ? MAX_VECTORS : MAX_VECTORS / 2;
     while (vectors > 1 && vectors * VL > outputs - o) vectors /= 2;
@@ -137,10 +139,10 @@ INLINE void FN(correlate_blocked)(ptrdiff_t outputs, ptrdiff_t pixels, const blo
     const REAL *wo = w + o;
     REAL *yo = y + o / LANES * k->y_block + o % LANES;
     if (copies) {
-      run.w_channel = vectors * VL, run.w_ahead = 0;
+      copied.w_channel = vectors * VL, copied.w_ahead = 0;
       for (ptrdiff_t c = 0; c < k->channels; c++, wo += k->w_channel) {
-        __builtin_prefetch(wo + run.w_channel, 0, 2);          /* of the next strip */
-        V *to = (V *)(strip + c * run.w_channel);
+        __builtin_prefetch(wo + copied.w_channel, 0, 2);          /* of the next strip */
+        V *to = (V *)(strip + c * copied.w_channel);
         if (vectors == STRIP_VECTORS) UNROLL for (int v = 0; v < STRIP_VECTORS; v++) to[v] = *(const FN(unaligned) *)(wo + v * VL);
         else if (some == VL) for (int v = 0; v < vectors; v++) to[v] = *(const FN(unaligned) *)(wo + v * VL);
         else *to = FN(load_part)(wo, some);
@@ -149,7 +151,7 @@ INLINE void FN(correlate_blocked)(ptrdiff_t outputs, ptrdiff_t pixels, const blo
     }
     for (ptrdiff_t p = 0; p < pixels;) {
       int columns = blocked_tile_pixels(vectors, pixels - p);
-      tiles[vectors - 1][columns - 1](some, &run, x + p * k->x_pixel, wo, bias ? bias + o : 0, yo + p * k->y_pixel);
+      tiles[vectors - 1][columns - 1](some, run, x + p * k->x_pixel, wo, bias ? bias + o : 0, yo + p * k->y_pixel);
       p += columns;
     }
     o += vectors * VL;

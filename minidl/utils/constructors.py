@@ -90,7 +90,7 @@ def construct(cls: type, arguments: dict[str, Any]) -> Any:
 
 
 def readonly_argument(name: str) -> property:
-    """Returns a read-only property for a constructor argument stored as _name, on which plans depend; dicts are copied."""
+    """Returns a read-only property for a constructor argument stored as _name, on which plans depend; copies a dict."""
     stored = attrgetter(f"_{name}")
 
     def get(owner: object) -> Any:

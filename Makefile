@@ -151,7 +151,7 @@ sdist: $(ALL) $(VENV)/wheel-tools ## build the sdist into dist/, twice: the byte
 	cd dist; sha256sum minidl-*.tar.gz; cmp minidl-*.tar.gz "$$again"/minidl-*.tar.gz; echo "two builds, the same bytes"
 
 wheel: $(ALL) $(VENV)/wheel-tools ## build the wheel of this platform; check and test it in an environment without a compiler
-	$(BIN)/python build_tools/wheels.py linux-$(shell uname -m) $(ARGS)
+	$(BIN)/python build_tools/wheels.py linux-$(shell uname -m)
 	@rm -rf $(WHEEL_TEST); $(PYTHON) -m venv $(WHEEL_TEST)
 	@$(WHEEL_TEST)/bin/pip install $(PIP_ARGS) dist/minidl-*-manylinux*_$(shell uname -m).whl $(WHEEL_TESTS) $(if $(wildcard $(ORACLE)),$(TORCH))
 	@rm -rf $(WHEEL_TEST)/check; mkdir $(WHEEL_TEST)/check; cp -r build_tools/check_wheel.py pyproject.toml tests examples docs $(WHEEL_TEST)/check

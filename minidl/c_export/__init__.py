@@ -146,6 +146,7 @@ def export_c(
             program=program,
             input=first,
             outputs=outputs,
+            output_names=net.output_names or list(outputs),
             state=net.state_dict(),
             static_arena=static,
             keeps_values=keep_values,

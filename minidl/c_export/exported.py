@@ -18,7 +18,7 @@ C_TYPE = {"float32": "float", "float64": "double"}
 class Export:
     """A program with its input and outputs, and how it is written.
 
-    outputs: by their names in C, "scores" if there is one.
+    outputs: by their names in C, "scores" if there is one. output_names: their names in Python.
 
     stem: the file's name without ".c". function: the method of Python that returns the same scores. classes: the names
     of the outputs, or none. state: the model's parameters and buffers. static_arena: whether the file has
@@ -34,6 +34,7 @@ class Export:
     program: CProgram
     input: Tensor
     outputs: Mapping[str, Tensor]
+    output_names: Sequence[str]
     state: Mapping[str, Array]
     static_arena: bool
     keeps_values: bool

@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 KEYWORDS = """
-auto break case char const continue default do double else enum extern float for goto if inline int long register
-restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
-asm bool catch class constexpr delete explicit export false friend main mutable namespace new nullptr operator private
-protected public template this throw true try typename using virtual
-"""  # of C and C++
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class co_await
+co_return co_yield compl concept const const_cast consteval constexpr constinit continue decltype default delete do
+double dynamic_cast else enum explicit export extern false float for friend goto if import inline int long module
+mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public register
+reinterpret_cast requires restrict return short signed sizeof static static_assert static_cast struct switch template
+this thread_local throw true try typedef typeid typename typeof typeof_unqual union unsigned using virtual void
+volatile wchar_t while xor xor_eq
+"""  # of C23 and C++20
 
 USED = """
 x arena transformed i j real bits integer arithmetic copy transpose flush errno linux unix uint8_t int32_t
@@ -50,14 +53,20 @@ def name_from(name: Any, path: str) -> str:
 def output_identifiers(outputs: Sequence[str], name: str) -> list[str]:
     """Returns the names in C of outputs: their own, or output_0 and so on for those that C does not allow.
 
-    name: that of the file's functions.
+    Nor do names differ in case alone: macros are named after them, too. name: that of the file's functions.
     """
-    found = list[str]()
+    found, reserved = list[str](), {*KEYWORDS.split(), *USED.split()}
     for i, output in enumerate(outputs):
-        taken = (*found, *KEYWORDS.split(), *USED.split())
-        fits = re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", output) and not output.startswith((f"{name}_", "output_"))
-        found.append(output if fits and output not in taken and output.upper() != output else f"output_{i}")
+        fits = re.fullmatch(r"(?!output_)[a-z]\w*", output, re.ASCII | re.IGNORECASE) and output not in reserved
+        macros = {output, *map(str.upper, found)}
+        is_own = fits and not output.startswith(f"{name}_") and output.upper() not in macros
+        found.append(output if is_own else f"output_{i}")
     return found
+
+
+def comment_text(text: str) -> str:
+    """Returns text that can stand in a comment of C."""
+    return text.replace("*/", "* /").replace("/*", "/ *").encode("ascii", "backslashreplace").decode()
 
 
 def check_stem(stem: str, header: bool, separate_tables: bool) -> None:

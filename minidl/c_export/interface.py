@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minidl.c_export.exported import Export
+from minidl.c_export.identifiers import comment_text
 
 
 def declarations(export: Export) -> str:
@@ -12,6 +13,9 @@ def declarations(export: Export) -> str:
         sizes |= {f"OUTPUTS_{name.upper()}": tensor.size for name, tensor in export.outputs.items()}
     sizes |= {part.upper(): size for part, size in export.memory.items()}
     parts = ["\n".join(f"#define {export.macro}_{key} {value}" for key, value in sizes.items())]
+    for name, own in zip(export.outputs, export.output_names, strict=True):
+        if name != own:
+            parts.append(f"/* {name} is the output {comment_text(repr(own))}. */")
     if export.keeps_values:
         parts.append(f"""\
 /* The output of a layer, from `place` in the arena on, [pixels][channels]. */

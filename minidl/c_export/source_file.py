@@ -11,6 +11,7 @@ import numpy as np
 from minidl.c_export import interface, library, self_test, tables
 from minidl.c_export.code_writer import Statement
 from minidl.c_export.exported import Export
+from minidl.c_export.identifiers import comment_text
 from minidl.c_export.stack import stack_bytes
 from minidl.utils.arrays import Array
 from minidl_c import __version__
@@ -54,7 +55,7 @@ def _layers(export: Export) -> str:
             lines += _wrapped("".join(parts), "    ")
             computes = True
         else:
-            lines += _wrapped(f"/* {_plain(statement)} */", "   * ")
+            lines += _wrapped(f"/* {comment_text(statement)} */", "   * ")
     if not computes:
         lines.append("  (void)arena;")
     calls = export.program.transforms
@@ -67,11 +68,6 @@ def _wrapped(text: str, indent: str) -> list[str]:
     return textwrap.wrap(
         text, WIDTH, initial_indent="  ", subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
-
-
-def _plain(text: str) -> str:
-    """Returns text that can stand in a comment of C."""
-    return text.replace("*/", "* /").replace("/*", "/ *").encode("ascii", "backslashreplace").decode()
 
 
 def _tables(export: Export) -> tuple[str, str]:
@@ -128,7 +124,7 @@ def _comment(export: Export) -> str:
             if export.sums_directly
             else []
         ),
-        *(["", "The outputs are " + _plain(", ".join(export.classes)) + "."] if named else []),
+        *(["", "The outputs are " + comment_text(", ".join(export.classes)) + "."] if named else []),
         "",
         f"tables {numbers * itemsize} bytes; arena {export.arena_size * itemsize} bytes{transformed}, {where}",
         f"stack: at most about {plain} bytes with gcc -O2, {vectors} with gcc -O3 and vectors of AVX-512",

@@ -311,7 +311,10 @@ def test_other_errors_of_a_layer_are_noted(tmp_path, monkeypatch):
             ValueError,
             "name: expected an identifier of C, such as 'digits', that is no keyword of C or C++, got '2net'",
         ),
-        ({"name": "while"}, ValueError, "name: expected an identifier of C"),
+        *(
+            ({"name": name}, ValueError, "name: expected an identifier of C")
+            for name in ("while", "xor", "typeof", "alignas", "char8_t", "co_await", "true")
+        ),
         ({"name": "né"}, ValueError, "name: expected an identifier of C"),
         ({"name": ""}, ValueError, "name: expected an identifier of C"),
         ({"name": 3}, TypeError, "name: expected a string or None, got 3"),

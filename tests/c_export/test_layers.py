@@ -209,3 +209,18 @@ def test_several_outputs_have_an_array_each(dtype, tmp_path):
     assert "policy: (5,); mask: (2, 6, 5); seen: (4, 6, 5); output_3: (120,)" in text.replace("\n * ", " ")
     with pytest.raises(ValueError, match="softmax: expected a model of one output"):
         Compiled(model, tmp_path, softmax=True)
+
+
+def test_names_of_outputs_that_c_cannot_tell_apart(tmp_path):
+    """Macros are written in capitals; a comment may not end early."""
+    names = {"Policy": 9, "policy": 2, "xor": 3, "Output_1": 4, "*/\n": 5}
+    minidl.export_c(
+        Sequential([Outputs(**{k: Dense(n) for k, n in names.items()})], (2,)), tmp_path / "q.c", header=True
+    )
+    compile_c(tmp_path / "q.c", "-c")
+    header = (tmp_path / "q.h").read_text()
+    found = dict(line.split()[1:] for line in header.splitlines() if "#define Q_OUTPUTS_" in line)
+    assert found == {"Q_OUTPUTS_POLICY": "9", **{f"Q_OUTPUTS_OUTPUT_{i}": str(i + 1) for i in (1, 2, 3, 4)}}
+    explained = [line for line in header.splitlines() if " is the output " in line]
+    quoted = ("'policy'", "'xor'", "'Output_1'", r"'* /\n'")
+    assert explained == [f"/* output_{i} is the output {name}. */" for i, name in enumerate(quoted, 1)]

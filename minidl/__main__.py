@@ -9,6 +9,7 @@ from typing import Any
 
 from minidl import Sequential, export_c
 from minidl.utils.config import show_config
+from minidl.utils.text import escape_lines
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         export_c(_load(given.model, reading), given.path, **options)
     except (ImportError, OSError, TypeError, ValueError) as error:
         remedy = "; export it from Python, by minidl.export_c" if "custom_objects" in str(error) else ""
-        print(f"{given.command}: {error}{remedy}", file=sys.stderr)
+        print(f"{given.command}: {escape_lines(str(error))}{remedy}", file=sys.stderr)
         raise SystemExit(2) from None
 
 

@@ -24,6 +24,7 @@ from minidl.saving import atomic
 from minidl.saving.atomic import Path
 from minidl.saving.safetensors_file import FileError
 from minidl.sequential import Sequential
+from minidl.utils.text import escape_lines
 from minidl.utils.validation import Shape, check_bool
 
 __all__ = ["NodeWriter", "export", "import_model", "inspect"]
@@ -241,12 +242,12 @@ def inspect(
 
 @contextmanager
 def _naming(path: Path) -> Iterator[str]:
-    """Yields the path as text; errors begin with it."""
+    """Yields the path as text; errors begin with it, and are printable: they may quote the file."""
     name = atomic.text(path)
     model_file.import_onnx()
     try:
         yield name
     except FileError as error:
-        raise FileError(f"{name}: {error}") from error
+        raise FileError(f"{name}: {escape_lines(str(error))}") from error
     except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
+        raise ValueError(f"{name}: {escape_lines(str(error))}") from error

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from minidl.utils.arrays import Array
+from minidl.utils.text import escape
 
 OPSET, MAX_OPSET = 21, 28  # written, newest readable version
 IR_VERSION = 10
@@ -68,9 +69,9 @@ class Node:
 
     @property
     def operator(self) -> str:
-        """Its operator in errors, with the domain unless that is ONNX's."""
+        """Its operator in errors, with the domain unless that is ONNX's; printable whatever the file contains."""
         shown = "" if self.domain == NOT_IN_OPSET else self.domain
-        return self.alias or (f"{shown}.{self.op}" if shown else self.op)
+        return escape(self.alias or (f"{shown}.{self.op}" if shown else self.op))
 
     def rewritten(self, op: str, **changes: Any) -> Node:
         """Returns a node of the domain REWRITTEN in place of this one; errors name the operator of this one."""

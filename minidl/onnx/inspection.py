@@ -12,6 +12,7 @@ from minidl.onnx.graph import Graph, ValueInfo, select_outputs
 from minidl.onnx.importing import build_model
 from minidl.onnx.passes.old_opsets import NEW
 from minidl.onnx.unsupported import SHAPES_MISSING, Obstacle, UnsupportedGraphError
+from minidl.utils.text import escape_lines
 from minidl.utils.validation import Shape
 
 
@@ -52,10 +53,10 @@ class Inspection:
             f"{self.parameters:,} parameters{macs}",
         ]
         if not self.obstacles:
-            return "\n".join([*lines, *self.notes, "import_model reads it"])
+            return escape_lines("\n".join([*lines, *self.notes, "import_model reads it"]))
         head = f"import_model refuses it: {len(self.obstacles)} obstacle{'s' if len(self.obstacles) > 1 else ''}"
         note = [SHAPES_MISSING] if self.shapes_missing else []
-        return "\n  ".join(["\n".join([*lines, head]), *map(str, self.obstacles), *note])
+        return escape_lines("\n  ".join(["\n".join([*lines, head]), *map(str, self.obstacles), *note]))
 
     __repr__ = __str__
 

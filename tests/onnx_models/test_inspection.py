@@ -157,6 +157,36 @@ def test_local_functions(tmp_path):
     assert call("Twice", ["x"], ["y"]).domain == MY
 
 
+HOSTILE = "\x1b[31m\x07\r\u202e"
+
+
+def hostile(change):
+    """Returns a graph with names that terminals would act upon."""
+    g = Graph(batch=f"N{HOSTILE}").append("Relu").append("Sin")
+    return modified(g, lambda model: (setattr(model, "producer_name", f"me{HOSTILE}\n"), change(model.graph)))
+
+
+@pytest.mark.parametrize("change", [
+    lambda graph: setattr(graph.node[1], "op_type", f"Op{HOSTILE}\n"),
+    lambda graph: (setattr(graph.node[1], "domain", f"my{HOSTILE}"), graph.node[1].ClearField("name")),
+    lambda graph: setattr(graph.node[1], "name", f"name{HOSTILE}"),
+    lambda graph: graph.node[1].output.append(f"v1{HOSTILE}") or graph.node[1].input.append(HOSTILE),
+    lambda graph: graph.node.add(op_type="Relu", input=[f"no {HOSTILE}"], output=[HOSTILE]),
+    lambda graph: graph.node[0].attribute.add(name=HOSTILE, i=1, type=2),
+], ids=range(6))  # fmt: skip
+def test_what_is_printed_holds_no_escapes_of_the_file(change, tmp_path, capsys):
+    path = str(hostile(change).save(tmp_path))
+    for arguments in (["export-c", path, str(tmp_path / "net.c")], ["inspect", path, "--outputs=y"], ["inspect", path]):
+        with pytest.raises(SystemExit):
+            __main__.main(arguments)
+        printed = "".join(capsys.readouterr())
+        assert printed.replace("\n", "").isprintable()
+    assert "\\x1b[31m" in printed
+    with pytest.raises(ValueError) as error:
+        import_model(path)
+    assert str(error.value).replace("\n", "").isprintable()
+
+
 def test_damaged_files_and_data_in_other_files_are_errors(tmp_path):
     import onnx
 

@@ -24,6 +24,7 @@ from minidl.onnx.file.tensor_values import check_utf8, load_tensors
 from minidl.onnx.graph import IR_VERSION, MAX_NODES, Graph, Node, ValueInfo, shortest_float
 from minidl.saving.safetensors_file import FileError, open_regular
 from minidl.utils.arrays import Array
+from minidl.utils.text import escape
 from minidl_c import __version__
 
 PRODUCER = "minidl"
@@ -181,7 +182,7 @@ def _from_model(onnx: Any, model: Any, large: dict[int, Array], folder: str | No
         opset,
         {check_utf8(entry.key): check_utf8(entry.value) for entry in model.metadata_props},
         {check_utf8(value.name): _axis_sizes(value.type.tensor_type) for value in model.graph.value_info},
-        producer=f"{check_utf8(model.producer_name)} {check_utf8(model.producer_version)}".strip(),
+        producer=f"{_printable(model.producer_name)} {_printable(model.producer_version)}".strip(),
     )
 
 
@@ -229,7 +230,14 @@ def _from_value(onnx: Any, value: Any) -> ValueInfo:
 def _axis_sizes(tensor: Any) -> list[int | str | None] | None:
     if not tensor.HasField("shape"):
         return None
-    return [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in tensor.shape.dim]
+    return [
+        dim.dim_value if dim.HasField("dim_value") else _printable(dim.dim_param) or None for dim in tensor.shape.dim
+    ]
+
+
+def _printable(name: str | bytes) -> str:
+    """Returns a name that only people read."""
+    return escape(check_utf8(name))
 
 
 def _from_tensor(onnx: Any, tensor: Any, name: str) -> Array:

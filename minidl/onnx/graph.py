@@ -106,7 +106,7 @@ class Graph:
 
 
 def select_outputs(graph: Graph, outputs: str | Sequence[str]) -> Graph:
-    """Returns the graph with these values as its outputs, and the nodes that they depend on.
+    """Returns the graph with these values as its outputs, and the nodes and inputs that they depend on.
 
     Raises TypeError unless they are names, and ValueError for none, for a repeated one, or one that no node computes.
     """
@@ -126,7 +126,8 @@ def select_outputs(graph: Graph, outputs: str | Sequence[str]) -> Graph:
             needed.update(node.inputs)
             nodes.append(node)
     kept = [declared.get(name) or ValueInfo(name, "", graph.shapes.get(name)) for name in names]
-    return replace(graph, nodes=nodes[::-1], outputs=kept)
+    inputs = [value for value in graph.inputs if value.name in needed]
+    return replace(graph, nodes=nodes[::-1], inputs=inputs or graph.inputs, outputs=kept)
 
 
 def shortest_float(number: Any) -> float:

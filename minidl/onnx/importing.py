@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -123,7 +123,7 @@ class Importer:
     def __init__(self, graph: Graph, input_shape: Shape | None) -> None:
         self.graph, self.constants, self.n_pixels = graph, Constants(graph), 0
         self.input = graph.inputs[0] if graph.inputs else ValueInfo("", "float32", None)
-        self.obstacles = find_obstacles_of_ends(graph)
+        self.obstacles = find_obstacles_of_ends(graph, self.constants)
         self.shape: Shape | None = None  # of an example; unknown only if there are obstacles
         if graph.inputs:
             try:
@@ -282,7 +282,7 @@ class Importer:
             weighted.layer.unbuild()
 
 
-def find_obstacles_of_ends(graph: Graph) -> list[str]:
+def find_obstacles_of_ends(graph: Graph, constants: Container[str]) -> list[str]:
     """Returns what layers cannot have of the inputs and outputs of a graph."""
     obstacles = list[str]()
     if len(graph.inputs) != 1 or not graph.outputs:
@@ -292,6 +292,9 @@ def find_obstacles_of_ends(graph: Graph) -> list[str]:
         if value.dtype not in DTYPES:
             cast = ", not followed by a Cast to one of them" if value.dtype in INTEGERS else ""
             obstacles.append(f"input {value.name!r}: expected float or double, got {value.dtype}{cast}")
+    others = ": name the others by `outputs`" if any(value.name not in constants for value in graph.outputs) else ""
+    expected = f"expected a value computed from the input, got a constant or a shape{others}"
+    obstacles += [f"output {value.name!r}: {expected}" for value in graph.outputs if value.name in constants]
     return obstacles
 
 

@@ -37,6 +37,13 @@ def test_other_formats(content, path):
         import_model(write(path, content))
 
 
+def test_a_graph_without_nodes(path):
+    model = Graph().append("Relu").model(output="x")
+    del model.graph.node[:]
+    with pytest.raises(ValueError, match=r"model\.onnx: expected a graph with nodes, got inputs and outputs alone"):
+        import_model(write(path, model))
+
+
 def test_model_files_and_onnx_files_are_told_apart(path):
     small_model().save(path)
     with pytest.raises(FileError):

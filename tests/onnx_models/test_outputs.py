@@ -118,6 +118,17 @@ def test_refusals():
             build_graph(Sequential([Outputs(**dict.fromkeys(names, Dense(2)))], (3,)))
 
 
+@pytest.mark.parametrize("node", [Node("Identity", "", ["c"], ["b"]), Node("Shape", "", ["a"], ["b"])], ids=str)
+def test_an_output_that_is_a_constant_is_refused(node):
+    ends = [("a", "float32", ["N", 3]), ("b", "float32", None)]
+    graph = graph_of([Node("Relu", "", ["x"], ["a"]), node], {"c": np.ones(3, "f4")}, ends)
+    expected = "output 'b': expected a value computed from the input, got a constant or a shape"
+    with pytest.raises(ValueError, match=f"^{expected}: name the others by `outputs`$"):
+        build_model(graph, None)
+    with pytest.raises(ValueError, match=f"^{expected}$"):
+        build_model(graph, None, "b")
+
+
 @pytest.mark.oracle("onnx")
 def test_options_of_one_output_are_refused(tmp_path):
     model = NETS["heads"]()

@@ -40,6 +40,13 @@ def test_the_outputs_of_a_split_are_branches(tmp_path, sizes, opset):
     assert [layer_names(branch) for branch in layer.branches] == [["Columns", "ReLU"], ["Columns"], ["Columns", "Tanh"]]
 
 
+@pytest.mark.parametrize("sizes", [(), (6,)])
+def test_a_split_into_one_part_is_nothing(sizes, tmp_path):
+    g = Graph((6, 5, 4))
+    g.add("Split", "x", *(g.integers(size) for size in sizes), outputs=["a"], axis=1)
+    check(g.append("Relu"), tmp_path, "ReLU")
+
+
 def test_a_split_into_no_sizes(tmp_path):
     g = Graph((4, 4, 4))
     g.add("Split", "x", g.integers(), outputs=["a", "b"], axis=1)

@@ -31,6 +31,25 @@ def test_the_outputs_that_are_wanted(outputs, tmp_path):
         import_model(path)
     assert np.array_equal(import_model(path, outputs=outputs).predict(X), only.predict(X))
     assert inspect(path).obstacles and not inspect(path, outputs=outputs).obstacles
+    assert not inspect(path, outputs=iter(["probabilities"])).obstacles
+
+
+def test_inputs_that_no_wanted_output_needs(tmp_path):
+    from onnx import TensorProto, helper
+
+    g = Graph((4,))
+    g.add("Relu", "x", outputs=["a"])
+    model = g.model()
+    model.graph.input.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, ["batch", 4]))
+    model.graph.node.append(helper.make_node("Tanh", ["z"], ["b"]))
+    model.graph.output.append(helper.make_tensor_value_info("b", TensorProto.FLOAT, ["batch", 4]))
+    path = tmp_path / "graph.onnx"
+    path.write_bytes(model.SerializeToString())
+    for name, expected in (("a", np.maximum(X, 0)), ("b", np.tanh(X))):
+        np.testing.assert_allclose(import_model(path, outputs=name).predict(X), expected, 1e-5)
+        assert [value[0] for value in inspect(path, outputs=name).inputs] == ["x" if name == "a" else "z"]
+    with pytest.raises(ValueError, match="expected a graph of one input, and outputs, got"):
+        import_model(path, outputs=["a", "b"])
 
 
 def test_values_inside_the_graph(tmp_path):

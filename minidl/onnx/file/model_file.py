@@ -158,6 +158,8 @@ def from_file(file: io.BufferedIOBase, size: int, folder: str | None) -> Graph:
 
 
 def _from_model(onnx: Any, model: Any, large: dict[int, Array], folder: str | None) -> Graph:
+    if not model.graph.node and (model.graph.input or model.graph.output):
+        raise ValueError("expected a graph with nodes, got inputs and outputs alone")
     if not model.graph.node:
         raise FileError("expected an ONNX file, got one without a graph")
     opset = normalize_versions(model)

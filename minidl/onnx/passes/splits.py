@@ -16,7 +16,7 @@ def expand_splits(graph: Graph) -> Graph:
     """Returns the graph with a node for each output of a Split."""
     constants, nodes = Constants(graph), list[Node]()
     for node in graph.nodes:
-        if node.op == "Split" and not node.domain and len(node.outputs) > 1:
+        if node.op == "Split" and not node.domain:
             nodes += _split_parts(node, constants) or [node]
         else:
             nodes.append(node)

@@ -14,6 +14,7 @@ from minidl.layers.container import child_path
 from minidl.layers.join import ADD, CONCAT, DIVIDE, MAXIMUM, MINIMUM, MULTIPLY, POWER
 from minidl.onnx.graph import NO_SUCH_LAYER, REWRITTEN, Graph, Node, ValueInfo, no_such_layer, refuse
 from minidl.onnx.node_reader import LayerWithWeights
+from minidl.onnx.operators import find_read_function
 from minidl.onnx.structure.regions import Join, Series
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
@@ -32,9 +33,12 @@ def check_join(node: Node, n_branches: int) -> None:
     if is_end(node):
         return
     if node.op not in JOINS or node.domain:
-        if (reason := no_such_layer(node)) != NO_SUCH_LAYER:  # with a hint
-            refuse(node, reason)
-        refuse(node, f"expected branches joined by {', '.join(sorted(JOINS))}: no container of minidl does that")
+        if find_read_function(node):
+            refuse(node, f"expected constants for all inputs except one, got {n_branches} computed values")
+        reason = no_such_layer(node)
+        if reason == NO_SUCH_LAYER and not node.domain:
+            reason = f"expected branches joined by {', '.join(sorted(JOINS))}: no container of minidl does that"
+        refuse(node, reason)
     if len(node.inputs) != n_branches:
         refuse(node, "expected branches only, got a constant among them")
 

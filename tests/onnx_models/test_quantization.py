@@ -239,7 +239,7 @@ REFUSED = {
     ),
     "a computed scale": (
         lambda g: g.add("DequantizeLinear", g.add("QuantizeLinear", "x", g.add("ReduceMax", "x")), g.last),
-        "expected constants for all inputs except one, got 2 computed values",
+        PAIRS,
     ),
     "MatMulInteger": (
         lambda g: g.add("MatMulInteger", g.add("QuantizeLinear", "x", g.constant(0.1), g.constant(7, "uint8")),

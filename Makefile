@@ -3,6 +3,7 @@ PYTHON ?= python3
 ARGS ?=
 WORKERS ?= 2
 PIP_ARGS ?= --quiet
+ISAS ?= all
 TORCH := torch==2.13.0
 ONNX := onnx==1.23.2 onnxruntime==1.31.1
 KERAS := keras==3.15.1 onnxscript==0.7.2
@@ -150,12 +151,12 @@ sdist: $(ALL) $(VENV)/wheel-tools ## build the sdist into dist/, twice: the byte
 	$(BIN)/python -m build --sdist --no-isolation --outdir "$$again" >/dev/null; \
 	cd dist; sha256sum minidl-*.tar.gz; cmp minidl-*.tar.gz "$$again"/minidl-*.tar.gz; echo "two builds, the same bytes"
 
-wheel: $(ALL) $(VENV)/wheel-tools ## build the wheel of this platform; check and test it in an environment without a compiler
-	$(BIN)/python build_tools/wheels.py linux-$(shell uname -m)
+wheel: $(ALL) $(VENV)/wheel-tools ## build the wheel of this platform; check and test it in an environment without a compiler (ISAS=native: to test only)
+	$(BIN)/python build_tools/wheels.py linux-$(shell uname -m) --isas $(ISAS)
 	@rm -rf $(WHEEL_TEST); $(PYTHON) -m venv $(WHEEL_TEST)
 	@$(WHEEL_TEST)/bin/pip install $(PIP_ARGS) dist/minidl-*-manylinux*_$(shell uname -m).whl $(WHEEL_TESTS) $(if $(wildcard $(ORACLE)),$(TORCH))
 	@rm -rf $(WHEEL_TEST)/check; mkdir $(WHEEL_TEST)/check; cp -r build_tools/check_wheel.py pyproject.toml tests examples docs $(WHEEL_TEST)/check
-	@cd $(WHEEL_TEST)/check; PATH=$(CURDIR)/$(WHEEL_TEST)/bin ../bin/python check_wheel.py
+	@cd $(WHEEL_TEST)/check; PATH=$(CURDIR)/$(WHEEL_TEST)/bin ../bin/python check_wheel.py $(ISAS)
 
 wheels: $(ALL) $(VENV)/wheel-tools ## build the wheels of all platforms into dist/
 	$(BIN)/python build_tools/wheels.py

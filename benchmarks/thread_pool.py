@@ -26,7 +26,7 @@ TASKS = ("train_batch", "predict", "fit")
 
 
 def build_copy():
-    """Builds minidl without OpenMP, in a copy; later calls compile only what has changed."""
+    """Builds minidl without OpenMP, in a copy; later calls compile only what has changed. Returns its folder."""
     for name in SOURCES:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, COPY / name, dirs_exist_ok=True, ignore=COMPILED)
@@ -37,6 +37,7 @@ def build_copy():
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
     variables = os.environ | {"MINIDL_NO_OPENMP": "1"}
     subprocess.run(command, cwd=COPY, env=variables, stdout=subprocess.DEVNULL, check=True)
+    return COPY
 
 
 def time_task(net, task, threads, seconds):
@@ -70,12 +71,12 @@ def time_task(net, task, threads, seconds):
 
 def run_child(build, net, task, args):
     """Times a task in a new process that uses one of the builds."""
-    path = os.pathsep.join(map(str, [COPY if build == "pool" else ROOT, Path(__file__).parent]))
+    path = os.pathsep.join(map(str, [args.pool if build == "pool" else ROOT, Path(__file__).parent]))
     settings = [net, task, str(args.threads), str(args.seconds)]
     done = subprocess.run(
         [sys.executable, "-P", __file__, "--child", *settings],
         env=os.environ | {"PYTHONPATH": path},
-        cwd=COPY,
+        cwd=args.pool,
         check=True,
         capture_output=True,
         text=True,
@@ -111,13 +112,14 @@ def main():
     parser.add_argument("--rounds", type=positive, default=5)
     parser.add_argument("--seconds", type=float, default=0.5, help="of each process")
     parser.add_argument("--json", help="file for the results")
+    parser.add_argument("--pool", type=Path, help="folder of a build without OpenMP (default: makes one)")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
         net, task, threads, seconds = args.child
         print(json.dumps(time_task(net, task, int(threads), float(seconds))))
         return
-    build_copy()
+    args.pool = args.pool or build_copy()
     results = {"machine": machine() | {"threads": args.threads}}
     print_machine(results["machine"])
     print(f"\nmilliseconds per step, OpenMP / pool\n\n{'':34}{'mean':>18}{'median':>18}{'95 %':>18}")

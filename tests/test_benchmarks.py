@@ -103,7 +103,7 @@ def test_nets_have_the_multiply_adds_counted_by_hand(run):
 @pytest.mark.skipif(not minidl_c.build_info()["openmp"], reason="a build without OpenMP")
 def test_thread_pool(run, tmp_path):
     shortest = ["--rounds", 1, "--seconds", 0.2, "--nets", "mlp", "--tasks", "predict", "fit", "--busy", 0, 1]
-    output, results = run("thread_pool.py", *shortest, json_file=tmp_path / "r.json")
+    output, results = run("thread_pool.py", *shortest, "--pool", FOLDER.parent, json_file=tmp_path / "r.json")
     names = {f"{busy} busy, mlp, {task}" for busy in (0, 1) for task in ("predict", "fit")}
     assert all(any(line.startswith(name) for line in output.splitlines()) for name in names)
     assert set(results) == {"machine", *names}

@@ -2,7 +2,7 @@
  *
  * libm chooses a variant for each processor; these polynomials give the same bits everywhere. The largest errors over millions
  * of random arguments, in units in the last place, for float32 and float64 alike: exp 1.1, expm1 1.2, log 2.0, log1p 2.2,
- * sigmoid 2.5, tanh 2.6. For power: 4.9 and 33, of results near the ends; for normal_cdf: 5.7 and 9.1, in its tail, where
+ * sigmoid 2.5, tanh 2.6. For power with FMA: 4.9 and 33, of results near the ends; for normal_cdf: 5.7 and 9.1, in its tail, where
  * 1 + erf(x / sqrt(2)) has no correct digit left.
  * Subnormal results are flushed to zero. */
 #ifndef REAL

@@ -18,6 +18,7 @@ from minidl.saving.object_codec import checked_custom
 from minidl.sequential import Sequential
 from minidl.training import checked_attributes as checked
 from minidl.training import checkpoint_content
+from minidl.training.backward_step import backward_step
 from minidl.training.base_trainer import BaseTrainer, Targets
 from minidl.training.consistency import check_call
 from minidl.training.fit_arguments import FitArguments, make_loop
@@ -265,6 +266,57 @@ class Trainer(BaseTrainer):
             where = None if state is None else [state.step, state.epochs_done, state.in_epoch]
             facts = {**loop.arguments, "interrupted fit": where}
             check_call(self.comm, facts, loop.callbacks, *checkpoint_content.describe_trainer(self))
+
+    def backward_step(self, dscores: ArrayLike | Mapping[str, ArrayLike]) -> None:
+        """Makes a step that follows the gradient of an objective of your own with respect to the scores.
+
+        The scores are those of the last `model.forward(X, training=True)`, which the step uses up. The objective's
+        gradient is followed as it is: the sum over the batch, which is never divided. So an objective that is a mean
+        has the factor `1 / n` in `dscores`. Everything else is as in `train_batch`: clipping, rates, frozen layers, the
+        count of steps. Every `param.grad` is then the gradient of the step.
+
+        Parameters
+        ----------
+        dscores : array-like of shape `(n, *output_shape)`, or dict of these
+            Gradient of the objective with respect to the scores; of several `Outputs`, by name: a missing one is zero.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `dscores` is of another kind or shape, for an output without a loss, with `per_example_clip_norm`, and in
+            a job of several ranks.
+        FloatingPointError
+            If `dscores` or a gradient is NaN or infinite: before the update, so the weights stay.
+        RuntimeError
+            If there was no training forward since the last step of this kind, if layers were frozen or thawed since,
+            or if another thread uses the model.
+
+        See Also
+        --------
+        Sequential.backward : The gradients without a step.
+
+        Notes
+        -----
+        The weights must still be those of the forward. Running statistics change in the forward, also if no step
+        follows. The random numbers of dropout are those of `Sequential.forward`: they depend on the seed of the model
+        and the number of forwards. The loss of the trainer is not used; `"mean_squared_error"` suits any output.
+
+        Examples
+        --------
+        A step on the mean of `(score - 2) ** 2` over two examples:
+
+        >>> from minidl import Sequential, Trainer
+        >>> from minidl.layers import Dense
+        >>> from minidl.optimizers import SGD
+        >>> model = Sequential([Dense(1)], input_shape=(1,), dtype="float64")
+        >>> model.load_state_dict({"0.weight": [[0]], "0.bias": [0]})
+        >>> trainer = Trainer(model, "mean_squared_error", SGD(0.25))
+        >>> scores = model.forward([[1], [3]], training=True)
+        >>> trainer.backward_step(2 * (scores - 2) / 2)
+        >>> model.params["0.weight"].grad, model.params["0.weight"].value
+        (array([[-8.]]), array([[2.]]))
+        """
+        backward_step(self, dscores)
 
     # ---- inspection
 

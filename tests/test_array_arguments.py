@@ -32,7 +32,7 @@ from minidl.utils.arrays import as_array, as_dtype, as_floats, check_array
 from minidl.utils.data import ArraySource, as_numbers
 from minidl.utils.weights import as_weights, times_class_weights
 
-REFUSALS = (TypeError, ValueError, MemoryError)
+REFUSALS = (TypeError, ValueError, MemoryError, FloatingPointError)
 RNG = np.random.default_rng(0)
 SHAPE = (1, 6, 6)
 X, Y, WEIGHTS = RNG.integers(0, 2, (20, *SHAPE)).astype("f4"), np.arange(20) % 3, np.arange(1.0, 21)
@@ -83,6 +83,11 @@ def report(trainer, X, y):
 def backward(trainer, dy):
     trainer.model.forward(X, training=True)
     return trainer.model.backward(dy)
+
+
+def backward_step(trainer, dscores):
+    trainer.model.forward(X, training=True)
+    trainer.backward_step(dscores)
 
 
 def labeled(trainer, *arrays):
@@ -172,6 +177,7 @@ ENTRIES = {
     "base_model.BaseModel.predict_proba:X": (X, on_trainer(lambda t, v: t.model.predict_proba(v))),
     "base_model.BaseModel.forward:X": (X, on_trainer(lambda t, v: t.model.forward(v, training=True))),
     "base_model.BaseModel.backward:dy": (SCORES, on_trainer(backward)),
+    "trainer.Trainer.backward_step:dscores": (SCORES, on_trainer(backward_step)),
     "base_model.BaseModel.input_gradient:X": (X, on_trainer(lambda t, v: t.model.input_gradient(v, 1))),
     "base_model.BaseModel.input_gradient:y": (
         Y, on_trainer(lambda t, v: t.model.input_gradient(X, v, "softmax_cross_entropy"))),
@@ -255,6 +261,7 @@ ENTRIES = {
 # These receive what one of the above has checked, or accept any array without a mask.
 INSIDE = (
     *(
+        "backward_step",
         "config",
         "flat_parameters",
         "input_gradient",

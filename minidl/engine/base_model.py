@@ -31,7 +31,7 @@ class BaseModel:
     def __init__(self) -> None:
         self.network: Network | None = None
         self.usage = UsageGuard()  # allows predictions in many threads, or training in one
-        self._manual: ManualPass | None = None
+        self._manual: ManualPass | None = None  # made at the first forward by hand
         self._inference: Network | None = None  # of input_gradient, if it may be shared by threads
 
     def _built(self) -> Network:
@@ -68,6 +68,13 @@ class BaseModel:
         """The names of several `Outputs`; empty if the model has one output."""
         last = self.layers[-1]
         return tuple(last.branches) if isinstance(last, Outputs) else ()
+
+    @property
+    def manual(self) -> ManualPass:
+        """The forward and backward by hand of a built model."""
+        if self._manual is None:
+            self._manual = ManualPass(self._built())
+        return self._manual
 
     def _named(self, scores: Array) -> Any:
         """Returns scores as a user gets them: those of several outputs as a dict."""
@@ -200,9 +207,7 @@ class BaseModel:
             with self.usage.reading("forward"):
                 return self._named(network.predict(x))
         with self.usage.writing("forward"):
-            if self._manual is None:
-                self._manual = ManualPass(network)
-            return self._named(self._manual.forward(x, self.seed))
+            return self._named(self.manual.forward(x, self.seed))
 
     def backward(self, dy: ArrayLike | Mapping[str, ArrayLike]) -> Array:
         """Returns the gradient of X in the last training forward, from the gradient of its outputs.
@@ -235,9 +240,9 @@ class BaseModel:
         >>> model.backward([[10, 10, 10]])
         array([[ 0., 10., 10.]], dtype=float32)
         """
-        network = self._built()
+        self._built()
         with self.usage.writing("backward"):
-            return (self._manual or ManualPass(network)).backward(dy)
+            return self.manual.backward(dy)
 
     def input_gradient(
         self,

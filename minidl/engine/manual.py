@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from minidl.engine.network import Network
@@ -27,17 +28,40 @@ class ManualPass:
         if tape is not None:
             self.network.release(tape)
         y, self._tape = self.network.forward(x, seed=seed, step=self._forwards)
-        self._shape, self._forwards = y.shape, self._forwards + 1
+        self._shape, self._trained, self._forwards = y.shape, self.network.trained, self._forwards + 1
         return y
 
     def backward(self, dy: ArrayLike | Mapping[str, ArrayLike]) -> Array:
         """Returns dx; raises as Sequential.backward."""
-        if self._tape is None:
-            raise RuntimeError("backward: expected a forward(X, training=True) before it")
-        outputs = self.network.outputs
-        array = as_array(dy, "dy") if outputs is None else outputs.join(dy, self._shape[0], self.network.dtype, "dy")
-        if array.shape != self._shape:
-            raise ValueError(f"dy: expected shape {self._shape}, got {array.shape}")
-        dx = self.network.backward(self._tape, as_dtype(array, self.network.dtype, "dy"), want_dx=True)
+        tape, array = self._checked("backward", dy, "dy")
+        dx = self.network.backward(tape, array, want_dx=True)
         assert dx is not None
         return dx
+
+    def last_backward(self, dscores: ArrayLike | Mapping[str, ArrayLike]) -> None:
+        """Writes the gradients of the parameters for a step, which uses up the forward; raises as `backward`.
+
+        Also raises RuntimeError if other layers are trained than in the forward, FloatingPointError for dscores that
+        are not finite.
+        """
+        tape, array = self._checked("backward_step", dscores, "dscores")
+        if self._trained is not self.network.trained:
+            expected = "expected the trainable and lr_mult of all layers as in the forward"
+            raise RuntimeError(f"backward_step: {expected}; call forward(X, training=True) again")
+        if not len(array):
+            raise ValueError("dscores: expected gradients of at least one example, got none")
+        if not np.isfinite(array).all():
+            raise FloatingPointError("dscores: expected finite gradients, got NaN or infinity; the weights stay")
+        self._tape = None
+        self.network.backward(tape, array, want_dx=False)
+        self.network.release(tape)
+
+    def _checked(self, what: str, dy: ArrayLike | Mapping[str, ArrayLike], name: str) -> tuple[list[Any], Array]:
+        """Returns the tape of the forward, and the gradient of its outputs as an array."""
+        if self._tape is None:
+            raise RuntimeError(f"{what}: expected a forward(X, training=True) before it")
+        outputs, dtype = self.network.outputs, self.network.dtype
+        array = as_array(dy, name) if outputs is None else outputs.join(dy, self._shape[0], dtype, name)
+        if array.shape != self._shape:
+            raise ValueError(f"{name}: expected shape {self._shape}, got {array.shape}")
+        return self._tape, as_dtype(array, dtype, name)

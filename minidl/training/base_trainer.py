@@ -95,7 +95,7 @@ class BaseTrainer:
         self.history = History()
         self.sample_buffer = SampleBuffer()
         self.refused_feed: BatchFeed | None = None  # the feed of a fit that was refused after it had read a batch
-        self._count = np.zeros(1, np.int64)
+        self.step_counter = np.zeros(1, np.int64)
         self._stepping = False
         self._step_cache = StepCache()
         self._trained = TrainedNetwork()
@@ -104,11 +104,11 @@ class BaseTrainer:
     @property
     def step(self) -> int:
         """The number of steps completed so far."""
-        return int(self._count[0])
+        return int(self.step_counter[0])
 
     @step.setter
     def step(self, step: int) -> None:
-        self._count[0] = check_counter("step", step)
+        self.step_counter[0] = check_counter("step", step)
 
     @property
     def loss_weights(self) -> Mapping[str, float] | None:
@@ -430,8 +430,24 @@ class BaseTrainer:
         source = ArraySource(examples.gather_copy(rows), self.model.input_shape, self.model.dtype)
         return self.network.predict_all(source, self.num_threads)
 
-    def _rate_at(self, step: int) -> float:
-        """Returns the learning rate at a step; raises TypeError or ValueError for one that is invalid."""
+    def rate_at(self, step: int) -> float:
+        """Returns the learning rate at a step.
+
+        Parameters
+        ----------
+        step : int
+            Number of steps before it.
+
+        Returns
+        -------
+        float
+            A rate that the model's dtype can hold.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For one that is invalid.
+        """
         rate, dtype = rate_at(self.optimizer, step), self.model.dtype
         if rate > float(np.finfo(dtype).max):
             raise ValueError(f"lr: expected a number that {dtype} can hold, got {rate}")
@@ -471,8 +487,8 @@ class BaseTrainer:
             source_rows=rows,
             batch_size=size,
             micro_batch_size=micro if micro is not None and self.network.couples_examples else size,
-            rate_at=self._rate_at,
-            step_counter=self._count,
+            rate_at=self.rate_at,
+            step_counter=self.step_counter,
             losses=np.zeros(len(rows), dtype),
             scores=np.zeros((len(rows), *self.network.out_shape), dtype) if self.keeps_scores else None,
             labeled=data.labeled,

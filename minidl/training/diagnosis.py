@@ -49,6 +49,13 @@ def explain(network: Network, loss: Loss, batch: StepBatches, k: int, seed: int,
     return f"step {step}: {found[0]}. The weights are those before this step; {found[1]}"
 
 
+def explain_gradients(network: Network, step: int) -> str:
+    """Returns a sentence on the gradients of the network that are NaN or infinite, in a step without a batch."""
+    bad = " and ".join(_bad_gradients(network.layers))
+    stay = "The weights are those before this step"
+    return f"step {step}: the gradient of {bad} is NaN or infinite. {stay}; {LOWER_LR_HINT}"
+
+
 class Rerun:
     """A second run of a micro-batch of the k-th step of `batch`, on a copy of the network, one layer at a time."""
 

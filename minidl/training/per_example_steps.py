@@ -18,7 +18,7 @@ from minidl.engine.per_example import (
 )
 from minidl.layers.base import used_rng
 from minidl.losses import Loss, checked_loss
-from minidl.training.steps import StepBatches, Steps
+from minidl.training.steps import Descent, StepBatches, Steps
 from minidl.utils.arrays import Array
 from minidl_c.optimizers.update import Update
 
@@ -105,6 +105,11 @@ class ClippedSteps:
     def update(self) -> Update | None:
         """The optimizer's state, for plans."""
         return self.steps.update
+
+    @property
+    def descent(self) -> Descent:
+        """The end of a step."""
+        return self.steps.descent
 
     @property
     def is_distributable(self) -> bool:

@@ -93,14 +93,43 @@ class StepBatches:
         return np.maximum(counts, 1).astype(np.float64)
 
 
+class Descent:
+    """The end of a step that follows its gradients: clips them, and lets the optimizer change the parameters."""
+
+    def __init__(
+        self, model: Sequential, network: Network, optimizer: Any, update: Update | None, trained: ParamGroups
+    ) -> None:
+        self.model, self.network, self.optimizer, self.update = model, network, optimizer, update
+        self.ranges = network.ranges(trained)
+
+    def step(self, rate: float, limits: Clip, step_counter: NDArray[np.int64]) -> bool:
+        """Changes the parameters and counts the step; returns False, and changes nothing, for gradients not finite."""
+        values, grads = self.network.parameters.values, self.network.parameters.grads
+        if not np.isfinite(grads).all():
+            return False
+        if limits:
+            clip(grads, **limits)
+        if self.update is not None:
+            self.update.apply(values, grads, rate, step_counter, self.ranges)
+            return True
+        before = values.copy()
+        try:
+            self.optimizer.step(self.network.trained_params(self.model.params), rate)
+        except BaseException:  # a step is done as a whole or not at all, even if a user's code raises in it
+            values[...] = before
+            raise
+        step_counter += 1
+        return True
+
+
 class FusedSteps:
     """Steps of a model of kernels, with a native loss and optimizer: without Python between them."""
 
-    def __init__(self, network: Network, loss: Any, update: Update, seed: int, trained: ParamGroups) -> None:
+    def __init__(self, network: Network, loss: Any, descent: Descent, seed: int, trained: ParamGroups) -> None:
         parameters = network.parameters
         last = loss.op(network.out_shape, network.dtype)
         self.plan = plan_of(network.layers, parameters.offsets, trained, last)
-        self.parameters, self.seed, self.update = parameters, seed, update
+        self.parameters, self.seed, self.update, self.descent = parameters, seed, descent.update, descent
 
     def run(self, b: StepBatches, num_threads: int | None) -> int:
         """Does the steps; returns their number: fewer than asked for if one was not finite, which changed nothing."""
@@ -145,20 +174,10 @@ class SegmentedSteps:
 
     is_distributable = False
 
-    def __init__(
-        self,
-        model: Sequential,
-        network: Network,
-        loss: Loss,
-        optimizer: Any,
-        update: Update | None,
-        seed: int,
-        trained: ParamGroups,
-    ) -> None:
+    def __init__(self, model: Sequential, network: Network, loss: Loss, descent: Descent, seed: int) -> None:
         self.model, self.network, self.loss, self.seed = model, network, loss, seed
-        self.optimizer, self.update = optimizer, update
+        self.update, self.descent = descent.update, descent
         self.buffers = [buffer for layer in network.layers for buffer in layer.buffers.values()]
-        self.ranges = network.ranges(trained)
 
     def run(self, b: StepBatches, num_threads: int | None) -> int:
         """See FusedSteps.run."""
@@ -166,40 +185,30 @@ class SegmentedSteps:
             return self._run(b, num_threads)
 
     def _run(self, b: StepBatches, num_threads: int | None) -> int:
-        changed = self.buffers + ([self.network.parameters.values] if self.update is None else [])
         for k, divisor in enumerate(b.divisors()):
-            before = [array.copy() for array in changed]
+            before = [buffer.copy() for buffer in self.buffers]
             done = False
             try:
                 done = self._step(b, k, divisor, num_threads)
             finally:
                 if not done:  # a step is done as a whole or not at all, even if a user's code raises in it
-                    for array, old in zip(changed, before, strict=True):
-                        array[...] = old
+                    for buffer, old in zip(self.buffers, before, strict=True):
+                        buffer[...] = old
             if not done:
                 return k
         return b.steps
 
     def _step(self, b: StepBatches, k: int, divisor: float, num_threads: int | None) -> bool:
         """Does the k-th step; returns False, and changes nothing, if a loss or gradient is not finite."""
-        rate, parameters = b.rate_at(int(b.step_counter[0])), self.network.parameters
-        grads = parameters.grads
+        rate, grads = b.rate_at(int(b.step_counter[0])), self.network.parameters.grads
         for part in range(b.n_micro_batches):
             before = grads.copy() if part else None
             self._part(b, b.micro_batch(k, part), part, num_threads)
             if before is not None:
                 np.add(before, grads, out=grads)
         np.divide(grads, grads.dtype.type(divisor), out=grads)
-        if not (np.isfinite(grads).all() and np.isfinite(b.losses[k * b.batch_size : (k + 1) * b.batch_size]).all()):
-            return False
-        if b.clip:
-            clip(grads, **b.clip)
-        if self.update is not None:
-            self.update.apply(parameters.values, grads, rate, b.step_counter, self.ranges)
-        else:
-            self.optimizer.step(self.network.trained_params(self.model.params), rate)
-            b.step_counter += 1
-        return True
+        losses = b.losses[k * b.batch_size : (k + 1) * b.batch_size]
+        return bool(np.isfinite(losses).all()) and self.descent.step(rate, b.clip, b.step_counter)
 
     def _part(self, b: StepBatches, here: slice, part: int, num_threads: int | None) -> None:
         """Runs forward, loss and backward of a micro-batch."""
@@ -254,6 +263,7 @@ def make_steps(
     trained = network.trained if trained is None else trained
     if update is None and has_update(optimizer):
         update = optimizer.update(network.parameters.values.size, network.dtype)
+    descent = Descent(model, network, optimizer, update, trained)
     if speaks_for(loss, "op", "__call__") and update is not None and network.native and not in_parts:
-        return FusedSteps(network, loss, update, seed, trained)
-    return SegmentedSteps(model, network, loss, optimizer, update, seed, trained)
+        return FusedSteps(network, loss, descent, seed, trained)
+    return SegmentedSteps(model, network, loss, descent, seed)

@@ -65,6 +65,7 @@ TRAINER: Words = {
     "trainonbatch": "use trainer.train_batch(X, y)",
     "save": "use trainer.save_checkpoint(path), or trainer.model.save(path) for the model alone",
     "load": "use Trainer.resume(path)",
+    "backward": "use trainer.backward_step(dscores), after model.forward(X, training=True)",
     "score": "use trainer.evaluate(X, y), a dict of the loss and the metrics",
     "summary": "use trainer.model.summary()",
     "zerograd": "leave it out: backward overwrites every gradient",

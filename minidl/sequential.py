@@ -13,6 +13,7 @@ from minidl.engine import build_warnings, layer_list
 from minidl.engine.base_model import BaseModel
 from minidl.engine.flat_parameters import FlatParameters
 from minidl.engine.network import Network
+from minidl.engine.soft_update import check_same_layers, soft_update
 from minidl.engine.state import check_dtype, check_mapping, copies, load
 from minidl.engine.summary import Summary, summarize
 from minidl.layers.base import Layer
@@ -25,8 +26,8 @@ from minidl.saving.object_codec import checked_custom
 from minidl.utils.arrays import Array
 from minidl.utils.constructors import Validated
 from minidl.utils.foreign_words import MODEL
-from minidl.utils.hints import answers
-from minidl.utils.validation import Shape, check_count, check_int, check_non_negative, check_shape
+from minidl.utils.hints import answers, class_hint
+from minidl.utils.validation import Shape, check_count, check_int, check_non_negative, check_real, check_shape
 
 
 @answers(MODEL)
@@ -281,6 +282,64 @@ class Sequential(BaseModel):
         self._built()
         with self.usage.writing("load_state_dict"):
             load(self.layers, state)
+
+    def soft_update(self, other: Sequential, tau: float = 1.0) -> None:
+        """Moves parameters and buffers a part of the way to those of another model: `w += tau * (w_other - w)`.
+
+        It needs no memory, and a `tau` of 1 copies every bit. So a target network follows the network that is trained
+        (Polyak averaging), and a copy takes new weights. Frozen layers move as well; the settings of layers, and the
+        states of optimizers, stay.
+
+        Parameters
+        ----------
+        other : Sequential
+            A model of the same layers, shapes and dtype.
+        tau : float, default 1.0
+            The part of the way, from 0 to 1.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is invalid, if a model is not built, or if the layers differ: the message names the first
+            layer that does.
+        RuntimeError
+            If another thread uses this model, or trains the other one.
+
+        See Also
+        --------
+        minidl.callbacks.ExponentialMovingAverage : Averages the weights during a fit.
+
+        Notes
+        -----
+        Running statistics are averaged like weights; integers in the buffers of a layer in NumPy are copied. Layers are
+        the same if their classes, and names and shapes of their tensors, are; so a target may have another dropout
+        rate. `load_state_dict` is for all other pairs.
+
+        Examples
+        --------
+        >>> import copy
+        >>> from minidl import Sequential
+        >>> from minidl.layers import Dense
+        >>> model = Sequential([Dense(1)], input_shape=(1,))
+        >>> target = copy.deepcopy(model)
+        >>> model.load_state_dict({"0.weight": [[4]], "0.bias": [2]})
+        >>> target.load_state_dict({"0.weight": [[0]], "0.bias": [0]})
+        >>> target.soft_update(model, tau=0.25)
+        >>> target.params["0.weight"].value, target.params["0.bias"].value
+        (array([[1.]], dtype=float32), array([0.5], dtype=float32))
+        """
+        if not isinstance(other, Sequential):
+            raise TypeError(f"other: expected a Sequential, got {other!r}{class_hint(other)}")
+        if other is self:
+            raise ValueError("other: expected another model, got this one")
+        if not 0 <= check_real("tau", tau) <= 1:
+            raise ValueError(f"tau: expected a number from 0 to 1, got {tau}")
+        network = self._built()
+        if other.network is None:
+            raise ValueError("other: expected a built model: give it an input_shape, or fit it first")
+        check_same_layers(network, other.network)
+        with other.usage.reading("soft_update"), self.usage.writing("soft_update"):
+            soft_update(network, other.network, float(tau))
 
     # ---- files
 

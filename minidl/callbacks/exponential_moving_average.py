@@ -10,8 +10,9 @@ from minidl.callbacks.state_checks import arrays_like, check_state, optional
 from minidl.utils.arrays import Array
 from minidl.utils.hints import answers
 from minidl.utils.validation import check_bool, check_count, check_fraction, check_int
+from minidl_c.optimizers.average import average
 
-OF_MODEL = {"_names", "_parameters", "_live", "_difference"}  # attributes that a copy does not have
+OF_MODEL = {"_names", "_parameters", "_live"}  # attributes that a copy does not have
 WARMED_UP = 2**62  # updates, of files of earlier versions: their decay was constant
 
 
@@ -95,7 +96,6 @@ class ExponentialMovingAverage:
         self._names, self._parameters = list(model.params), model.network.parameters
         self._live = {f"{i}.{name}": b for i, layer in enumerate(model.layers) for name, b in layer.buffers.items()}
         self._like = arrays_like(trainer.model.state_dict())
-        self._difference = np.empty_like(self._parameters.values)
 
     def on_step_end(self, trainer: Any, step: int, loss: float) -> None:
         """Updates the averages with the weights of this step.
@@ -115,10 +115,7 @@ class ExponentialMovingAverage:
         else:
             self._updates += 1
             warm = (1 + self._updates) / (10 + self._updates) if self.warmup else 1.0
-            with np.errstate(over="ignore", invalid="ignore"):  # for infinite weights
-                np.subtract(weights, self._flat, out=self._difference)
-                self._difference *= 1 - min(self.decay, warm)
-                self._flat += self._difference
+            average(self._flat, weights, 1 - min(self.decay, warm))
         self._buffers = {name: buffer.copy() for name, buffer in self._live.items()}
 
     def on_fit_end(self, trainer: Any) -> None:

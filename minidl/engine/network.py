@@ -18,7 +18,7 @@ from minidl.layers.container import Container, named_leaves
 from minidl.layers.join import join_gradients, join_outputs
 from minidl.layers.outputs import OutputLayout, Outputs
 from minidl.layers.param import Param
-from minidl.utils.arrays import Array
+from minidl.utils.arrays import Array, memory_order
 from minidl.utils.data import ArraySource, Index
 from minidl.utils.threadpool import one_blas_thread
 from minidl.utils.validation import Shape
@@ -130,7 +130,7 @@ class Network:
     @cached_property
     def leaves(self) -> list[Layer]:
         """All layers that are not containers, in order."""
-        return [leaf for leaf, _ in self._named_leaves]
+        return [leaf for leaf, _ in self.named]
 
     @cached_property
     def moves_pixels(self) -> bool:
@@ -138,13 +138,24 @@ class Network:
         return any(leaf.moves_pixels for leaf in self.leaves)
 
     @cached_property
-    def _named_leaves(self) -> list[tuple[Layer, str]]:
+    def named(self) -> list[tuple[Layer, str]]:
+        """The leaves, each with its name in errors."""
         named = zip(self.layers, self.names, strict=True)
         return [pair for layer, name in named for pair in named_leaves(layer, name)]
 
+    @cached_property
+    def kinds(self) -> list[tuple[type[Layer], list[tuple[str, Shape, str, tuple[int, ...]]]]]:
+        """The class of each leaf, with name, shape, dtype and memory order of its parameters and buffers."""
+        found = []
+        for leaf in self.leaves:
+            arrays = {name: param.value for name, param in leaf.params.items()} | leaf.buffers
+            tensors = [(name, one.shape, str(one.dtype), memory_order(one)) for name, one in arrays.items()]
+            found.append((type(leaf), tensors))
+        return found
+
     def name_of(self, kind: type[Layer]) -> str | None:
         """Returns the name, as errors have it, of the first layer of a class that is no container; None: none."""
-        return next((name for leaf, name in self._named_leaves if isinstance(leaf, kind)), None)
+        return next((name for leaf, name in self.named if isinstance(leaf, kind)), None)
 
     def ranges(self, trained: ParamGroups) -> list[tuple[int, int, float, int]]:
         """Returns the ranges of the flat buffers that a step changes: start, end, lr_scale, skipped_steps."""
@@ -190,7 +201,7 @@ class Network:
 
     def check_batch(self, n: int) -> None:
         """Raises ValueError if a batch of n examples is too small to train a layer with."""
-        for leaf, name in self._named_leaves:
+        for leaf, name in self.named:
             if 0 < n < leaf.min_batch_size and not self.trained[id(leaf)].frozen:
                 minimum = f"at least {leaf.min_batch_size} examples in every batch of training"
                 raise ValueError(f"{name}: expected {minimum}, got one of {n}: choose another batch_size")

@@ -33,6 +33,7 @@ IMAGE, FILTERS = (3, 2, 5, 5), (4, 2, 3, 3)
 # Valid arguments, and which of them are outputs.
 FUNCTIONS = {
     "optimizers.clip.clip": ({"grad": given(20), "clip_value": 0.5}, "grad"),
+    "optimizers.average.average": ({"mean": given(20), "values": given(20), "rate": 0.5}, "mean"),
     "functional.conv2d_forward": (
         {"x": given(*IMAGE), "w": given(*FILTERS), "b": given(4), "y": given(3, 4, 3, 3)}, "y"),
     "functional.conv2d_backward": (

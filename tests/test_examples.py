@@ -70,8 +70,7 @@ def accuracy_in(output):
 
 
 def test_every_example_is_tested_here():
-    lines = Path(__file__).read_text(encoding="utf-8")
-    assert [path.name for path in EXAMPLES if f'("{path.name}"' not in lines] == []
+    assert [path.name for path in EXAMPLES if f'("{path.name}"' not in Path(__file__).read_text(encoding="utf-8")] == []
     folders = {path.name for path in (ROOT / "examples").iterdir() if path.is_dir()} - {"__pycache__"}
     assert folders == {"custom_kernel", "digits_in_the_browser"}
 
@@ -490,9 +489,10 @@ def test_digits_in_the_browser(tmp_path):
         assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == promised
 
 
-def test_actor_critic(tmp_path):
+@pytest.mark.parametrize("arguments", [("ppo.py", "--iterations", "3"), ("dqn.py", "--steps", "60")])
+def test_reinforcement_learning(arguments, tmp_path):
     """The hash depends on NumPy's sine and the processor: it is compared, not known."""
-    lines = [run("actor_critic.py", "--iterations", "3", "--threads", n, home=tmp_path).splitlines()[-2:] for n in "12"]
-    assert lines[0] == lines[1]
-    assert float(re.fullmatch(r"Mean return of 100 episodes: ([\d.]+)", lines[0][0])[1]) > 9
-    assert re.fullmatch(r"SHA-256 of the weights: [0-9a-f]{64}", lines[0][1])
+    assert 15 < float(run("cartpole.py", home=tmp_path).split()[2]) < 30
+    one, two = (run(*arguments, "--threads", n, home=tmp_path).splitlines() for n in "12")
+    assert one[-1] == two[-1] and re.fullmatch(r"SHA-256 of the weights: [0-9a-f]{64}", one[-1])
+    assert one[-3] == two[-3] and re.fullmatch(r"Mean length of 100 episodes after \d+ \w+: [\d.]{3,}", one[-3])

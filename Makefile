@@ -6,6 +6,7 @@ PIP_ARGS ?= --quiet
 ISAS ?= all
 TORCH := torch==2.13.0
 ONNX := onnx==1.23.2 onnxruntime==1.31.1
+RIVER := river==0.26.1 pandas
 KERAS := keras==3.15.1 onnxscript==0.7.2
 TORCHVISION := torch==2.14.1 torchvision==0.29.1 onnxscript==0.7.2 scikit-learn safetensors tqdm threadpoolctl pytest pillow $(ONNX)
 ZIG := ziglang==0.17.1
@@ -59,8 +60,8 @@ lint: $(NATIVE) $(TESTS) ## run ruff, mypy and the prose lint
 	$(BIN)/mypy
 	$(BIN)/python .ci/prose.py
 
-oracles: $(ORACLE) $(CASES) $(VENV)/keras ## compare with PyTorch, Keras and ONNX's test cases (installs them)
-	$(BIN)/python -m pytest -m oracle --require torch,onnx,onnxruntime,onnxscript,keras $(ARGS)
+oracles: $(ORACLE) $(CASES) $(VENV)/keras $(VENV)/river ## compare with PyTorch, Keras, river and ONNX's test cases (installs them)
+	$(BIN)/python -m pytest -m oracle --require torch,onnx,onnxruntime,onnxscript,keras,river $(ARGS)
 
 oldest: $(ALL) $(OLD)/bin/pytest ## test estimators and files with the oldest supported dependencies
 	PYTHONPATH=. $(OLD)/bin/python -m pytest -q tests/estimators tests/saving $(ARGS)
@@ -214,6 +215,10 @@ $(CASES): $(ALL)
 
 $(VENV)/keras: $(ORACLE) $(CASES)
 	@$(BIN)/python -m pip install $(PIP_ARGS) $(TORCH) $(ONNX) $(KERAS)
+	@touch $@
+
+$(VENV)/river: $(ALL)
+	@$(BIN)/python -m pip install $(PIP_ARGS) $(RIVER)
 	@touch $@
 
 $(VENV)/zig: $(ALL)

@@ -108,9 +108,11 @@ def run_program(program, folder):
 
 
 def as_param(program):
-    """Returns a program as a parameter; one about ONNX or dask needs that package."""
+    """Returns a program as a parameter; one about ONNX, river or dask needs that package."""
     statements = statements_of(program)
     marks = [pytest.mark.oracle("onnx")] if "minidl.onnx" in statements else []
+    if "from river import" in statements:
+        marks.append(pytest.mark.oracle("river"))
     if "from distributed import" in statements:
         marks += [pytest.mark.skipif(find_spec("distributed") is None, reason="dask is missing"), pytest.mark.slow]
     if "load_mnist" in statements:

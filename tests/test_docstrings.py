@@ -98,17 +98,21 @@ def test_examples_of_compiled_functions_run(name):
 
 SKIPPED = "# doctest: +SKIP"
 NEED_ONNX = {"minidl.onnx.export", "minidl.onnx.import_model", "minidl.onnx.inspect"}
+NEED_RIVER = {f"minidl.estimators.river.Online{name}" for name in ("Classifier", "Regressor")}
 DOWNLOAD = {f"minidl.datasets.load_{name}" for name in ("mnist", "fashion_mnist", "cifar10")}
 
 
 def test_no_other_example_is_skipped():
     skipped = {name for name, value in MEMBERS.items() if SKIPPED in inspect.getdoc(value)}
-    assert skipped == {*NEED_ONNX, *DOWNLOAD, "minidl.datasets.DatasetUnavailable"}
+    assert skipped == {*NEED_ONNX, *NEED_RIVER, *DOWNLOAD, "minidl.datasets.DatasetUnavailable"}
 
 
-@pytest.mark.oracle("onnx")
-@pytest.mark.parametrize("name", sorted(NEED_ONNX))
-def test_examples_of_onnx_run(name):
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.oracle("onnx")) for name in sorted(NEED_ONNX)]
+    + [pytest.param(name, marks=pytest.mark.oracle("river")) for name in sorted(NEED_RIVER)],
+)
+def test_examples_of_optional_packages_run(name):
     text = inspect.getdoc(PUBLIC[name]).replace(SKIPPED, "")
     assert doctest.DocTestRunner().run(doctest.DocTestParser().get_doctest(text, {}, name, None, None)).failed == 0
 

@@ -79,7 +79,7 @@ cdef void run_converted(const run_state *run, const instr *i, Py_ssize_t step, i
     cdef const op *o = op_of(run, i)
     cdef run_state tiles = run[0]
     tiles.memory.data, tiles.memory.grad = run.memory.tile_data, run.memory.tile_grad
-    tiles.schedule.form, tiles.schedule.tiles = IN_TILES, 1
+    tiles.schedule.form, tiles.schedule.tiles, tiles.schedule.whole = IN_TILES, 1, 1
     if i.kind == FORWARD:
         collect(run, o.plan.input, run.memory.data, run.memory.tile_data)
         if o.branch.skip >= 0:

@@ -67,6 +67,11 @@ cdef inline int reach_back(const op *o) noexcept nogil:
     return o.blocked.reach if o.blocked.backward != NULL else REACHES_ALL
 
 
+cdef inline bint splits_patches(const op *o) noexcept nogil:
+    """Whether the parts of y and dx of a tile are patches of pixels: those of a convolution by Winograd's algorithm (winograd.pyx)."""
+    return o.reduce.sums_lanes and o.memory.prepare != NULL
+
+
 cdef inline bint can_split_rows(const op *o, bint back) noexcept nogil:
     """Whether an op may compute some rows of pixels alone."""
     if back:

@@ -22,7 +22,7 @@ from libc.string cimport memset
 from minidl_c.op cimport op
 from minidl_c.optimizers.clip cimport clip_block
 from minidl_c.runtime.blocked cimport run_blocked, run_chunk, run_converted, run_joint
-from minidl_c.runtime.lane_sums cimport add_tile_sums, clear_slot_sums, clear_split_tile_sums, clear_tile_sums
+from minidl_c.runtime.lane_sums cimport add_tile_sums, clear_shared_sums, clear_slot_sums, clear_tile_sums
 from minidl_c.runtime.partition cimport run_combine, run_partials
 from minidl_c.runtime.reduce cimport run_check, run_commit, run_reduce, run_update
 from minidl_c.runtime.run_state cimport (
@@ -49,36 +49,40 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_threading)
 
 
-cdef void run_tiles(const run_state *run, const phase *f, Py_ssize_t step, Py_ssize_t slot, int thread) noexcept nogil:
-    """Runs a stage over the tiles of a slot in order, with their sums."""
-    cdef Py_ssize_t t
+cdef void run_tiles(const run_state *run, const phase *f, Py_ssize_t step, Py_ssize_t task, int thread) noexcept nogil:
+    """Runs a stage over one tile, or over the tiles of a slot in order, with their sums."""
+    cdef Py_ssize_t t, start = task, end = task + 1
     cdef int k, has_sums = run.per_example.outputs == NULL and not is_blocked(run)
+    if not run.schedule.by_tile:
+        start, end = run.schedule.starts[task], run.schedule.starts[task + 1]
     if has_sums:
-        clear_slot_sums(run, f, slot)
-    for t in range(run.schedule.starts[slot], run.schedule.starts[slot + 1]):
+        clear_slot_sums(run, f, task)
+    for t in range(start, end):
         if has_sums:
-            clear_tile_sums(run, f, slot, thread)
+            clear_tile_sums(run, f, task, t, thread)
         for k in range(f.first, f.last):
             if is_blocked(run):
                 run_blocked(run, &run.program.instrs[k], step, t, thread, 0, 1, False)
             else:
-                run_instr(run, &run.program.instrs[k], step, slot, t, thread, 0, 1)
+                run_instr(run, &run.program.instrs[k], step, task, t, thread, 0, 1)
         if has_sums:
-            add_tile_sums(run, f, slot, thread)
+            add_tile_sums(run, f, task, t, thread)
 
 
 cdef void run_split_tiles(const run_state *run, const phase *f, Py_ssize_t step, Py_ssize_t task, int thread) noexcept nogil:
-    """Runs one instruction on a part of one tile, which is a slot; in the blocked layout, some instructions."""
-    cdef Py_ssize_t parts = f.tasks // run.schedule.tiles, t = task // parts
-    cdef const instr *i = &run.program.instrs[f.first]
+    """Runs some instructions on a part of one tile."""
+    cdef Py_ssize_t first = 0 if is_blocked(run) else run.schedule.whole, parts = f.tasks // (run.schedule.tiles - first)
+    cdef Py_ssize_t t = first + task // parts
+    cdef const instr *i
     cdef int k
-    if is_blocked(run):
-        for k in range(f.first, f.last):
-            run_blocked(run, &run.program.instrs[k], step, t, thread, task % parts, parts, f.by_rows)
-        return
-    if (i.kind == GATHER_X or i.kind == GATHER_DY) and task % parts == 0:
-        clear_split_tile_sums(run, t)
-    run_instr(run, i, step, t, t, thread, task % parts, parts)
+    for k in range(f.first, f.last):
+        i = &run.program.instrs[k]
+        if is_blocked(run):
+            run_blocked(run, i, step, t, thread, task % parts, parts, f.by_rows)
+            continue
+        if (i.kind == GATHER_X or i.kind == GATHER_DY) and task % parts == 0:
+            clear_shared_sums(run, t)
+        run_instr(run, i, step, t, t, thread, task % parts, parts)
 
 
 cdef void run_prepare(const run_state *run, const phase *f, Py_ssize_t task) noexcept nogil:

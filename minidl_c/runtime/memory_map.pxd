@@ -29,7 +29,7 @@ cdef class MemoryMap:
     cdef const value *values
     cdef int n_ops, keep_all, with_backward
     cdef bint blocked                   # of examples in the blocked layout, not tiles
-    cdef tuple modes                    # (keep_all, with_backward) of the next four
+    cdef tuple modes                    # (keep_all, with_backward, shared) of the next four
     cdef list per_thread, offsets       # arrays (kind, index) with a copy per thread, and their offsets in a thread's memory
     cdef list per_tile                  # arrays (kind, index) with a copy per tile
     cdef Py_ssize_t thread_bytes        # of one thread's memory
@@ -51,17 +51,17 @@ cdef class MemoryMap:
     cdef int bind(self, const op *ops, const value *values, int n_ops, bint blocked) except -1
     cdef buffer *array_of(self, int kind, int index) noexcept
     cdef int choose_copies(self) except -1
-    cdef int plan_tiles(self, int keep_all, int with_backward) except -1
+    cdef int plan_tiles(self, int keep_all, int with_backward, bint shared) except -1
     cdef void place(self, buffer *b, Py_ssize_t bytes, Py_ssize_t copies) noexcept
-    cdef void place_tiles(self, Py_ssize_t tiles, int threads) noexcept
-    cdef void place_sums(self, Py_ssize_t tiles, int threads) noexcept
+    cdef void place_tiles(self, const schedule *s) noexcept
+    cdef void place_sums(self, const schedule *s) noexcept
     cdef void place_converted(self) noexcept
     cdef void place_packed(self) noexcept
     cdef Py_ssize_t scratch_of(self, const op *o) noexcept
     cdef Py_ssize_t lay_out(self, const schedule *s) except -1
 
 
-cdef inline char *copy_of(const buffer *b, Py_ssize_t tile, int thread) noexcept nogil:
+cdef inline char *copy_of(const buffer *b, Py_ssize_t tile, Py_ssize_t thread) noexcept nogil:
     """The copy of an array that a thread uses for a tile."""
     return b.base + (tile if b.per_tile else thread) * b.stride
 

@@ -1,7 +1,7 @@
 """MemoryMap: where the arrays of a running plan lie in its arena, as offsets. Nothing is allocated here.
 
 A value that is read after its stage, or after all tiles, has a copy for each tile of the batch. Any other value is used inside one
-tile only: one copy for each thread is enough, or one for each tile if threads share it. Those whose lifetimes do not overlap share
+tile only: one copy for each thread is enough; tiles that threads share are fewer than threads. Those whose lifetimes do not overlap share
 memory, so that a thread's tile stays in its core's cache. In the blocked layout a tile is one example. In training there, all
 examples go through the ops together, so each has its own memory.
 """
@@ -10,7 +10,6 @@ from libc.stdlib cimport calloc, free
 from minidl_c.op cimport LANES, READS_X, READS_Y, REACHES_ALL, op
 from minidl_c.runtime.blocked_form cimport adds_sums, is_converted, reach_back, reach_of
 from minidl_c.runtime.memory_planner import plan_offsets
-from minidl_c.runtime.schedule cimport MAX_SLOTS
 
 cdef extern from "minidl_c/runtime/asan.h":
     const Py_ssize_t RED_ZONE
@@ -18,23 +17,24 @@ cdef extern from "minidl_c/runtime/asan.h":
 cdef Py_ssize_t MAX_BYTES = <Py_ssize_t> 1 << 50       # more than any machine has; sums of such sizes do not overflow
 
 
-cdef dict lifetimes(const op *ops, int n_ops, const value *values, int with_backward, bint blocked):
+cdef dict lifetimes(const op *ops, int n_ops, const value *values, int with_backward, bint shared):
     """Returns the first and last use of each array of a tile: {(DATA or GRAD, value) or (SAVED, op): (first, last)}.
 
     A time is the index of an instruction: gather x, forward of each op, scatter y and gather dy, backward of each op, scatter dx.
-    In the blocked layout, ops that may run without a barrier between them have the same time: see `add_stretches` in phases.pyx.
+    shared: threads share tiles or examples. Ops that may run without a barrier between them then have the same time: see `add_stretches`
+    in phases.pyx.
     """
     cdef int k, forward = 0, backward = n_ops + 1
     cdef const op *o
     uses = [(0, DATA, values[0].alias_of), (n_ops + 1, DATA, values[n_ops].alias_of)]
     for k in range(n_ops):
         o = &ops[k]
-        forward += not blocked or k == 0 or reach_of(o, with_backward) == REACHES_ALL
+        forward += not shared or k == 0 or reach_of(o, with_backward) == REACHES_ALL
         uses += [(forward, DATA, values[v].alias_of) for v in (o.plan.input, o.plan.output, o.branch.skip) if v >= 0]
         uses.append((forward, SAVED, k))
     for k in range(n_ops - 1, -1 if with_backward else n_ops - 1, -1):
         o = &ops[k]
-        backward += not blocked or k == n_ops - 1 or reach_back(o) == REACHES_ALL
+        backward += not shared or k == n_ops - 1 or reach_back(o) == REACHES_ALL
         read = (o.plan.input if o.reads & READS_X else -1, o.plan.output if o.reads & READS_Y else -1, o.branch.skip, o.branch.factor)
         uses += [(backward, DATA, values[v].alias_of) for v in read if v >= 0]
         uses += [(backward, GRAD, values[v].grad_alias_of) for v in (o.plan.input, o.plan.output, o.branch.dskip) if v >= 0]
@@ -101,20 +101,20 @@ cdef class MemoryMap:
                 self.saved[k].bytes = self.ops[k].blocked.saved if self.with_backward else 0
         return 0
 
-    cdef int plan_tiles(self, int keep_all, int with_backward) except -1:
+    cdef int plan_tiles(self, int keep_all, int with_backward, bint shared) except -1:
         """Finds which arrays of a tile there are, and the offsets of those with a copy per thread, unless it is known already."""
-        if self.modes == (keep_all, with_backward):
+        if self.modes == (keep_all, with_backward, shared):
             return 0
         self.modes = None
         self.keep_all, self.with_backward = keep_all, with_backward
         self.choose_copies()
-        alive = lifetimes(self.ops, self.n_ops, self.values, with_backward, self.blocked)
+        alive = lifetimes(self.ops, self.n_ops, self.values, with_backward, self.blocked or shared)
         self.per_tile = [array for array in alive if self.array_of(array[0], array[1]).per_tile]
         self.per_thread = [array for array in alive if not self.array_of(array[0], array[1]).per_tile]
         self.offsets, self.thread_bytes = plan_offsets(
             [(round_up(self.array_of(kind, index).bytes) + RED_ZONE, *((0, 0) if RED_ZONE else alive[kind, index]))
              for kind, index in self.per_thread])
-        self.modes = keep_all, with_backward
+        self.modes = keep_all, with_backward, shared
         return 0
 
     cdef void place(self, buffer *b, Py_ssize_t bytes, Py_ssize_t copies) noexcept:
@@ -125,12 +125,15 @@ cdef class MemoryMap:
         else:
             self.used += b.stride * copies
 
-    cdef void place_tiles(self, Py_ssize_t tiles, int threads) noexcept:
-        """Places the arrays of tiles: the memory of each thread, then those with a copy per tile, then aliases."""
+    cdef void place_tiles(self, const schedule *s) noexcept:
+        """Places the arrays of tiles: the memory of each thread, then those with a copy per tile, then aliases.
+
+        Shared tiles use the memory of threads. In the blocked layout each shared example, and each one in training, has its own.
+        """
         cdef buffer per_thread
         cdef buffer *b
-        cdef bint own_memory = tiles < threads or self.blocked and self.with_backward
-        cdef Py_ssize_t offset, copies = tiles if own_memory else threads
+        cdef bint own_memory = self.blocked and (s.copies < s.threads or self.with_backward)
+        cdef Py_ssize_t offset, copies = s.copies if own_memory or s.whole == 0 else s.threads
         cdef int v
         self.place(&per_thread, self.thread_bytes, copies)
         for (kind, index), offset in zip(self.per_thread, self.offsets):
@@ -138,7 +141,7 @@ cdef class MemoryMap:
             b.offset, b.stride, b.copies, b.per_tile = per_thread.offset + offset, per_thread.stride, copies, own_memory
         for kind, index in self.per_tile:
             b = self.array_of(kind, index)
-            self.place(b, b.bytes, tiles)
+            self.place(b, b.bytes, s.copies)
         for v in range(self.n_ops + 1):
             copy_place(&self.data[v], &self.data[self.values[v].alias_of])
             if self.with_backward:
@@ -163,7 +166,7 @@ cdef class MemoryMap:
             self.place(&self.tile_data[v], self.tile_data[v].bytes, 1)
             self.place(&self.tile_grad[v], self.tile_grad[v].bytes, 1)
 
-    cdef void place_sums(self, Py_ssize_t tiles, int threads) noexcept:
+    cdef void place_sums(self, const schedule *s) noexcept:
         """Places the sums over the batch; inference without statistics has none."""
         cdef Py_ssize_t n_sums = 0, n_in_lanes = 0, n_of_example = 0, real_bytes = self.ops[0].real_bytes
         cdef int k, has_sums = self.with_backward
@@ -171,7 +174,7 @@ cdef class MemoryMap:
             if adds_sums(&self.ops[k]):
                 n_of_example = max(n_of_example, self.ops[k].plan.sums + self.ops[k].reduce.n_sums)
         if self.blocked:
-            self.place(self.sums, n_of_example * real_bytes, tiles)
+            self.place(self.sums, n_of_example * real_bytes, s.copies)
             self.place(self.slot_sums, 0, 0)
             self.place(self.batch_sums, n_of_example * real_bytes, 1)
             return
@@ -179,8 +182,8 @@ cdef class MemoryMap:
             n_sums += self.ops[k].reduce.n_sums
             n_in_lanes += 0 if self.ops[k].reduce.sums_lanes else self.ops[k].reduce.n_sums
             has_sums = has_sums or self.ops[k].reduce.forward != NULL
-        self.place(self.sums, n_in_lanes * LANES * real_bytes * has_sums, min(tiles, <Py_ssize_t> threads))
-        self.place(self.slot_sums, n_sums * real_bytes * has_sums, min(tiles, <Py_ssize_t> MAX_SLOTS))
+        self.place(self.sums, n_in_lanes * LANES * real_bytes * has_sums, s.threads + s.tiles - s.whole)
+        self.place(self.slot_sums, n_sums * real_bytes * has_sums, s.tiles if s.by_tile else s.slots)
         self.place(self.batch_sums, n_sums * real_bytes, 1)
 
     cdef void place_packed(self) noexcept:
@@ -207,16 +210,16 @@ cdef class MemoryMap:
         """Computes the offsets of all buffers for a call; returns their bytes. Raises MemoryError for more than MAX_BYTES."""
         cdef Py_ssize_t scratch = 0
         cdef int k
-        self.plan_tiles(s.keep_all, s.with_backward)
+        self.plan_tiles(s.keep_all, s.with_backward, s.whole < s.tiles)
         self.used = 0
         self.place_packed()
-        self.place_tiles(s.copies, s.threads)
+        self.place_tiles(s)
         for k in range(self.n_ops):
             self.place(&self.combined[k], self.ops[k].reduce.n_items * self.ops[k].reduce.partial_bytes, 1)
             scratch = max(scratch, self.scratch_of(&self.ops[k]))
         self.place_converted()
         self.place(self.scratch, scratch, s.threads)
-        self.place_sums(s.copies, s.threads)
+        self.place_sums(s)
         if self.used >= MAX_BYTES:
             raise MemoryError(f"this batch needs more than {MAX_BYTES} bytes")
         return self.used

@@ -157,9 +157,29 @@ cdef void add_stretches(run_state *run, int first, int last) noexcept:
         k = end
 
 
+cdef bint can_split(run_state *run, int k) noexcept:
+    """Whether threads share an instruction on a tile. Gradients of single examples are computed by one."""
+    cdef const instr *i = &run.program.instrs[k]
+    return i.kind == GATHER_X or is_op(i) and op_of(run, i).splits and run.per_example.outputs == NULL
+
+
+cdef void add_shared_tiles(run_state *run, int first, int last) noexcept:
+    """Adds the phases of instructions first..last on the tiles that threads share: one for each, except that one thread computes
+    successive instructions that cannot be shared.
+    """
+    cdef int k = first, end
+    cdef bint splits
+    while k < last:
+        end, splits = k + 1, can_split(run, k)
+        while end < last and not splits and not can_split(run, end):
+            end += 1
+        add_phase(run, SPLIT_TILES, k, end, (run.schedule.tiles - run.schedule.whole) * (run.schedule.parts if splits else 1))
+        k = end
+
+
 cdef void add_stage(run_state *run, int first, int last) noexcept:
     """Adds the phases of a stage, instructions first..last: all tiles, then their reductions."""
-    cdef int k, can_split, has_reduction = 0, by_example = run.per_example.outputs != NULL     # then nothing is summed
+    cdef int k, has_reduction = 0, by_example = run.per_example.outputs != NULL     # then nothing is summed
     cdef Py_ssize_t tiles = run.schedule.tiles, threads = run.schedule.threads
     cdef const op *o
     cdef instr *i
@@ -167,14 +187,11 @@ cdef void add_stage(run_state *run, int first, int last) noexcept:
         add_phase(run, CHUNKS, first, last, (tiles + run.schedule.copies - 1) // run.schedule.copies * threads)
     elif run.schedule.form == TOGETHER or run.schedule.form == BY_EXAMPLE and tiles < threads:
         add_stretches(run, first, last)
-    elif tiles < threads:
-        for k in range(first, last):
-            i = &run.program.instrs[k]
-            can_split = i.kind == GATHER_X or (
-                (i.kind == FORWARD or i.kind == BACKWARD) and op_of(run, i).splits and not by_example)
-            add_phase(run, SPLIT_TILES, k, k + 1, tiles * (threads if can_split else 1))
     else:
-        add_phase(run, TILES, first, last, run.schedule.slots)
+        if run.schedule.whole:
+            add_phase(run, TILES, first, last, run.schedule.whole if run.schedule.by_tile else run.schedule.slots)
+        if run.schedule.whole < tiles:
+            add_shared_tiles(run, first, last)
     for k in range(first, last):
         i = &run.program.instrs[k]
         o = op_of(run, i)

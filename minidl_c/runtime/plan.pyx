@@ -25,6 +25,8 @@ from minidl_c.runtime.run_state cimport CHECK, CLIP, COMMIT, GATHER_DY, REDUCE_T
 from minidl_c.runtime.schedule cimport choose_prediction, choose_step, schedule
 
 cdef tuple FORMS = ("IN_TILES", "BY_EXAMPLE", "TOGETHER", "IN_CHUNKS")      # the names of `form`
+cdef tuple PHASES = ("PREPARE", "TILES", "SPLIT_TILES", "JOINT", "CHUNKS", "CONVERTED", "PARTIALS", "COMBINE", "REDUCE", "CLIP", "CHECK",
+                     "UPDATE", "COMMIT")                                     # and of `phase_kind`
 cdef Py_ssize_t LONG_FIT = 1000         # steps of a call, after which the length of a step no longer limits the threads
 
 
@@ -68,6 +70,17 @@ cdef class Plan(Program):
         else:
             n = choose_prediction(&self.costs, examples, num_threads, parts)
         return [(FORMS[parts[k].form], parts[k].examples, parts[k].threads) for k in range(n)]
+
+    def phases(self, examples, num_threads=None):
+        """Returns the phases of a training step, each as (name, number of tasks); threads wait for each other after each of them."""
+        cdef ExecutionContext p = self.new_context()
+        cdef schedule s
+        check_element_count("examples", check_ints("examples", (examples,), 1, 1))
+        s = choose_step(&self.costs, examples, num_threads, LONG_FIT, False, 0, 1)
+        p.prepare(&s)
+        p.run.train.training = 1
+        self.schedule_steps(p, None)
+        return [(PHASES[p.run.program.phases[k].kind], p.run.program.phases[k].tasks) for k in range(p.run.program.n_phases)]
 
     # ---- contexts
 

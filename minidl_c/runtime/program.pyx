@@ -4,7 +4,7 @@ from libc.stdlib cimport calloc, free
 
 from minidl_c.op cimport ALIAS_SKIP, LANES, Op, blocks_of, dtype_of, op, target_bytes
 from minidl_c.runtime.blocked_form cimport adds_sums, can_train, is_converted, is_repacked, keeps_layout
-from minidl_c.runtime.schedule cimport measure_blocked
+from minidl_c.runtime.schedule cimport measure_blocked, measure_parts
 
 cdef extern from "minidl_c/runtime/optimize.h" nogil:
     void optimize(op *, int, value *)
@@ -58,6 +58,7 @@ cdef class Program:
         self.check_branches()
         optimize(self.ops, self.n_ops, self.values)
         self.flatten_input()
+        measure_parts(&self.costs, self.ops, self.n_ops)
         self.find_blocked_values()
 
     def __dealloc__(self):
@@ -107,7 +108,7 @@ cdef class Program:
         if flat_elements(o):
             self.costs.n_flat = max(self.costs.n_flat, offset + flat_elements(o))
         self.costs.work += o.work
-        self.costs.has_barriers |= o.reduce.barrier != 0
+        self.costs.barriers += o.reduce.barrier != 0
         return 0
 
     cdef int check_offsets(self) except -1:

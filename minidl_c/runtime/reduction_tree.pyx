@@ -8,7 +8,7 @@ The whole batch is a node too. Several processes compute smaller nodes and combi
 """
 from minidl_c.op cimport LANES
 from minidl_c.runtime.memory_map cimport nth_copy
-from minidl_c.runtime.lane_sums cimport add_lanes, slot_sums_of, tiles_are_split
+from minidl_c.runtime.lane_sums cimport add_tiles, slot_sums_of
 from minidl_c.runtime.run_state cimport is_blocked
 
 cdef extern from "minidl_c/runtime/reduction_tree.h" nogil:
@@ -42,9 +42,8 @@ cdef void sum_slots(const run_state *run, const op *o, Py_ssize_t s0, Py_ssize_t
                     Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     """Sets `total` to the sums of reduction items i0 to i1 over slots s0 to s1, which are a node of the tree or the whole batch."""
     cdef Py_ssize_t width = o.reduce.n_sums // o.reduce.n_items, slot, a = i0 * width, b = i1 * width
-    if tiles_are_split(run):                                  # threads have added parts of a tile, which is a slot
-        for slot in range(s0, s1):
-            add_lanes(run, o, slot, 0, a, b)
+    for slot in range(s0, s1 if run.schedule.by_tile else s0):
+        add_tiles(run, o, slot, a, b)
     sum_nodes_by_bytes(run.program.real_bytes, slot_sums_of(run, o, s0), run.memory.slot_sums.stride // run.program.real_bytes,
                        single_slots, s1 - s0, total, a, b)
 

@@ -18,9 +18,9 @@ ctypedef enum instr_kind:
 
 ctypedef enum phase_kind:
     PREPARE                             # a task: part of the packing of one op
-    TILES                               # a task: a slot, which is a run of tiles; all instructions of a stage, depth first
-    SPLIT_TILES                         # a task: a part of the channels or rows of a tile that threads share. One instruction,
-                                        # or in the blocked layout a stretch of them: see phases.pyx
+    TILES                               # a task: a slot, which is a run of tiles, or one tile; all instructions of a stage, depth first
+    SPLIT_TILES                         # a task: a part of the channels or rows of a tile that threads share. A stretch of
+                                        # instructions: see phases.pyx
     JOINT                               # a task: a part of the channels of an op that takes all examples at once, in the blocked layout
     CHUNKS                              # a task: some examples, which go through all ops together in the memory of their thread
     CONVERTED                           # one task: an instruction of an op on a tile, in training in the blocked layout
@@ -68,8 +68,8 @@ ctypedef struct memory_state:           # arrays in the arena
     bint keeps_packed                   # in inference: what the call before has packed is still there
     const buffer *combined              # by op: the batch's results of reduce.partial, [n_items][partial_bytes]
     buffer scratch                      # by thread
-    buffer sums                         # by thread, or by slot: [n_sums][16]. In the blocked layout by example: [n_sums]
-    buffer slot_sums                    # by slot: [n_sums]
+    buffer sums                         # by thread, then by shared tile: [n_sums][16]. In the blocked layout by example: [n_sums]
+    buffer slot_sums                    # by slot, or by tile: [n_sums]
     buffer batch_sums                   # [n_sums]
 
 ctypedef struct example_output:         # the destination of a parameter's per-example gradients: see per_example.pyx
@@ -138,9 +138,14 @@ cdef inline const op *op_of(const run_state *run, const instr *i) noexcept nogil
     return &run.program.ops[i.op]
 
 
-cdef inline bint tiles_are_split(const run_state *run) noexcept nogil:
-    """Whether several threads share a tile, which is a slot then."""
-    return run.schedule.tiles < run.schedule.threads
+cdef inline bint is_shared(const run_state *run, Py_ssize_t t) noexcept nogil:
+    """Whether threads share tile t: the last tiles of a batch, or all."""
+    return t >= run.schedule.whole
+
+
+cdef inline Py_ssize_t row_of(const run_state *run, Py_ssize_t slot, Py_ssize_t t) noexcept nogil:
+    """The row of the sums that tile t of a slot adds to."""
+    return t if run.schedule.by_tile else slot
 
 
 cdef inline bint is_blocked(const run_state *run) noexcept nogil:

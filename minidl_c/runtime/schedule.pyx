@@ -32,9 +32,9 @@ each plan. All forms give the same bits.
 """
 from libc.math cimport sqrt
 
-from minidl_c.op cimport LANES, SMALL_BATCH, blocks_of
-from minidl_c.runtime.blocked_form cimport has_work, is_converted
-from minidl_c.runtime.threads cimport threads_for, threads_of_prediction
+from minidl_c.op cimport LANES, REACHES_ALL, SMALL_BATCH, blocks_of
+from minidl_c.runtime.blocked_form cimport has_work, is_converted, reach_of, splits_patches
+from minidl_c.runtime.threads cimport chooses_threads, threads_for, threads_of_prediction
 
 # The cost of reading a weight for each example, in multiply-adds; a tile reads it once. Fitted to the nets of benchmarks/inference.py.
 cdef double CACHED_READ = 3, MEMORY_READ = 19
@@ -46,6 +46,11 @@ cdef Py_ssize_t MIN_CHUNK = 4           # examples of a thread that reads all we
 cdef double TRANSPOSED_WORK = 1.5       # a multiply-add of a dense layer in training, which transposes its weights for dx
 cdef double SHARED_TILE = 1.3           # a tile that threads share: they read from each other's caches
 cdef double SHARED_TRAINING = 1.05      # the same in training
+cdef double WORTHWHILE = 0.97           # a schedule that is less simple has to take less time than this
+cdef double BARRIER = 4e4, BARRIER_THREAD = 4e3        # of all threads, and for each, in multiply-adds
+cdef enum:
+    MAX_PARTS = 16                      # of a tile
+    STEP_PHASES = 5                     # of a step, in one stage: PREPARE, TILES, REDUCE, CHECK, UPDATE
 cdef double UPDATE_WORK = 6             # of a parameter, in multiply-adds: the sums of its gradient, and the optimizer
 
 
@@ -111,9 +116,68 @@ cdef int threads_of(const costs *c, object num_threads, Py_ssize_t examples, int
     return threads_for(num_threads, sweeps * work_of(c, examples) + UPDATE_WORK * c.n_flat, n_steps)
 
 
+# ---- tiles
+
+cdef inline Py_ssize_t rounds_of(Py_ssize_t tasks, Py_ssize_t threads) noexcept:
+    """The number of tasks of the thread that has the most."""
+    return (tasks + threads - 1) // threads
+
+
+cdef double barrier_work(Py_ssize_t threads) noexcept:
+    """The cost of waiting for all threads, in multiply-adds; nothing if threads are not chosen, so that tests share every tile."""
+    return BARRIER + BARRIER_THREAD * threads if threads > 1 and chooses_threads() else 0
+
+
+cdef void measure_parts(costs *c, const op *ops, int n_ops) noexcept:
+    """Sets what it costs to share a tile: its phases, and the work of the largest of its parts."""
+    cdef double work, share, back
+    cdef Py_ssize_t parts
+    cdef const op *o
+    cdef int k
+    for k in range(n_ops):
+        c.phases += reach_of(&ops[k], False) == REACHES_ALL or splits_patches(&ops[k])
+    for parts in range(1, MAX_PARTS + 1):
+        work = 0
+        for k in range(n_ops):
+            o = &ops[k]
+            share, back = largest_part(o.out_channels, parts), largest_part(o.in_channels, parts)
+            if splits_patches(o):                             # only the gradient of the weights is split by channels
+                share, back = 1.0 / parts, (1.0 / parts + largest_part(o.out_channels // LANES, parts)) / 2
+            elif not o.splits:
+                share = back = 1
+            work += o.work * (share + 2 * back if c.trains else share)
+        c.largest[parts] = work / (c.work * (3 if c.trains else 1))
+
+
+cdef double largest_part(Py_ssize_t things, Py_ssize_t parts) noexcept:
+    return <double> rounds_of(things, parts) / things
+
+
+cdef double divide_tiles(const costs *c, schedule *s, Py_ssize_t threads) noexcept:
+    """Decides which tiles threads share, and in how many parts; returns the work of the thread that has the most, in tiles.
+
+    Each thread first computes as many whole tiles; those that are left over are shared if it costs less.
+    """
+    cdef Py_ssize_t rest = s.tiles % threads, parts
+    cdef double tile_work = c.work * LANES * (3 if s.with_backward else 1)
+    cdef double barriers = c.phases * (2 if s.with_backward else 1) * barrier_work(threads) / tile_work
+    cdef double by_slot = rounds_of(s.slots, threads) * rounds_of(s.tiles, s.slots) if s.slots else 0, least, time
+    cdef double sharing = SHARED_TRAINING if s.with_backward else SHARED_TILE
+    s.whole, s.parts, least = s.tiles, 1, rounds_of(s.tiles, threads)
+    s.by_tile = least < WORTHWHILE * by_slot
+    if not s.by_tile:
+        least = by_slot
+    for parts in range(2, min(threads, <Py_ssize_t> MAX_PARTS) + 1 if rest else 0):
+        time = s.tiles // threads + rounds_of(rest * parts, threads) * c.largest[parts] * sharing + barriers
+        if time < WORTHWHILE * least:
+            s.whole, s.parts, s.by_tile, least = s.tiles - rest, parts, True, time
+    return least
+
+
 # ---- schedules
 
-cdef schedule in_tiles(Py_ssize_t examples, int threads, bint keep_all, bint with_backward, Py_ssize_t rank, Py_ssize_t size) noexcept:
+cdef schedule in_tiles(const costs *c, Py_ssize_t examples, int threads, bint keep_all, bint with_backward, Py_ssize_t rank,
+                       Py_ssize_t size) noexcept:
     """Divides a batch into tiles and slots; process `rank` of `size` has a contiguous range of the slots."""
     cdef schedule s
     cdef Py_ssize_t starts[17]
@@ -124,11 +188,9 @@ cdef schedule in_tiles(Py_ssize_t examples, int threads, bint keep_all, bint wit
     s.form, s.first_tile, s.tiles, s.slots = IN_TILES, starts[s0], starts[s1] - starts[s0], s1 - s0
     s.total_examples = examples
     s.examples = max(min(examples, starts[s1] * LANES) - starts[s0] * LANES, <Py_ssize_t> 0)
-    # Parts of tiles are uneven work, so tiles are shared only if at least twice as many threads have work then. Each tile has to be
-    # a slot: in a batch divided among processes, a few tiles may share a slot.
-    can_share = 0 < s.tiles == s.slots < MAX_SLOTS and 2 * s.tiles <= threads
-    s.threads = max(1, threads if can_share else min(<Py_ssize_t> threads, s.slots))
     s.chunk, s.copies, s.keep_all, s.with_backward = 0, max(s.tiles, <Py_ssize_t> 1), keep_all, with_backward
+    divide_tiles(c, &s, threads)
+    s.threads = threads if s.whole < s.tiles else max(1, min(<Py_ssize_t> threads, s.tiles if s.by_tile else s.slots))
     return s
 
 
@@ -138,6 +200,7 @@ cdef schedule in_blocks(form form, Py_ssize_t first, Py_ssize_t examples, int th
     s.form, s.first_tile, s.chunk, s.with_backward = form, first, chunk, False
     s.tiles = s.total_examples = s.examples = examples
     s.slots = find_slots(examples, s.starts)
+    s.whole, s.parts, s.by_tile = examples, 1, False          # how examples are shared, phases.pyx says
     s.threads = threads if form != BY_EXAMPLE or 2 * examples <= threads else min(<Py_ssize_t> threads, s.slots)
     s.copies, s.keep_all = chunk * threads if chunk else examples, form != BY_EXAMPLE
     return s
@@ -146,13 +209,13 @@ cdef schedule in_blocks(form form, Py_ssize_t first, Py_ssize_t examples, int th
 cdef Py_ssize_t blocked_examples(const costs *c, Py_ssize_t n, int threads) noexcept:
     """Returns how many of n examples, the last ones, to predict in the blocked layout."""
     cdef Py_ssize_t tiles = (n + LANES - 1) // LANES, rest = n if n <= c.limit else n % LANES
-    cdef double tile_time
+    cdef schedule s
     if c.chunk and c.limit and n > LANES:
         return n
     if c.limit == 0 or n == 0 or tiles >= threads:
         return rest if rest <= c.limit else 0
-    tile_time = c.tile * SHARED_TILE / (threads // tiles) if 2 * tiles <= threads else c.tile
-    return n if (n + threads - 1) // threads * c.example <= tile_time else 0
+    s = in_tiles(c, n, threads, False, False, 0, 1)
+    return n if rounds_of(n, threads) * c.example <= divide_tiles(c, &s, threads) * c.tile else 0
 
 
 cdef bint trains_blocked(const costs *c, Py_ssize_t n, int threads) noexcept:
@@ -167,7 +230,7 @@ cdef int choose_prediction(const costs *c, Py_ssize_t n, object num_threads, sch
     cdef int k = 0, threads = threads_of_prediction(num_threads, work_of(c, n))
     cdef Py_ssize_t rest = blocked_examples(c, n, threads), first = n - rest, shared, chunk
     if first:
-        parts[k] = in_tiles(first, threads_of_prediction(num_threads, work_of(c, first)), False, False, 0, 1)
+        parts[k] = in_tiles(c, first, threads_of_prediction(num_threads, work_of(c, first)), False, False, 0, 1)
         k += 1
     threads = threads_of_prediction(num_threads, work_of(c, rest))
     if c.together and rest > 1:
@@ -184,14 +247,31 @@ cdef int choose_prediction(const costs *c, Py_ssize_t n, object num_threads, sch
     return k
 
 
+cdef schedule step_on(const costs *c, Py_ssize_t n, int threads, bint manual, Py_ssize_t rank, Py_ssize_t size, double *time) noexcept:
+    """Returns the schedule of a training step on a number of threads; time OUT: that of the model, in multiply-adds."""
+    cdef schedule s
+    cdef int phases = STEP_PHASES + 2 * c.barriers
+    if manual or size > 1 or not c.trains or not trains_blocked(c, n, threads):
+        s = in_tiles(c, n, threads, manual or c.barriers > 0, True, rank, size)
+        time[0] = divide_tiles(c, &s, threads) * 3 * LANES * c.work
+    else:
+        s = in_blocks(TOGETHER, 0, n, threads, 0)
+        s.slots, s.starts[0], s.starts[1] = 1, 0, 1           # all examples are one slot, as the lanes of a tile
+        s.keep_all, s.with_backward = False, True
+        time[0], phases = 3 * n * c.example / threads, phases + 2 * c.phases
+    time[0] += UPDATE_WORK * c.n_flat / threads + phases * barrier_work(threads)
+    return s
+
+
 cdef schedule choose_step(const costs *c, Py_ssize_t n, object num_threads, Py_ssize_t n_steps, bint manual, Py_ssize_t rank,
                           Py_ssize_t size) except *:
     """Returns the schedule of training steps of n examples in process `rank` of `size`; manual: of forward and backward."""
-    cdef int threads = threads_of(c, num_threads, n, 3, n_steps)            # backward costs about twice a forward
-    cdef schedule s
-    if manual or size > 1 or not c.trains or not trains_blocked(c, n, threads):
-        return in_tiles(n, threads, manual or c.has_barriers, True, rank, size)
-    s = in_blocks(TOGETHER, 0, n, threads, 0)
-    s.slots, s.starts[0], s.starts[1] = 1, 0, 1               # all examples are one slot, as the lanes of a tile
-    s.keep_all, s.with_backward = False, True
-    return s
+    cdef int most = threads_of(c, num_threads, n, 3, n_steps), threads = 1 if chooses_threads() else most
+    cdef double least = 0, time = 0
+    cdef schedule best = step_on(c, n, threads, manual, rank, size, &least), s
+    while threads < most:
+        threads = min(2 * threads, most)
+        s = step_on(c, n, threads, manual, rank, size, &time)
+        if time < WORTHWHILE * least:
+            best, least = s, time
+    return best

@@ -137,7 +137,7 @@ def loss_batch(
         run.batch.dx = p.arguments.acquire(out, b.dtype, b.n, op.c.in_size, True, "dscores")
     p.arguments.check_no_overlap()
     if b.n:
-        s = in_tiles(b.n, threads_of(&plan.costs, num_threads, b.n, 2, 1), False, back, 0, 1)
+        s = in_tiles(&plan.costs, b.n, threads_of(&plan.costs, num_threads, b.n, 2, 1), False, back, 0, 1)
         p.prepare(&s)
         p.find_wanted(back)
         p.add_forward(True)

@@ -1,11 +1,11 @@
 """The number of threads of a call: the only setting of this package.
 
-An explicit number and OMP_NUM_THREADS hold as given, up to 1024 threads. Only the default is limited, to the processors on
-which this process may run (affinity, cgroup quota). The limit of OpenMP, or of minidl's own thread pool, is read at each call, so that
+An explicit number and OMP_NUM_THREADS may be up to 1024 threads. Only the default is limited, to the processors on which this
+process may run (affinity, cgroup quota). The limit of OpenMP, or of minidl's own thread pool, is read at each call, so that
 threadpoolctl and joblib have their effect.
 
-A prediction may use that number of threads, and uses as many as have enough work (THREAD_WORK). Training uses it as it is, except that
-the default is one thread for little work.
+A call may use that number of threads, and uses as many as make it faster: in a prediction those that have enough work (THREAD_WORK), in
+training as many as the model of schedule.pyx finds. The default is one thread for training steps of little work.
 """
 import os
 from operator import index
@@ -41,7 +41,7 @@ cdef double MIN_CALL_WORK = 4e6         # about 50 us: in less, a second thread 
 # million multiply-adds, two threads took 0.95 to 1.7 times as long, after a pause 1 to 26 times; with 11 to 12 million, 0.65 to 0.85 times,
 # but a net of many small layers 1.4 times at once.
 cdef double THREAD_WORK = 2e6
-cdef bint _chooses = True               # else predictions use all threads that they may, however little work they have
+cdef bint _chooses = True               # else calls use all threads that they may, however little work they have
 _num_threads = None     # the argument of set_num_threads
 _forked = False         # OpenMP's threads do not survive a fork: a child that opened a region would hang
 
@@ -101,7 +101,9 @@ def check_num_threads(num_threads):
 
 
 def set_num_threads(num_threads):
-    """Sets the number of threads of every call without `num_threads`; of a prediction, the largest number.
+    """Sets the largest number of threads of every call without `num_threads`.
+
+    A call takes fewer if more would not make it faster.
 
     Parameters
     ----------
@@ -130,7 +132,7 @@ def get_num_threads():
 
     It is that of `set_num_threads`, else that of OMP_NUM_THREADS. Without both, it is the number of processors on which
     this process may run (affinity, cgroup quota), and training with little work takes one thread. The limits that
-    threadpoolctl and joblib set are read at each call. A prediction takes fewer threads if more would have too little work.
+    threadpoolctl and joblib set are read at each call. A call takes fewer threads if more would not make it faster.
 
     Returns
     -------
@@ -147,9 +149,9 @@ def get_num_threads():
 
 
 def set_thread_choice(bint chooses):
-    """Turns the choice of the number of threads of predictions on or off; returns whether it was on. For tests.
+    """Turns the choice of the number of threads on or off; returns whether it was on. For tests.
 
-    Without it, predictions use all threads that they may.
+    Without it, calls use all threads that they may.
     """
     global _chooses
     before, _chooses = _chooses, chooses
@@ -165,6 +167,10 @@ def limit_default(share):
     if not 0 < share <= 1:
         raise ValueError(f"share: expected a number above 0, and at most 1, got {share!r}")
     _available = max(1, int(_processors() * share + 1e-6))
+
+
+cdef bint chooses_threads() noexcept:
+    return _chooses
 
 
 cdef int most_threads(object num_threads) except -1:

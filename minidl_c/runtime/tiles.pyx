@@ -9,7 +9,7 @@ from minidl_c.runtime.lane_sums cimport sums_of
 from minidl_c.runtime.memory_map cimport copy_of, nth_copy
 from minidl_c.runtime.per_example cimport cleared_lanes, write_example_grads
 from minidl_c.runtime.run_state cimport (
-    BACKWARD, GATHER_DY, GATHER_X, SCATTER_DX, SCATTER_Y, instr, op_of, run_state,
+    BACKWARD, GATHER_DY, GATHER_X, SCATTER_DX, SCATTER_Y, instr, is_shared, op_of, run_state,
 )
 
 
@@ -73,23 +73,29 @@ cdef inline void choose_channels(const op *o, tile *v, int back) noexcept nogil:
     split_range(channels, v.part, v.parts, &v.group0, &v.group1)
 
 
-cdef void run_op(const run_state *run, const op *o, tile *v, Py_ssize_t slot, Py_ssize_t t, int thread, int back) noexcept nogil:
+cdef inline Py_ssize_t seat_of(const run_state *run, Py_ssize_t t, int thread) noexcept nogil:
+    """The number of the memory that a tile uses of that of threads: a shared one comes when whole tiles no longer need it."""
+    return t - run.schedule.whole if is_shared(run, t) else thread
+
+
+cdef void run_op(const run_state *run, const op *o, tile *v, Py_ssize_t row, Py_ssize_t t, int thread, int back) noexcept nogil:
     """Runs one op on one tile, forward or backward. The caller has set what `v` says of the batch; this sets its arrays."""
     cdef int k = <int> (o - run.program.ops)
+    cdef Py_ssize_t seat = seat_of(run, t, thread)
     choose_channels(o, v, back)
-    v.x = copy_of(&run.memory.data[o.plan.input], t, thread)
-    v.y = copy_of(&run.memory.data[o.plan.output], t, thread)
-    v.skip = copy_of(&run.memory.data[o.branch.skip], t, thread) if o.branch.skip >= 0 else NULL
+    v.x = copy_of(&run.memory.data[o.plan.input], t, seat)
+    v.y = copy_of(&run.memory.data[o.plan.output], t, seat)
+    v.skip = copy_of(&run.memory.data[o.branch.skip], t, seat) if o.branch.skip >= 0 else NULL
     v.dy = v.dskip = v.factor = v.dx = NULL
     if back:
-        v.dy = copy_of(&run.memory.grad[o.plan.output], t, thread)
+        v.dy = copy_of(&run.memory.grad[o.plan.output], t, seat)
         if o.branch.dskip >= 0:
-            v.dskip = copy_of(&run.memory.grad[o.branch.dskip], t, thread)
+            v.dskip = copy_of(&run.memory.grad[o.branch.dskip], t, seat)
         if o.branch.factor >= 0:
-            v.factor = copy_of(&run.memory.data[o.branch.factor], t, thread)
+            v.factor = copy_of(&run.memory.data[o.branch.factor], t, seat)
         if run.program.wanted[o.plan.input]:
-            v.dx = copy_of(&run.memory.grad[o.plan.input], t, thread)
-    v.saved = copy_of(&run.memory.saved[k], t, thread) if o.memory.saved else NULL
+            v.dx = copy_of(&run.memory.grad[o.plan.input], t, seat)
+    v.saved = copy_of(&run.memory.saved[k], t, seat) if o.memory.saved else NULL
     v.scratch = nth_copy(&run.memory.scratch, thread)
     v.param = run.train.param + o.plan.param * run.program.real_bytes
     v.packed = run.memory.packed[k].base
@@ -101,14 +107,14 @@ cdef void run_op(const run_state *run, const op *o, tile *v, Py_ssize_t slot, Py
         o.backward_tile(o, v)
         write_example_grads(run, o, v)
         return
-    v.sums = sums_of(run, o, slot, thread) if o.reduce.n_sums else NULL
+    v.sums = sums_of(run, o, row, t, thread) if o.reduce.n_sums else NULL
     if not back:
         o.forward_tile(o, v)
     else:
         o.backward_tile(o, v)
 
 
-cdef void run_loss(const run_state *run, const op *o, tile *v, Py_ssize_t first, Py_ssize_t slot, Py_ssize_t t, int thread,
+cdef void run_loss(const run_state *run, const op *o, tile *v, Py_ssize_t first, Py_ssize_t row, Py_ssize_t t, int thread,
                    int back) noexcept nogil:
     """Runs a loss: an op that also reads labels or targets, and weights, and writes one loss per example."""
     cdef double numbers[2 * 16 + 8]                 # weights and losses, as float or double, and space to align them
@@ -123,26 +129,27 @@ cdef void run_loss(const run_state *run, const op *o, tile *v, Py_ssize_t first,
             v.labels = <const int64_t *> targets
         else:
             v.targets = targets
-    run_op(run, o, v, slot, t, thread, back)
+    run_op(run, o, v, row, t, thread, back)
     if not back:
         scatter(run, losses, 1, first, v.examples, run.batch.losses)
 
 
-cdef void run_instr(const run_state *run, const instr *i, Py_ssize_t step, Py_ssize_t slot, Py_ssize_t t, int thread,
+cdef void run_instr(const run_state *run, const instr *i, Py_ssize_t step, Py_ssize_t row, Py_ssize_t t, int thread,
                     Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
-    """Runs one instruction on one tile, or on part `part` of it."""
+    """Runs one instruction on one tile, or on part `part` of it; row: of its sums."""
+    cdef Py_ssize_t seat = seat_of(run, t, thread)
     cdef Py_ssize_t first = step * run.batch.total_examples + (run.schedule.first_tile + t) * LANES    # the tile's first position
     cdef Py_ssize_t examples = min(<Py_ssize_t> LANES, run.batch.examples - t * LANES)
     cdef int n_ops = run.program.n_ops, is_loss = run.batch.losses != NULL and i.op == n_ops - 1
     cdef tile v
     if i.kind == GATHER_X:
-        gather_x(run, run.batch.rows + first, examples, copy_of(&run.memory.data[0], t, thread), part, parts)
+        gather_x(run, run.batch.rows + first, examples, copy_of(&run.memory.data[0], t, seat), part, parts)
     elif i.kind == SCATTER_Y:
-        scatter(run, copy_of(&run.memory.data[i.op], t, thread), run.program.values[i.op].size, first, examples, run.batch.y)
+        scatter(run, copy_of(&run.memory.data[i.op], t, seat), run.program.values[i.op].size, first, examples, run.batch.y)
     elif i.kind == GATHER_DY:
-        gather_dy(run, first, examples, run.program.values[n_ops].size, copy_of(&run.memory.grad[n_ops], t, thread))
+        gather_dy(run, first, examples, run.program.values[n_ops].size, copy_of(&run.memory.grad[n_ops], t, seat))
     elif i.kind == SCATTER_DX:
-        scatter(run, copy_of(&run.memory.grad[0], t, thread), run.program.values[0].size, first, examples, run.batch.dx)
+        scatter(run, copy_of(&run.memory.grad[0], t, seat), run.program.values[0].size, first, examples, run.batch.dx)
     else:
         v.labels = NULL
         v.targets = v.weights = v.losses = NULL
@@ -150,6 +157,6 @@ cdef void run_instr(const run_state *run, const instr *i, Py_ssize_t step, Py_ss
         v.part, v.parts = part, parts
         v.seed, v.step = run.train.seed, run.train.first_step + step
         if is_loss:
-            run_loss(run, op_of(run, i), &v, first, slot, t, thread, i.kind == BACKWARD)
+            run_loss(run, op_of(run, i), &v, first, row, t, thread, i.kind == BACKWARD)
         else:
-            run_op(run, op_of(run, i), &v, slot, t, thread, i.kind == BACKWARD)
+            run_op(run, op_of(run, i), &v, row, t, thread, i.kind == BACKWARD)

@@ -21,11 +21,11 @@ PREDICTIONS = {  # for each number of threads, the forms of 1 to 64 examples
     "lenet": [
         "eeeeeeTTTTTTTTTTEEEEEETTTTTTTTTTEEEEEETTTTTTTTTTEEEEEETTTTTTTTTT",
         "eemememeTTTTTTTTEEMEMETTTTTTTTTTEEMEMETTTTTTTTTTEEMEMETTTTTTTTTT",
-        "eeemeeTTTTTTTTTTeeTTTTTTTTTTTTTTEEEMEETTTTTTTTTTEEEMEETTTTTTTTTT",
+        "eeemeemeeTTTTTTTeeTTTTTTTTTTTTTTEEEMEETTTTTTTTTTEEEMEETTTTTTTTTT",
         "eeeemmeeTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTEEEEMMTTTTTTTTTT",
-        "eeeeeTTTTTTTTTTTmeeeTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTT",
-        "eeeeeeTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTT",
-        "eeeeeeeTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTT",
+        "eeeeemmeeeTTTTTTmeeeTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTT",
+        "eeeeeeTTTTTTTTTTeeTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTT",
+        "eeeeeeeTTTTTTTTTmeeeeTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTT",
         "eeeeeeeeTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTT",
     ],
     "cnn": [
@@ -76,11 +76,10 @@ def training_plan(make):
 
 
 def threads_of(form, examples, threads):
-    """Threads share a tile, or an example, only if there are two for each; joint ops have work for all of them."""
-    if form in ("TOGETHER", "IN_CHUNKS"):
-        return threads
-    units = -(-examples // 16) if form == "IN_TILES" else examples
-    return threads if 2 * units <= threads else min(threads, units, 16)
+    """Threads share an example only if there are two for each, a tile if it pays; joint ops have work for all of them."""
+    if form == "BY_EXAMPLE":
+        return {threads if 2 * examples <= threads else min(threads, examples, 16)}
+    return {threads, min(threads, -(-examples // 16))} if form == "IN_TILES" else {threads}
 
 
 @pytest.mark.parametrize("make", [lenet, cnn, mlp])
@@ -92,7 +91,7 @@ def test_each_prediction_has_the_form_of_the_table(make):
         for n, parts in enumerate(calls, 1):
             assert sum(examples for _, examples, _ in parts) == n
             for form, examples, used in parts:
-                assert used == threads_of(form, examples, threads), f"{n} examples on {threads} threads: {parts}"
+                assert used in threads_of(form, examples, threads), f"{n} examples on {threads} threads: {parts}"
             assert all(examples % 16 == 0 for form, examples, _ in parts[:-1] if form == "IN_TILES")
 
 
@@ -102,8 +101,29 @@ def test_small_batches_are_trained_together_in_the_blocked_layout(make):
     for threads in THREADS:
         for n in range(1, 65):
             form = "TOGETHER" if n <= (alone if threads == 1 else shared) else "IN_TILES"
-            assert plan.schedules(n, threads) == [(form, n, threads_of(form, n, threads))]
-            assert plan.schedules(n, threads, manual=True) == [("IN_TILES", n, threads_of("IN_TILES", n, threads))]
+            for expected, ((found, examples, used),) in (
+                (form, plan.schedules(n, threads)), ("IN_TILES", plan.schedules(n, threads, manual=True))
+            ):  # fmt: skip
+                assert (found, examples) == (expected, n)
+                assert used in threads_of(form, n, threads), f"{n} examples on {threads} threads: {used}"
+
+
+WHOLE = {  # (tiles, threads): tasks of whole tiles (slots, if there are 16), tiles that threads share, parts of each of these
+    (1, 2): (0, 1, 2), (2, 2): (2, 0, 0), (3, 2): (2, 1, 2), (4, 2): (4, 0, 0), (5, 2): (4, 1, 2), (16, 2): (16, 0, 0),
+    (17, 2): (16, 1, 2), (64, 2): (16, 0, 0), (3, 4): (3, 0, 0), (5, 4): (4, 1, 3), (9, 4): (8, 1, 3), (4, 16): (0, 4, 4),
+    (8, 16): (0, 8, 2), (16, 16): (16, 0, 0), (20, 16): (16, 4, 3), (24, 16): (16, 8, 2), (64, 16): (16, 0, 0), (64, 3): (64, 0, 0),
+    (16, 32): (0, 16, 2), (48, 32): (32, 16, 2), (64, 32): (64, 0, 0), (64, 64): (64, 0, 0), (0x1000, 16): (16, 0, 0),
+}  # fmt: skip
+
+
+def test_whole_tiles_come_first_and_threads_share_those_that_are_left_over():
+    plan = training_plan(lenet)
+    for (tiles, threads), expected in WHOLE.items():
+        phases = plan.phases(16 * tiles, threads)
+        whole = sum(tasks for name, tasks in phases if name == "TILES")
+        split = [tasks for name, tasks in phases if name == "SPLIT_TILES"]  # the loss is not split
+        found = (whole, min(split, default=0), max(split, default=0) // min(split, default=1))
+        assert found == expected, f"{tiles} tiles on {threads} threads: {found}, {phases}"
 
 
 @pytest.mark.parametrize("make", [lenet, cnn, mlp])
@@ -135,3 +155,21 @@ def test_a_prediction_has_at_most_the_threads_that_have_enough_work():
         assert all(threads <= most for threads, most in zip(used, (1, 2, 3, 8), strict=False))
         assert all(threads == 1 or 2e6 * threads <= 1.2 * n * work for threads in used), (n, used)
     assert [max(part[2] for part in plan.schedules(n, 4)) for n in (1, 4, 1024)] == [1, 1, 4]
+
+
+def little():
+    return (8,), [Dense(64), ReLU(), Dense(10)]
+
+
+@pytest.mark.usefixtures("thread_choice")
+def test_a_training_step_has_only_the_threads_that_make_it_faster():
+    def chosen(make, n):
+        return [training_plan(make).schedules(n, most)[0][2] for most in (1, 2, 4, 8, 16, 64)]
+
+    assert chosen(little, 32) == [1] * 6
+    assert chosen(lenet, 16)[:2] == [1, 2]
+    assert chosen(cnn, 1024) == [1, 2, 4, 8, 16, 64]
+    for make, n in ((lenet, 16), (lenet, 64), (lenet, 100), (cnn, 64), (cnn, 2048), (mlp, 64), (mlp, 1024)):
+        used = chosen(make, n)
+        assert used == sorted(used), f"{make.__name__}, {n} examples: {used}"
+        assert all(threads <= most for threads, most in zip(used, (1, 2, 4, 8, 16, 64), strict=True))

@@ -4,6 +4,11 @@ from libc.string cimport memcpy
 from minidl_c.op cimport LANES, elements_function, op, real, split_range, tile, typed_tile
 
 
+cdef enum:
+    SPLITS_CHANNELS = 2                 # of op.splits: a part of a tile is group0 to group1, or as many elements. An op that reads no other
+                                        # channel may then follow without a barrier, if all parts are equal
+
+
 cdef inline Py_ssize_t first_channel(const typed_tile *t, Py_ssize_t group) noexcept nogil:
     """The first channel of a group: of a channel in a tile, of 16 channels in the blocked layout."""
     return group * LANES if t.blocked else group
@@ -49,7 +54,7 @@ cdef inline void backward_rows(const op *o, const tile *t) noexcept nogil:
 
 cdef inline void set_elementwise(op *o, elements_function forward, elements_function backward) noexcept:
     """Sets the functions of an element-wise op, for both layouts; NULL: none."""
-    o.splits = 1
+    o.splits = SPLITS_CHANNELS
     if forward != NULL:
         o.forward_tile, o.blocked.elements = forward_rows, forward
     if backward != NULL:

@@ -11,6 +11,7 @@ from libc.string cimport memset
 from minidl_c.kernels.pool2d cimport (
     find_window, pool2d_dims, pool2d_free_dims, pool2d_init_adaptive, pool2d_init_dims, window,
 )
+from minidl_c.layouts cimport SPLITS_CHANNELS
 from minidl_c.op cimport LANES, REACHES_CHANNEL, Op, by_dtype, init_op, op, real, tile_f32, tile_f64, typed_tile
 
 cdef extern from "minidl_c/kernels/avgpool2d_tiles.h" nogil:
@@ -74,7 +75,7 @@ cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
 cdef int init_pool(Op self, pool2d_dims *d, object dtype) except -1:
     """Fills the op of these windows."""
     init_op(self, (d.C, d.H, d.W), (d.C, d.OH, d.OW), dtype)
-    self.c.splits = 1
+    self.c.splits = SPLITS_CHANNELS
     self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
     self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
     self.c.blocked.forward, self.c.blocked.backward = self.c.forward_tile, self.c.backward_tile

@@ -10,7 +10,7 @@ x - mean is exact for x close to the mean. The rounding error of the mean as a f
 """
 from libc.string cimport memset
 
-from minidl_c.layouts cimport first_channel, live_lanes, store_sums
+from minidl_c.layouts cimport SPLITS_CHANNELS, first_channel, live_lanes, store_sums
 from minidl_c.op cimport (
     ALIAS_X, BARRIER_BACKWARD, LANES, REACHES_ELEMENT, READS_X, REDUCES_FROM_SUMS, Op, batch_f32, batch_f64, batch_view,
     by_dtype, init_op, op, prepare_by_dtype, real, reduce_by_dtype, split_range, tile_f32, tile_f64, typed_batch, typed_tile,
@@ -168,7 +168,7 @@ cdef int init_batchnorm(batchnorm_dims *d, Op self, tuple in_shape, object eps, 
         raise ValueError(f"batch norm: expected eps of at least 0 and momentum from 0 to 1, got {eps} and {momentum}")
     d.C, d.eps, d.momentum, d.affine = in_shape[0], eps, momentum, affine
     d.pixels = self.c.in_size // d.C
-    self.c.splits, self.c.reads = 1, READS_X
+    self.c.splits, self.c.reads = SPLITS_CHANNELS, READS_X
     self.c.memory.packed = STATISTICS * d.C * sizeof(double)
     self.c.dims = d
     return 0

@@ -18,6 +18,7 @@ from minidl_c.kernels.conv2d_small_batch cimport conv2d_backward_w_small_batch, 
 from minidl_c.kernels.correlate cimport correlate_tile
 from minidl_c.kernels.winograd cimport MANY_WEIGHTS, POINTS, TAPS, init_winograd_dims, packed_for_dx, use_winograd, winograd_tile
 from minidl_c.kernels.winograd_gradient cimport use_winograd_gradient, winograd_gradient_tile
+from minidl_c.layouts cimport SPLITS_CHANNELS
 from minidl_c.op cimport (
     LANES, READS_X, Op, batch_f32, batch_f64, by_dtype, dtype_of, init_op, offset, op, prepare_dx_by_dtype, real,
     reduce_by_dtype, split_range, tile, tile_f32, tile_f64, typed_tile,
@@ -178,7 +179,7 @@ cdef void conv2d_init_op(op *o, const conv2d_dims *d, Py_ssize_t biases, bint is
         o.memory.prepare_dx = prepare_dx_by_dtype(o, prepare_transposed_dx[float], prepare_transposed_dx[double])
     else:
         o.memory.prepare_dx = prepare_dx_by_dtype(o, prepare_dx[float], prepare_dx[double])
-    o.reads, o.splits, o.work, o.dims = READS_X, 1, d.weights * d.OH * d.OW, d
+    o.reads, o.splits, o.work, o.dims = READS_X, SPLITS_CHANNELS, d.weights * d.OH * d.OW, d
 
 
 cdef void forward(const op *o, const typed_tile *t) noexcept nogil:

@@ -11,6 +11,7 @@ read and write it for every tile. Its lanes hold outputs, so each tile saves a t
 from libc.string cimport memset
 
 from minidl_c.kernels.blocked_dense cimport backward_blocked, dense_dims, dense_walk, forward_blocked, gradient_blocked
+from minidl_c.layouts cimport SPLITS_CHANNELS
 from minidl_c.op cimport (
     LANES, READS_X, REDUCES_BY_SLOT, SMALL_BATCH, Op, batch_f32, batch_f64, by_dtype, gradient_by_dtype, init_op, offset, op,
     real, reduce_by_dtype, split_range, squares_by_dtype, tile_f32, tile_f64, typed_batch, typed_tile,
@@ -189,7 +190,7 @@ cdef class DenseOp(Op):
         self.c.n_param = check_element_count("weights", (self.c.reduce.n_items, d.outputs))
         self.c.work = d.inputs * d.outputs
         self.c.memory.saved = LANES * d.row * self.c.real_bytes
-        self.c.reads, self.c.reduce.inputs, self.c.splits = READS_X, REDUCES_BY_SLOT, 1
+        self.c.reads, self.c.reduce.inputs, self.c.splits = READS_X, REDUCES_BY_SLOT, SPLITS_CHANNELS
         self.c.blocked.joint = 1
         self.c.blocked.forward = by_dtype(&self.c, forward_blocked[tile_f32], forward_blocked[tile_f64])
         self.c.blocked.backward = by_dtype(&self.c, backward_blocked[tile_f32], backward_blocked[tile_f64])

@@ -172,7 +172,7 @@ cdef void use_winograd(op *o, conv2d_dims *d) noexcept:
     """Sets the fields of an op whose y and dx use the algorithm, after those of the direct sum."""
     cdef Py_ssize_t of_tile = max(scratch_size(&d.winograd, TILE_PATCHES, LANES), scratch_size(&d.winograd_back, TILE_PATCHES, LANES))
     cdef Py_ssize_t of_example = max(scratch_size(&d.winograd, EXAMPLE_PATCHES, 1), scratch_size(&d.winograd_back, EXAMPLE_PATCHES, 1))
-    d.uses_winograd = True
+    d.uses_winograd, o.splits = True, 1  # into patches
     o.memory.packed = packed_size(&d.winograd) * o.real_bytes
     o.memory.packed_dx, o.memory.packed_kept = packed_size(&d.winograd_back) * o.real_bytes, d.weights * o.real_bytes
     o.memory.scratch, o.blocked.scratch = max(o.memory.scratch, of_tile * o.real_bytes), of_example * o.real_bytes

@@ -1,4 +1,5 @@
 """The phases of a call, from its instructions: stages of tiles with their reductions, and the packing of parameters before them."""
+from minidl_c.layouts cimport SPLITS_CHANNELS
 from minidl_c.op cimport BARRIER_BACKWARD, BARRIER_FORWARD, REACHES_CHANNEL, REACHES_ELEMENT, blocks_of, op
 from minidl_c.runtime.blocked_form cimport adds_sums, can_split_rows, is_converted, reach_back, reach_of
 from minidl_c.runtime.memory_map cimport value
@@ -163,15 +164,29 @@ cdef bint can_split(run_state *run, int k) noexcept:
     return i.kind == GATHER_X or is_op(i) and op_of(run, i).splits and run.per_example.outputs == NULL
 
 
+cdef Py_ssize_t channels_computed(run_state *run, int k) noexcept:
+    cdef const instr *i = &run.program.instrs[k]
+    return op_of(run, i).in_channels if i.kind == BACKWARD else op_of(run, i).out_channels
+
+
+cdef bint splits_evenly(run_state *run, int k) noexcept:
+    """Whether the parts of an instruction on a tile are channels, and as many."""
+    return channels_computed(run, k) % run.schedule.parts == 0 and op_of(run, &run.program.instrs[k]).splits == SPLITS_CHANNELS
+
+
 cdef void add_shared_tiles(run_state *run, int first, int last) noexcept:
-    """Adds the phases of instructions first..last on the tiles that threads share: one for each, except that one thread computes
-    successive instructions that cannot be shared.
+    """Adds the phases of instructions first..last on the tiles that threads share: stretches, which need no barrier within.
+
+    A part of the channels is followed by ops that read no other channel; an instruction that is not shared, by others of that kind.
     """
+    cdef const instr *instrs = run.program.instrs
     cdef int k = first, end
     cdef bint splits
     while k < last:
         end, splits = k + 1, can_split(run, k)
-        while end < last and not splits and not can_split(run, end):
+        while end < last and can_split(run, end) == splits and (not splits or (
+                is_op(&instrs[k]) and instrs[end].kind == instrs[k].kind and splits_evenly(run, end - 1)
+                and splits_evenly(run, end) and follows_in_part(run, end, False))):
             end += 1
         add_phase(run, SPLIT_TILES, k, end, (run.schedule.tiles - run.schedule.whole) * (run.schedule.parts if splits else 1))
         k = end

@@ -4,8 +4,8 @@ A step (of training, or a single forward or backward) is a list of phases, a pha
 
     PREPARE                   packs weights
     TILES    of stage 0       gather, forward, loss and backward of a tile, depth first; a stage ends at an op with a barrier
-                              (other forms of a schedule have phases of SPLIT_TILES, JOINT, CONVERTED or CHUNKS instead, of one
-                              or a few instructions each: see phases.pyx)
+                              (tiles that threads share, and other forms of a schedule, have phases of SPLIT_TILES, JOINT, CONVERTED
+                              or CHUNKS, of one or a few instructions each: see phases.pyx)
     PARTIALS, COMBINE         of processes that share the batch, with an exchange after each: see partition.pyx
     REDUCE   of stage 0       gradients that are computed for the batch at once, sums over slots, division by the weight of the batch
     ... the next stages

@@ -100,7 +100,7 @@ cdef void place_tasks(const run_state *run, phase *f) noexcept:
         f.offsets[task + 1] = f.offsets[task] + (FLAG_BYTES if task == 0 else 0)
         for k in range(f.first, f.last):
             if has_reduction(run, &run.program.instrs[k]):
-                items_of_task(op_of(run, &run.program.instrs[k]), task, &i0, &i1)
+                items_of_task(op_of(run, &run.program.instrs[k]), task, REDUCE_TASKS, &i0, &i1)
                 f.offsets[task + 1] += aligned_bytes(run, &run.program.instrs[k], i0, i1)
 
 
@@ -132,7 +132,7 @@ cdef void run_partials(const run_state *run, const phase *f, Py_ssize_t step, Py
         for k in range(f.first, f.last):
             i = &run.program.instrs[k]
             if has_reduction(run, i):
-                items_of_task(op_of(run, i), task, &i0, &i1)
+                items_of_task(op_of(run, i), task, REDUCE_TASKS, &i0, &i1)
                 if i0 < i1:
                     emit_partial(run, i, s.local_nodes[node], s.local_nodes[node + 1], out - i0 * item_bytes(run, i), i0, i1)
                 out += aligned_bytes(run, i, i0, i1)
@@ -156,7 +156,7 @@ cdef void run_combine(const run_state *run, const phase *f, Py_ssize_t task) noe
     for k in range(f.first, f.last):
         i = &run.program.instrs[k]
         if has_reduction(run, i):
-            items_of_task(op_of(run, i), task, &i0, &i1)
+            items_of_task(op_of(run, i), task, REDUCE_TASKS, &i0, &i1)
             before = i0 * item_bytes(run, i)
             if i0 < i1:
                 combine_nodes(run, i, nodes - before, width, s.nodes, s.n_nodes, out - before, i0, i1)

@@ -216,7 +216,7 @@ cdef void add_stage(run_state *run, int first, int last) noexcept:
         add_phase(run, PARTIALS, first, last, REDUCE_TASKS)
         add_phase(run, COMBINE, first, last, REDUCE_TASKS)
     if has_reduction:
-        add_phase(run, REDUCE, first, last, REDUCE_TASKS)
+        add_phase(run, REDUCE, first, last, run.schedule.ranges)
 
 
 cdef void add_prepare(run_state *run) noexcept:

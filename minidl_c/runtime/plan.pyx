@@ -21,7 +21,7 @@ from minidl_c.runtime.partition cimport is_distributable as op_is_distributable
 from minidl_c.runtime.per_example cimport PerExampleOutputs
 from minidl_c.runtime.phases cimport add_phase, add_stages
 from minidl_c.runtime.program cimport Program
-from minidl_c.runtime.run_state cimport CHECK, CLIP, COMMIT, GATHER_DY, REDUCE_TASKS, SCATTER_DX, UPDATE, run_state
+from minidl_c.runtime.run_state cimport CHECK, CLIP, COMMIT, GATHER_DY, SCATTER_DX, UPDATE, run_state
 from minidl_c.runtime.schedule cimport choose_prediction, choose_step, schedule
 
 cdef tuple FORMS = ("IN_TILES", "BY_EXAMPLE", "TOGETHER", "IN_CHUNKS")      # the names of `form`
@@ -300,7 +300,7 @@ cdef class Plan(Program):
         add_phase(run, CHECK, 0, 0, 1)
         if update is not None:
             run.train.update = &update.c
-            add_phase(run, UPDATE, 0, 0, REDUCE_TASKS)
+            add_phase(run, UPDATE, 0, 0, run.schedule.ranges)
         if self.has_state_updates:
             add_phase(run, COMMIT, 0, 0, self.n_ops)
         return 0

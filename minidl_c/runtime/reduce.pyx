@@ -6,7 +6,7 @@ from minidl_c.optimizers.clip cimport find_factor, scale_range
 from minidl_c.runtime.lane_sums cimport has_sums
 from minidl_c.runtime.partition cimport aligned_bytes, combined_items, losses_finite
 from minidl_c.runtime.reduction_tree cimport emit_examples, emit_partial, fill_batch_view, has_reduction, item_bytes, items_of_task
-from minidl_c.runtime.run_state cimport BACKWARD, REDUCE_TASKS, instr, is_blocked, op_of, phase, run_state
+from minidl_c.runtime.run_state cimport BACKWARD, instr, is_blocked, op_of, phase, run_state
 from minidl_c.runtime.schedule cimport MAX_SLOTS
 
 cdef extern from "minidl_c/simd/prefetch.h" nogil:
@@ -49,7 +49,7 @@ cdef const char *reduce_op(run_state *run, const instr *i, Py_ssize_t step, Py_s
     cdef int back = i.kind == BACKWARD
     cdef char *total = reduction_of(run, i)
     cdef batch_view w
-    items_of_task(o, task, &i0, &i1)
+    items_of_task(o, task, run.schedule.ranges, &i0, &i1)
     if i0 >= i1:
         return combined
     if is_blocked(run) and back:
@@ -81,7 +81,7 @@ cdef void run_check(run_state *run, Py_ssize_t step) noexcept nogil:
     """Stops the run before this step's update if a loss or a gradient is not finite."""
     cdef Py_ssize_t task
     cdef bint finite = losses_finite(run, step)
-    for task in range(REDUCE_TASKS):
+    for task in range(run.schedule.ranges):
         if run.train.not_finite[task]:
             finite = 0
     if not finite:
@@ -99,7 +99,7 @@ cdef void run_update(run_state *run, Py_ssize_t step, Py_ssize_t task) noexcept 
         o = &run.program.ops[k]
         if o.reduce.n_items == 0 or o.plan.frozen:
             continue
-        items_of_task(o, task, &i0, &i1)
+        items_of_task(o, task, run.schedule.ranges, &i0, &i1)
         width = o.n_param // o.reduce.n_items
         a, b = o.plan.param + i0 * width, o.plan.param + i1 * width
         if a < b:

@@ -1,12 +1,12 @@
 """The nodes of a batch's reduction tree. See reduction_tree.pyx."""
 from minidl_c.op cimport batch_view, op, split_range
 from minidl_c.runtime.lane_sums cimport has_sums
-from minidl_c.runtime.run_state cimport BACKWARD, FORWARD, ITEM_BLOCK, REDUCE_TASKS, instr, op_of, run_state
+from minidl_c.runtime.run_state cimport BACKWARD, FORWARD, ITEM_BLOCK, instr, op_of, run_state
 
-cdef inline void items_of_task(const op *o, Py_ssize_t task, Py_ssize_t *i0, Py_ssize_t *i1) noexcept nogil:
-    """Sets i0..i1 to an op's reduction items in a REDUCE task: whole register tiles of a dense layer, except the last."""
+cdef inline void items_of_task(const op *o, Py_ssize_t task, Py_ssize_t tasks, Py_ssize_t *i0, Py_ssize_t *i1) noexcept nogil:
+    """Sets i0..i1 to an op's reduction items in one of some REDUCE tasks: whole register tiles of a dense layer, except the last."""
     cdef Py_ssize_t block = o.reduce.item_block if o.reduce.item_block else ITEM_BLOCK
-    split_range((o.reduce.n_items + block - 1) // block, task, REDUCE_TASKS, i0, i1)
+    split_range((o.reduce.n_items + block - 1) // block, task, tasks, i0, i1)
     i0[0], i1[0] = i0[0] * block, min(i1[0] * block, o.reduce.n_items)
 
 

@@ -33,7 +33,7 @@ ctypedef enum phase_kind:
     COMMIT                              # a task: an op
 
 cdef enum:
-    REDUCE_TASKS = 16                   # of a REDUCE or UPDATE phase, for any number of threads
+    REDUCE_TASKS = 16                   # of a REDUCE phase of processes that share a batch, for any number of threads
     ITEM_BLOCK = 8                      # reduction items of an op that stay in one task
 
 ctypedef struct instr:
@@ -118,7 +118,7 @@ ctypedef struct train_state:
     const optimizer *update             # NULL: parameters are not updated
     const double *lrs                   # by step
     const double *divisors              # by step: of the sums of gradients; NULL: no division
-    int not_finite[16]                  # by REDUCE task: whether a gradient was not finite
+    int not_finite[64]                  # by REDUCE task: whether a gradient was not finite
     Py_ssize_t stopped                  # the step that was not finite and changed nothing, or -1
 
 ctypedef struct run_state:

@@ -35,6 +35,7 @@ ctypedef struct schedule:
     Py_ssize_t whole                    # tiles of which a thread computes all; threads share the others, the last ones
     Py_ssize_t parts                    # of each of these
     bint by_tile                        # each tile has sums of its own; else each slot
+    Py_ssize_t ranges                   # of parameters, for reductions and the optimizer; at most 64
     Py_ssize_t chunk                    # examples for which a thread has memory, IN_CHUNKS
     Py_ssize_t copies                   # of an array that has one per tile: `tiles`, or fewer IN_CHUNKS
     bint keep_all                       # every array of a tile has a copy per tile

@@ -153,6 +153,11 @@ cdef double largest_part(Py_ssize_t things, Py_ssize_t parts) noexcept:
     return <double> rounds_of(things, parts) / things
 
 
+cdef inline Py_ssize_t ranges_of(Py_ssize_t threads) noexcept:
+    """The number of ranges of parameters: more, and smaller ones, where 16 are not the same number for each thread."""
+    return 16 if 16 % threads == 0 else 64
+
+
 cdef double divide_tiles(const costs *c, schedule *s, Py_ssize_t threads) noexcept:
     """Decides which tiles threads share, and in how many parts; returns the work of the thread that has the most, in tiles.
 
@@ -191,6 +196,7 @@ cdef schedule in_tiles(const costs *c, Py_ssize_t examples, int threads, bint ke
     s.chunk, s.copies, s.keep_all, s.with_backward = 0, max(s.tiles, <Py_ssize_t> 1), keep_all, with_backward
     divide_tiles(c, &s, threads)
     s.threads = threads if s.whole < s.tiles else max(1, min(<Py_ssize_t> threads, s.tiles if s.by_tile else s.slots))
+    s.ranges = ranges_of(s.threads) if size == 1 else 16      # of processes with different numbers of threads, the same
     return s
 
 
@@ -202,7 +208,7 @@ cdef schedule in_blocks(form form, Py_ssize_t first, Py_ssize_t examples, int th
     s.slots = find_slots(examples, s.starts)
     s.whole, s.parts, s.by_tile = examples, 1, False          # how examples are shared, phases.pyx says
     s.threads = threads if form != BY_EXAMPLE or 2 * examples <= threads else min(<Py_ssize_t> threads, s.slots)
-    s.copies, s.keep_all = chunk * threads if chunk else examples, form != BY_EXAMPLE
+    s.copies, s.keep_all, s.ranges = chunk * threads if chunk else examples, form != BY_EXAMPLE, ranges_of(s.threads)
     return s
 
 

@@ -41,7 +41,7 @@ AXE := build/axe/node_modules/axe-core/axe.min.js
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 10
 
 .DEFAULT_GOAL := help
-.PHONY: help mnist test check lint oracles oldest openmpi two-machines same-bits clang arm64 docs docs-browser pictures conformance conformance-short zoo c-export sdist sdist-check wheel wheels bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-threads bench-winograd bench-c-export clean
+.PHONY: help mnist test check lint oracles oldest openmpi two-machines same-bits clang arm64 docs docs-browser pictures conformance conformance-short zoo c-export sdist sdist-check wheel wheels bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-cores bench-threads bench-winograd bench-c-export clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -132,6 +132,9 @@ bench-init: $(ALL) ## compare initial weights over nets, inputs, optimizers, rat
 
 bench-scaling: $(ALL) ## measure MPI ranks compared with threads, and model more machines
 	$(BIN)/python benchmarks/scaling.py --json $(RESULTS)/scaling.json $(ARGS)
+
+bench-cores: $(ORACLE) ## measure steps and predictions on 1, 2, 4, ... threads, compared with PyTorch and onnxruntime (ARGS="--quick" takes two minutes)
+	$(BIN)/python benchmarks/cores.py --json $(RESULTS)/cores.json $(ARGS)
 
 bench-threads: $(ALL) ## compare minidl's thread pool with OpenMP, and BLAS threads of parts in NumPy, on a quiet machine and beside busy processes (8 minutes; builds a copy)
 	$(BIN)/python benchmarks/thread_pool.py --json $(RESULTS)/thread_pool.json $(ARGS)

@@ -1,4 +1,4 @@
-"""Bound of a training step's parallel speedup: multiply-adds on the critical path, for 1 to 64 threads.
+"""Model of a training step's parallel speedup: multiply-adds and barriers on the critical path, for 1 to 64 threads.
 
 README.md in this folder says what is counted.
 """
@@ -7,13 +7,16 @@ import argparse
 import math
 
 from measure import positive, write_json
-from nets import NETS, leaves
+from nets import NETS, leaves, make_trainer
 
 from minidl.layers import Conv2D, Dense
+from minidl_c.runtime.threads import set_thread_choice
 
-# Constants of minidl_c: examples per tile, slots per batch, row ranges of a dense layer, rows per register tile
-LANES, SLOTS, RANGES, ROWS_AT_ONCE = 16, 16, 16, 8
+# Constants of minidl_c: examples per tile, slots per batch, parts of a tile, row ranges of a dense layer, rows per register tile
+LANES, SLOTS, PARTS, RANGES, ROWS_AT_ONCE, PATCH = 16, 16, 16, 64, 8, 4
+BARRIER, BARRIER_THREAD = 4e4, 4e3  # multiply-adds, as in schedule.pyx: a guess for more than two cores
 THREADS = (1, 2, 4, 8, 16, 32, 64)
+REAL_BYTES = 4
 
 
 def largest_fraction(things, parts):
@@ -27,55 +30,99 @@ def tile_work(layer, first):
     The weight gradient of a dense layer is excluded: it is computed after all tiles are done.
     """
     macs = LANES * layer.macs
-    outputs, inputs = layer.out_shape[0], layer.in_shape[0]
+    outputs, inputs, kernels = layer.out_shape[0], layer.in_shape[0], layer.out_shape[0]
+    if getattr(layer, "uses_winograd", False):  # split into patches; the gradient of the weights by 16 channels
+        outputs = inputs = math.prod(math.ceil(side / PATCH) for side in layer.out_shape[1:])
+        kernels //= LANES
     work = [(macs, outputs)]
     if isinstance(layer, Conv2D):
-        work.append((macs, outputs))
+        work.append((macs, kernels))
     if not first:
         work.append((macs, inputs))
     return work
 
 
-def critical_path(model, batch_size, threads):
-    """Returns the multiply-adds that must be done in sequence, if no thread ever waits."""
+def tiles_time(work, tiles, threads, slots):
+    """Returns the multiply-adds of the thread that has the most, for all tiles.
+
+    slots: None: whole tiles, then threads share those that are left over. A number: whole slots, of that many at most; threads
+    share tiles only if each is a slot and has two threads.
+    """
+    whole = sum(macs for macs, _ in work)
+    if slots is None:
+        rest = tiles % threads
+        shared = [
+            math.ceil(rest * parts / threads) * sum(macs * largest_fraction(things, parts) for macs, things in work)
+            for parts in range(1, PARTS + 1)
+        ]
+        return tiles // threads * whole + min(shared)
+    if tiles < slots and 2 * tiles <= threads:
+        return tiles * sum(macs * largest_fraction(things, threads) for macs, things in work)
+    slots = min(tiles, slots)
+    return math.ceil(slots / threads) * math.ceil(tiles / slots) * whole
+
+
+def critical_path(model, batch_size, threads, slots=None):
+    """Returns the multiply-adds that must be done in sequence, if no thread ever waits. slots: as for tiles_time."""
     layers = [layer for layer in leaves(model) if isinstance(layer, Conv2D | Dense)]
     tiles = math.ceil(batch_size / LANES)
     work = [part for layer in layers for part in tile_work(layer, layer is layers[0])]
-    slots = min(tiles, SLOTS)
-    if tiles < SLOTS and 2 * tiles <= threads:  # all threads split the channels of every call
-        total = tiles * sum(macs * largest_fraction(things, threads) for macs, things in work)
-    else:  # one thread computes a whole slot, which is a run of tiles
-        threads = min(threads, slots)
-        total = math.ceil(slots / threads) * math.ceil(tiles / slots) * sum(macs for macs, _ in work)
+    total = tiles_time(work, tiles, threads, slots)
+    ranges = SLOTS if slots or SLOTS % threads == 0 else RANGES
     for layer in layers:
         if isinstance(layer, Dense):  # rows are split into ranges of whole register tiles, ranges among the threads
             groups = math.ceil((layer.in_shape[0] + 1) / ROWS_AT_ONCE)
-            largest = min(1, math.ceil(RANGES / threads) * math.ceil(groups / RANGES) / groups)
+            largest = min(1, math.ceil(ranges / threads) * math.ceil(groups / ranges) / groups)
             total += layer.macs * LANES * tiles * largest
     return total
 
 
-def count(net, batch_size):
-    """Returns the speedup over one thread, by number of threads."""
-    model = NETS[net].model()
-    single = critical_path(model, batch_size, 1)
-    return {threads: single / critical_path(model, batch_size, threads) for threads in THREADS}
+def bounds(model, batch_size, slots=None):
+    """Returns the speedup over one thread without barriers, by number of threads."""
+    single = critical_path(model, batch_size, 1, slots)
+    return {threads: single / critical_path(model, batch_size, threads, slots) for threads in THREADS}
+
+
+def modelled(model, plan, batch_size):
+    """Returns (speedup with barriers, barriers) by number of threads: of the best number of threads up to it."""
+    single, found = critical_path(model, batch_size, 1), {1: (1.0, 0)}
+    for threads in THREADS[1:]:
+        barriers = len(plan.phases(batch_size, threads))
+        time = critical_path(model, batch_size, threads) + barriers * (BARRIER + BARRIER_THREAD * threads)
+        found[threads] = max((single / time, barriers), *found.values())
+    return found
+
+
+def sum_bytes(model, rows):
+    """Returns the bytes of the sums of convolutions and norms, with a row for each slot or tile."""
+    params = [param for layer in leaves(model) if not isinstance(layer, Dense) for param in layer.params.values()]
+    return rows * REAL_BYTES * sum(param.value.size for param in params)
 
 
 def main():
     """Counts, prints and writes the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--batch-sizes", nargs="+", type=positive, default=[16, 64, 256, 1024])
+    parser.add_argument("--batch-sizes", nargs="+", type=positive, default=[64, 256, 1024])
+    parser.add_argument("--slots", nargs="+", type=positive, default=[16, 32, 64], help="whole slots, to compare")
     parser.add_argument("--json", metavar="FILE", help="write the figures to this file")
     args = parser.parse_args()
-    print("Upper bound of the speedup over one thread, from multiply-adds on the critical path. Counted, not timed.\n")
-    print(f"{'threads':41}" + "".join(f"{threads:7}" for threads in THREADS))
+    set_thread_choice(False)
+    print("Speedup over one thread, counted and modelled, not timed; memory of sums over the batch\n")
+    print(f"{'threads':38}" + "".join(f"{threads:7}" for threads in THREADS) + "      sums")
     results = {}
     for net in NETS:
+        model = NETS[net].model()
+        plan = make_trainer(model).steps().plan
         for batch_size in args.batch_sizes:
-            found = results[f"{net}, {batch_size}"] = count(net, batch_size)
-            row = "".join(f"{speed:6.1f}x" for speed in found.values())
-            print(f"{NETS[net].title + ', batch ' + str(batch_size):41}{row}")
+            tiles = math.ceil(batch_size / LANES)
+            rows = {f"at most {n} slots": (bounds(model, batch_size, n), min(n, tiles)) for n in args.slots}
+            rows["tiles"] = bounds(model, batch_size), tiles
+            rows["tiles, with barriers"] = {n: speed for n, (speed, _) in modelled(model, plan, batch_size).items()}, tiles
+            results[f"{net}, {batch_size}"] = {name: speeds for name, (speeds, _) in rows.items()}
+            print(f"{NETS[net].title}, batch {batch_size}")
+            for name, (speeds, copies) in rows.items():
+                cells = "".join(f"{speed:6.1f}x" for speed in speeds.values())
+                print(f"  {name:36}{cells}{sum_bytes(model, copies) / 1e6:7.1f} MB")
     write_json(args.json, results)
 
 

@@ -87,11 +87,11 @@ class Prediction:
 class MinidlPredict(Prediction):
     """`model.predict` of a batch."""
 
-    def __init__(self, model, images):
-        self.model, self.images = model, images
+    def __init__(self, model, images, num_threads=None):
+        self.model, self.images, self.num_threads = model, images, num_threads
 
     def predict(self):
-        return self.model.predict(self.images)
+        return self.model.predict(self.images, num_threads=self.num_threads)
 
 
 class OnnxruntimePredict(Prediction):

@@ -24,6 +24,7 @@ PROGRAMS = {
     "c_export.py",
     "chart.py",
     "conditions.py",
+    "cores.py",
     "critical_path.py",
     "custom_kernel.py",
     "first_weights.py",
@@ -279,11 +280,24 @@ def test_custom_kernel(run, tmp_path):
 
 def test_critical_path(run, tmp_path):
     _, results = run("critical_path.py", json_file=tmp_path / "r.json")
-    assert set(results) == {f"{net}, {size}" for net in NETS for size in (16, 64, 256, 1024)}
-    for speeds in results.values():
-        assert speeds["1"] == 1
-        assert list(speeds.values()) == sorted(speeds.values())  # more threads never make it slower
-        assert all(speed <= int(threads) for threads, speed in speeds.items())
+    assert set(results) == {f"{net}, {size}" for net in NETS for size in (64, 256, 1024)}
+    for rows in results.values():
+        for name in ("tiles", "tiles, with barriers"):
+            speeds = rows[name]
+            assert speeds["1"] == 1
+            assert list(speeds.values()) == sorted(speeds.values())  # more threads never make it slower
+            assert all(speed <= int(threads) for threads, speed in speeds.items())
+        for slots in (16, 32, 64):  # more slots would bring nothing
+            assert all(rows["tiles"][n] >= 0.999 * speed for n, speed in rows[f"at most {slots} slots"].items())
+
+
+def test_cores(run, tmp_path):
+    shortest = ["--quick", "--nets", "mlp", "--batch-sizes", 33, "--threads", 1, 3, "--rounds", 1, "--seconds", 0.001]
+    output, results = run("cores.py", *shortest, "--sides", "minidl", json_file=tmp_path / "r.json")
+    (entry,) = results["measurements"]
+    assert len(set(entry["hashes"].values())) == 1
+    assert set(entry["step"]) == set(entry["predict"]) == {"minidl, 1", "minidl, 3"}
+    assert "one hash for each batch" in output or "times as long on 3 threads as on 1" in output
 
 
 @pytest.mark.slow

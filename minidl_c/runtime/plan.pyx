@@ -72,15 +72,18 @@ cdef class Plan(Program):
         return [(FORMS[parts[k].form], parts[k].examples, parts[k].threads) for k in range(n)]
 
     def phases(self, examples, num_threads=None):
-        """Returns the phases of a training step, each as (name, number of tasks); threads wait for each other after each of them."""
+        """Returns the phases of a training step, each as (name, number of tasks); threads wait for each other after each of them.
+
+        Nothing is allocated.
+        """
         cdef ExecutionContext p = self.new_context()
+        cdef run_state *run = &p.run
         cdef schedule s
         check_element_count("examples", check_ints("examples", (examples,), 1, 1))
         s = choose_step(&self.costs, examples, num_threads, LONG_FIT, False, 0, 1)
-        p.prepare(&s)
-        p.run.train.training = 1
+        run.schedule, run.program.values, run.train.training = s, p.arena_of(&s).map.values, 1
         self.schedule_steps(p, None)
-        return [(PHASES[p.run.program.phases[k].kind], p.run.program.phases[k].tasks) for k in range(p.run.program.n_phases)]
+        return [(PHASES[run.program.phases[k].kind], run.program.phases[k].tasks) for k in range(run.program.n_phases)]
 
     # ---- contexts
 

@@ -2,7 +2,7 @@
 
     form         layout    a thread computes                                       an array has a copy for each
     IN_TILES     tiles     all ops of a stage on one tile, then on the next        thread; tile, if a later stage reads it
-      shared               a part of one op on one tile                            tile
+      left over            a part of some ops on one tile                          thread; tile, if a later stage reads it
     BY_EXAMPLE   blocked   all ops on one example, then on the next                thread
       shared               a part of some ops on one example                       example
     TOGETHER     blocked   a part of a joint op on all examples; between joint     example
@@ -10,7 +10,11 @@
     IN_CHUNKS    blocked   all ops on some examples (32), joint ops on all of      thread and example of a chunk
                            them, then on the next
 
-Tiles and examples are shared if there are at least two threads for each; such a schedule has fewer tiles than threads.
+Examples are shared if there are at least two threads for each; such a schedule has fewer examples than threads. Of the tiles of a batch,
+each thread first computes as many; the last ones, fewer than threads, are shared if that costs less (`divide_tiles`). Threads take whole
+slots of tiles if each has as many, else tiles, which then have sums of their own (lane_sums.pyx).
+
+A call may have a number of threads, and uses as many as the model finds to be faster (`choose_step`, threads.pyx).
 
     call                                                                           form
     predict, if the plan has chunks and n > 16                                     blocked

@@ -4,8 +4,9 @@ An explicit number and OMP_NUM_THREADS may be up to 1024 threads. Only the defau
 process may run (affinity, cgroup quota). The limit of OpenMP, or of minidl's own thread pool, is read at each call, so that
 threadpoolctl and joblib have their effect.
 
-A call may use that number of threads, and uses as many as make it faster: in a prediction those that have enough work (THREAD_WORK), in
-training as many as the model of schedule.pyx finds. The default is one thread for training steps of little work.
+A call may use that number of threads, and uses as many as make it faster: no more than there are cores, in a prediction those that have
+enough work (THREAD_WORK), in training as many as the model of schedule.pyx finds. The default is one thread for training steps of little
+work.
 """
 import os
 from operator import index
@@ -60,6 +61,7 @@ def _processors():
 
 
 _available = _processors()
+cdef int _cores = _available            # more threads than cores make no call faster
 
 
 def _omp_num_threads():
@@ -189,12 +191,13 @@ cdef int most_threads(object num_threads) except -1:
 cdef int threads_for(object num_threads, double work, double n_steps) except -1:
     """Returns the number of threads of n_steps training steps of `work` multiply-adds each."""
     cdef bint is_small = work < MIN_STEP_WORK or work * n_steps < MIN_CALL_WORK
+    cdef int most = most_threads(num_threads)
     if is_small and num_threads is None and _num_threads is None and not _limit_is_set:
         return 1
-    return most_threads(num_threads)
+    return min(most, _cores) if _chooses else most
 
 
 cdef int threads_of_prediction(object num_threads, double work) except -1:
     """Returns the number of threads of a prediction of `work` multiply-adds."""
     cdef int most = most_threads(num_threads)
-    return <int> max(1.0, min(<double> most, work / THREAD_WORK)) if _chooses else most
+    return <int> max(1.0, min(<double> min(most, _cores), work / THREAD_WORK)) if _chooses else most

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from inference import export_and_open
 from measure import Side, alternate, machine, positive, print_machine, spread, usable_cores, write_json
-from nets import NETS, make_trainer, step_macs
+from nets import NETS, step_macs
 from peak import Peak, probe_or_notice
 from sides import MinidlFit, MinidlPredict, Task, ready_sides
 
@@ -47,8 +47,6 @@ def make_step(name, task):
     """Returns the side of a training step; raises ImportError if its library is missing."""
     if name == "minidl":
         return MinidlFit(task, task.threads)
-    if name == "onnxruntime":
-        raise ImportError("it does not train")
     from torch_steps import TorchSteps
 
     return with_torch_threads(partial(TorchSteps, task, "eager"), task.threads)
@@ -66,14 +64,15 @@ def make_prediction(name, model, images, threads):
 
 
 def time_sides(makers, result, expected, args, peaks):
-    """Times all sides, each on each number of threads, in turn; returns the rounds by (side, threads)."""
+    """Times all sides, each on each number of threads, in turn; returns the rounds by "side, threads"."""
     ready = ready_sides(makers, result, expected, rtol=1e-3, atol=1e-4 * float(np.abs(expected).max()))
     sides = [Side(name, side.run) for name, side in ready.items()]
     for side in sides:
         side.time(1)
-        side.steps = max(1, min(args.max_steps, int(1000 * args.seconds / side.time(1))))
+        for seconds in (0.2 * args.seconds, args.seconds):  # the second time less of it is the beginning of an epoch
+            side.steps = max(1, min(args.max_steps, int(1000 * seconds / side.time(side.steps))))
     alternate(sides, args.rounds, lambda: [peak.measure() for peak in peaks.values()])
-    return {(name.split(", ")[0], int(name.split(", ")[1])): side.rounds for name, side in zip(ready, sides, strict=True)}
+    return {side.name: side.rounds for side in sides}
 
 
 def digest(net, batch_size, threads):
@@ -94,8 +93,9 @@ def measure(net, batch_size, args, probe):
     model, peaks = net.model(), {threads: Peak(probe, threads) for threads in args.threads}
     images = tasks[args.threads[0]].X[:batch_size].astype(np.float32)
     macs = {"step": step_macs(model) * batch_size, "predict": sum(layer.macs for layer in model.layers) * batch_size}
-    steps = {f"{name}, {n}": partial(make_step, name, tasks[n]) for name in args.sides[:2] for n in args.threads}
-    predictions = {f"{name}, {n}": partial(make_prediction, name, model, images, n) for name in args.sides for n in args.threads}
+    sides = [(name, n) for name in args.sides for n in args.threads]
+    steps = {f"{name}, {n}": partial(make_step, name, tasks[n]) for name, n in sides if name != "onnxruntime"}
+    predictions = {f"{name}, {n}": partial(make_prediction, name, model, images, n) for name, n in sides}
     loss = MinidlFit(tasks[args.threads[0]], 1).step_loss()
     rounds = {"step": time_sides(steps, lambda side: side.step_loss(), np.float64(loss), args, peaks)}
     rounds["predict"] = time_sides(predictions, lambda side: side.predict(), model.predict(images), args, peaks)
@@ -103,16 +103,16 @@ def measure(net, batch_size, args, probe):
     entry = {"net": net.title, "batch_size": batch_size, "hashes": hashes}
     for kind, found in rounds.items():
         entry[kind] = {}
-        for (name, threads), times in found.items():
-            cell = entry[kind][f"{name}, {threads}"] = spread(times)
-            flops = peaks[threads].flops
+        for name, times in found.items():
+            cell = entry[kind][name] = spread(times)
+            flops = peaks[int(name.partition(", ")[2])].flops
             cell["share_of_peak"] = 2e3 * macs[kind] / cell["median"] / flops if flops else None
     print_entry(entry, args)
     return entry
 
 
 def print_entry(entry, args):
-    """Prints the table of a net and batch size: milliseconds for each number of threads, and minidl's share of the peak."""
+    """Prints the table of a net and batch size: milliseconds by number of threads, and minidl's share of the peak."""
     print(f"{'':24}" + "".join(f"{threads:>10}" for threads in args.threads) + "  threads")
     for kind in ("step", "predict"):
         for name in args.sides:
@@ -146,7 +146,8 @@ def arguments():
     parser.add_argument("--quick", action="store_true", help="few nets and rounds: two minutes on two cores")
     parser.add_argument("--nets", nargs="+", choices=NETS)
     parser.add_argument("--batch-sizes", nargs="+", type=positive)
-    parser.add_argument("--threads", nargs="+", type=positive, default=thread_counts(usable_cores()), help="ascending (default: up to the cores)")
+    threads, words = thread_counts(usable_cores()), "ascending (default: 1, 2, 4, ... up to the cores)"
+    parser.add_argument("--threads", nargs="+", type=positive, default=threads, help=words)
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
     parser.add_argument("--rounds", type=positive)
     parser.add_argument("--seconds", type=float, help="seconds per round of one side")
@@ -168,7 +169,8 @@ def main():
             results["measurements"].append(measure(NETS[net], batch_size, args, probe))
             write_json(args.json, results)  # after each one: an interrupted run keeps its results
     found = findings(results["measurements"], args.threads)
-    print("\nno cell in which more threads are slower by over 5 %, one hash for each batch" if not found else "\n" + "\n".join(found))
+    verdict = "no cell in which more threads are slower by over 5 %, one hash for each batch"
+    print("\n" + ("\n".join(found) or verdict))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from nets import NETS, leaves, make_trainer
 from minidl.layers import Conv2D, Dense
 from minidl_c.runtime.threads import set_thread_choice
 
-# Constants of minidl_c: examples per tile, slots per batch, parts of a tile, row ranges of a dense layer, rows per register tile
+# Constants of minidl_c: examples per tile, slots per batch, parts of a tile, row ranges of a dense layer, rows per
+# register tile, side of a patch in Winograd's algorithm
 LANES, SLOTS, PARTS, RANGES, ROWS_AT_ONCE, PATCH = 16, 16, 16, 64, 8, 4
 BARRIER, BARRIER_THREAD = 4e4, 4e3  # multiply-adds, as in schedule.pyx: a guess for more than two cores
 THREADS = (1, 2, 4, 8, 16, 32, 64)
@@ -45,8 +46,8 @@ def tile_work(layer, first):
 def tiles_time(work, tiles, threads, slots):
     """Returns the multiply-adds of the thread that has the most, for all tiles.
 
-    slots: None: whole tiles, then threads share those that are left over. A number: whole slots, of that many at most; threads
-    share tiles only if each is a slot and has two threads.
+    slots: None: whole tiles, then threads share those that are left over. A number: whole slots, of that many at most;
+    threads share tiles only if each is a slot and has two threads.
     """
     whole = sum(macs for macs, _ in work)
     if slots is None:
@@ -117,7 +118,8 @@ def main():
             tiles = math.ceil(batch_size / LANES)
             rows = {f"at most {n} slots": (bounds(model, batch_size, n), min(n, tiles)) for n in args.slots}
             rows["tiles"] = bounds(model, batch_size), tiles
-            rows["tiles, with barriers"] = {n: speed for n, (speed, _) in modelled(model, plan, batch_size).items()}, tiles
+            speeds = {n: speed for n, (speed, _) in modelled(model, plan, batch_size).items()}
+            rows["tiles, with barriers"] = speeds, tiles
             results[f"{net}, {batch_size}"] = {name: speeds for name, (speeds, _) in rows.items()}
             print(f"{NETS[net].title}, batch {batch_size}")
             for name, (speeds, copies) in rows.items():

@@ -76,7 +76,7 @@ def training_plan(make):
 
 
 def threads_of(form, examples, threads):
-    """Threads share an example only if there are two for each, a tile if it pays; joint ops have work for all of them."""
+    """Threads share an example only if there are two for each, a tile if it pays; joint ops have work for all."""
     if form == "BY_EXAMPLE":
         return {threads if 2 * examples <= threads else min(threads, examples, 16)}
     return {threads, min(threads, -(-examples // 16))} if form == "IN_TILES" else {threads}
@@ -108,11 +108,13 @@ def test_small_batches_are_trained_together_in_the_blocked_layout(make):
                 assert used in threads_of(form, n, threads), f"{n} examples on {threads} threads: {used}"
 
 
-WHOLE = {  # (tiles, threads): tasks of whole tiles (slots, if there are 16), tiles that threads share, parts of each of these
+# (tiles, threads): tasks of whole tiles (slots, if there are 16), tiles that threads share, parts of each of these
+WHOLE = {
     (1, 2): (0, 1, 2), (2, 2): (2, 0, 0), (3, 2): (2, 1, 2), (4, 2): (4, 0, 0), (5, 2): (4, 1, 2), (16, 2): (16, 0, 0),
-    (17, 2): (16, 1, 2), (64, 2): (16, 0, 0), (3, 4): (3, 0, 0), (5, 4): (4, 1, 3), (9, 4): (8, 1, 3), (4, 16): (0, 4, 4),
-    (8, 16): (0, 8, 2), (16, 16): (16, 0, 0), (20, 16): (16, 4, 3), (24, 16): (16, 8, 2), (64, 16): (16, 0, 0), (64, 3): (64, 0, 0),
-    (16, 32): (0, 16, 2), (48, 32): (32, 16, 2), (64, 32): (64, 0, 0), (64, 64): (64, 0, 0), (0x1000, 16): (16, 0, 0),
+    (17, 2): (16, 1, 2), (64, 2): (16, 0, 0), (3, 4): (3, 0, 0), (5, 4): (4, 1, 3), (9, 4): (8, 1, 3),
+    (4, 16): (0, 4, 4), (8, 16): (0, 8, 2), (16, 16): (16, 0, 0), (20, 16): (16, 4, 3), (24, 16): (16, 8, 2),
+    (64, 16): (16, 0, 0), (64, 3): (64, 0, 0), (16, 32): (0, 16, 2), (48, 32): (32, 16, 2), (64, 32): (64, 0, 0),
+    (64, 64): (64, 0, 0), (4096, 16): (16, 0, 0),
 }  # fmt: skip
 
 

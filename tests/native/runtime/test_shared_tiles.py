@@ -43,13 +43,29 @@ def lenet():
 
 
 def winograd():
-    return (16, 8, 8), [Conv2D(32, 3, padding=1), ReLU(), MaxPool2D(2), Conv2D(8, 1), PReLU(), Flatten(), Dense(CLASSES)]
+    return (16, 8, 8), [
+        Conv2D(32, 3, padding=1),
+        ReLU(),
+        MaxPool2D(2),
+        Conv2D(8, 1),
+        PReLU(),
+        Flatten(),
+        Dense(CLASSES),
+    ]
 
 
 def branches():
     body = [Conv2D(8, 3, padding=1), BatchNorm2D(), ReLU(), Dropout(0.3)]
     concat = Parallel([Conv2D(5, 1), Tanh()], [DepthwiseConv2D(3, padding=1), PReLU()])
-    return (3, 6, 6), [Conv2D(8, 3, padding=1), BatchNorm2D(), ReLU(), Residual(*body), concat, Flatten(), Dense(CLASSES)]
+    return (3, 6, 6), [
+        Conv2D(8, 3, padding=1),
+        BatchNorm2D(),
+        ReLU(),
+        Residual(*body),
+        concat,
+        Flatten(),
+        Dense(CLASSES),
+    ]
 
 
 def dense():
@@ -96,8 +112,8 @@ def split_phases(make, batch, threads):
 
 
 def test_ops_that_read_no_other_channel_follow_without_a_barrier():
-    """Forward: gather, rescale (of one channel), conv with pool, conv with ReLU, dense with ReLU, dense; the loss, in both directions.
-    Back: dense with ReLU, dense, ReLU, conv with pool, conv. Patches of pixels are followed by nothing.
+    """Forward: gather, rescale (of one channel), conv with pool, conv with ReLU, dense with ReLU, dense; the loss, both
+    ways. Back: dense with ReLU, dense, ReLU, conv with pool, conv. Patches of pixels are followed by nothing.
     """
     assert split_phases(lenet, 48, 2) == (12, 1)
     assert split_phases(lenet, 16, 2) == (12, 0)

@@ -20,31 +20,12 @@ from minidl.layers import Conv2D, Dense, Flatten
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 NETS = ("lenet", "cnn", "mlp", "vgg", "resnet20")
 PROGRAMS = {
-    "accuracy.py",
-    "c_export.py",
-    "chart.py",
-    "conditions.py",
-    "cores.py",
-    "critical_path.py",
-    "custom_kernel.py",
-    "first_weights.py",
-    "fit_memory.py",
-    "footprint.py",
-    "import_onnx.py",
-    "imported_nets.py",
-    "inference.py",
-    "kernels.py",
-    "nets.py",
-    "numpy_parts.py",
-    "per_example.py",
-    "ppo_torch.py",
-    "report_limits.py",
-    "scaling.py",
-    "torch_mnist.py",
-    "thread_pool.py",
-    "train_step.py",
+    "accuracy.py", "c_export.py", "chart.py", "conditions.py", "cores.py", "critical_path.py",
+    "custom_kernel.py", "first_weights.py", "fit_memory.py", "footprint.py", "import_onnx.py",
+    "imported_nets.py", "inference.py", "kernels.py", "nets.py", "numpy_parts.py", "per_example.py",
+    "ppo_torch.py", "report_limits.py", "scaling.py", "torch_mnist.py", "thread_pool.py", "train_step.py",
     "winograd.py",
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

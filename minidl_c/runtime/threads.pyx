@@ -150,13 +150,14 @@ def get_num_threads():
     return most_threads(None)
 
 
-def set_thread_choice(bint chooses):
+def set_thread_choice(bint chooses, cores=None):
     """Turns the choice of the number of threads on or off; returns whether it was on. For tests.
 
-    Without it, calls use all threads that they may.
+    Without it, calls use all threads that they may. cores: the number to choose for; None: those of the machine.
     """
-    global _chooses
+    global _chooses, _cores
     before, _chooses = _chooses, chooses
+    _cores = _processors() if cores is None else check_num_threads(cores)
     return before
 
 

@@ -142,8 +142,8 @@ def test_the_limit_overrides_the_cost_model(make):
 
 @pytest.fixture
 def thread_choice():
-    """Turns the choice on, which other tests do without."""
-    set_thread_choice(True)
+    """Turns the choice on, which other tests do without, as on 64 cores."""
+    set_thread_choice(True, 64)
     yield
     set_thread_choice(False)
 
@@ -169,6 +169,9 @@ def test_a_training_step_has_only_the_threads_that_make_it_faster():
         return [training_plan(make).schedules(n, most)[0][2] for most in (1, 2, 4, 8, 16, 64)]
 
     assert chosen(little, 32) == [1] * 6
+    set_thread_choice(True, 4)
+    assert chosen(cnn, 1024) == [1, 2, 4, 4, 4, 4]  # no more than there are cores
+    set_thread_choice(True, 64)
     assert chosen(lenet, 16)[:2] == [1, 2]
     assert chosen(cnn, 1024) == [1, 2, 4, 8, 16, 64]
     for make, n in ((lenet, 16), (lenet, 64), (lenet, 100), (cnn, 64), (cnn, 2048), (mlp, 64), (mlp, 1024)):

@@ -17,6 +17,7 @@ from minidl.layers.param import Param
 from minidl.saving.safetensors_file import FileError
 from minidl.sequential import Sequential
 from minidl.trainer import Trainer
+from minidl.training.many_fits import fit_many
 from minidl.utils.config import show_config
 from minidl.utils.foreign_words import PACKAGE as _PACKAGE
 from minidl.utils.hints import unknown_names as _unknown_names
@@ -38,6 +39,7 @@ __all__ = [
     "callbacks",
     "datasets",
     "export_c",
+    "fit_many",
     "get_num_threads",
     "set_num_threads",
     "show_config",

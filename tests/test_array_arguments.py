@@ -343,6 +343,7 @@ INSIDE_TOO = {
     *(f"{cls}.{name}:targets" for cls in ("native.NativeLoss", "cross_entropy.SoftmaxCrossEntropy")
       for name in ("labels", "numbers")),
     "lazy.is_lazy:X",
+    *(f"many_fits.fit_many:{name}" for name in ("X", "y", "fit_arguments")),  # passed on to Trainer.fit
     "labeled_data.LabeledData.from_tuple:given", "labeled_data.LabeledData.from_batch:given",
     "lazy.LazyRows.__init__:array",
     "sequential.Sequential.build_from:state",

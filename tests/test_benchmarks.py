@@ -20,11 +20,10 @@ from minidl.layers import Conv2D, Dense, Flatten
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 NETS = ("lenet", "cnn", "mlp", "vgg", "resnet20")
 PROGRAMS = {
-    "accuracy.py", "c_export.py", "chart.py", "conditions.py", "cores.py", "critical_path.py",
-    "custom_kernel.py", "first_weights.py", "fit_memory.py", "footprint.py", "import_onnx.py",
-    "imported_nets.py", "inference.py", "kernels.py", "nets.py", "numpy_parts.py", "per_example.py",
-    "ppo_torch.py", "report_limits.py", "scaling.py", "torch_mnist.py", "thread_pool.py", "train_step.py",
-    "winograd.py",
+    "accuracy.py", "c_export.py", "chart.py", "conditions.py", "cores.py", "critical_path.py", "custom_kernel.py",
+    "first_weights.py", "fit_memory.py", "footprint.py", "import_onnx.py", "imported_nets.py", "inference.py",
+    "kernels.py", "many_nets.py", "nets.py", "numpy_parts.py", "per_example.py", "ppo_torch.py", "report_limits.py",
+    "scaling.py", "torch_mnist.py", "thread_pool.py", "train_step.py", "winograd.py",
 }  # fmt: skip
 
 
@@ -100,6 +99,12 @@ def test_numpy_parts(run, tmp_path):
     assert set(results) == {"machine", "0 busy, 1 threads, small layer"}
     found = results["0 busy, 1 threads, small layer"]
     assert set(found) == {"one BLAS thread", "all BLAS threads"} and all(map(all_positive, found.values()))
+
+
+@pytest.mark.slow
+def test_many_nets(run, tmp_path):
+    _, results = run("many_nets.py", "--own", 1, "--others", 1, "--epochs", 1, json_file=tmp_path / "r.json")
+    assert (results["equal"], len(results["searches"]), len(results["seconds"]) >= 4) == (1, 2, True)
 
 
 @pytest.mark.slow

@@ -97,7 +97,7 @@ class CallbackList:
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
         """A context in which a fit runs with these callbacks; raises RuntimeError if another one does."""
-        own = {id(callback): callback for callback in self.callbacks if _remembers(callback)}
+        own = {id(callback): callback for callback in self.callbacks if remembers(callback)}
         with _lock:
             for shared in own.keys() & _running:
                 expected = "expected an object of its own for each fit that runs at the same time"
@@ -215,7 +215,7 @@ def _set_attributes(callback: Any, attributes: dict[str, Any]) -> None:
         vars(callback).update(attributes)
 
 
-def _remembers(callback: Any) -> bool:
+def remembers(callback: Any) -> bool:
     """Whether a callback keeps something of the fit that it is in."""
     return hasattr(callback, "state_dict") or getattr(callback, "on_fit_begin", None) is not None
 

@@ -11,6 +11,7 @@ True
 """
 
 from minidl.estimators.classifier import SequentialClassifier
+from minidl.estimators.ensembles import EnsembleClassifier, EnsembleRegressor
 from minidl.estimators.regressor import SequentialRegressor
 
-__all__ = ["SequentialClassifier", "SequentialRegressor"]
+__all__ = ["EnsembleClassifier", "EnsembleRegressor", "SequentialClassifier", "SequentialRegressor"]

@@ -351,9 +351,7 @@ class BaseTrainer:
     @property
     def outputs(self) -> str:
         """Describes what a fit keeps of each example: a loss, and scores if `keeps_scores`."""
-        shape: Any = self.network.out_shape
-        if isinstance(self.loss, OutputLosses):
-            shape = self.loss.layout.shapes
+        shape: Any = self.loss.layout.shapes if isinstance(self.loss, OutputLosses) else self.network.out_shape
         return f"{self.model.dtype} {shape if self.keeps_scores else 'loss'}"
 
     def check_between_steps(self, what: str) -> None:
@@ -488,6 +486,7 @@ class BaseTrainer:
             batch_size=size,
             micro_batch_size=micro if micro is not None and self.network.couples_examples else size,
             rate_at=self.rate_at,
+            rate_varies=callable(getattr(self.optimizer, "lr", None)),
             step_counter=self.step_counter,
             losses=np.zeros(len(rows), dtype),
             scores=np.zeros((len(rows), *self.network.out_shape), dtype) if self.keeps_scores else None,

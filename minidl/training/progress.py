@@ -1,4 +1,4 @@
-"""Progress: what fit prints while it runs: a bar on a terminal, otherwise a plain line for each epoch."""
+"""Progress: what fit and fit_many print while they run: a bar on a terminal, otherwise plain lines."""
 
 from __future__ import annotations
 
@@ -27,15 +27,21 @@ class Progress:
         steps: the number of steps, if it is known; done: the number of steps done so far.
         """
         self._number = number
+        self.begin(f"epoch {number}/{self.epochs}", "step", steps, done)
+
+    def begin(self, what: str, unit: str, total: int | None, done: int = 0) -> None:
+        """Begins a bar for `total` units, if it is known."""
         if self.verbose == 2:
             from tqdm import tqdm  # its import takes a third as long as that of minidl
 
-            self._bar = tqdm(total=steps, initial=done, desc=f"epoch {number}/{self.epochs}", unit="step", leave=False)
+            self._bar = tqdm(total=total, initial=done, desc=what, unit=unit, leave=False)
 
-    def advance(self, steps: int) -> None:
-        """Adds steps to the number of steps done."""
+    def advance(self, units: int, **shown: int) -> None:
+        """Adds to the number of units done; shown: other numbers to show beside it."""
         if self._bar is not None:
-            self._bar.update(steps)
+            if shown:
+                self._bar.set_postfix(shown, refresh=False)
+            self._bar.update(units)
 
     def end_epoch(self, logs: dict[str, float]) -> None:
         """Ends the epoch and prints its record."""

@@ -49,6 +49,7 @@ class StepBatches:
     step_counter: NDArray[np.int64]  # (1,): each step adds 1, in the same call that changes the weights
     losses: Array  # OUT (len(rows),)
     scores: Array | None  # OUT (len(rows), classes)
+    rate_varies: bool = True  # whether the learning rate depends on the step
     clip: Clip = field(default_factory=dict)
     labeled: NDArray[np.bool_] | None = None  # whether each example has a label that counts; None: all have
     comm: Communicator = SINGLE_PROCESS  # the processes that do each step together
@@ -84,6 +85,13 @@ class StepBatches:
         if self.weights is None:
             return dscores
         return self.weights[rows].reshape(-1, *[1] * (dscores.ndim - 1)) * dscores
+
+    def rates(self) -> NDArray[np.float64]:
+        """Returns the learning rate of each step."""
+        first = int(self.step_counter[0])
+        if not self.rate_varies:
+            return np.full(self.steps, self.rate_at(first))
+        return np.array([self.rate_at(first + k) for k in range(self.steps)])
 
     def divisors(self) -> NDArray[np.float64]:
         """Returns for each step the divisor of its sum of gradients: the number of its examples that have a label."""
@@ -135,7 +143,7 @@ class FusedSteps:
         """Does the steps; returns their number: fewer than asked for if one was not finite, which changed nothing."""
         comm = b.comm if self.is_distributable else SINGLE_PROCESS
         with comm.raise_together():
-            rates, divisors = np.array([b.rate_at(int(b.step_counter[0]) + k) for k in range(b.steps)]), b.divisors()
+            rates, divisors = b.rates(), b.divisors()
             x, rows, targets, weights = self._read(b, comm)
         call = TrainingCall(
             x, rows, b.batch_size, targets, weights, b.losses, b.scores, divisors, rates,

@@ -13,6 +13,9 @@ from operator import index
 
 cdef extern from *:
     """
+    static _Thread_local int most;                        /* threads of the calls of this thread; 0: any number */
+    static int limit_own_calls(int number) { int before = most; most = number; return before; }
+    static int limited(int number) { return most && number > most ? most : number; }
     #ifdef _OPENMP
     #include <omp.h>
     #define MINIDL_OPENMP 1
@@ -32,6 +35,8 @@ cdef extern from *:
     const int MINIDL_OPENMP
     int thread_limit()
     void init_limit(int number)
+    int limit_own_calls(int number)
+    int limited(int number)
 
 MAX_THREADS = 1024
 
@@ -161,6 +166,14 @@ def set_thread_choice(bint chooses, cores=None):
     return before
 
 
+def limit_thread(int number):
+    """Limits all calls of this thread, also those with a `num_threads`, to this number of threads; returns the limit before.
+
+    0: no limit. Other threads have limits of their own, none at first.
+    """
+    return limit_own_calls(max(0, number))
+
+
 def limit_default(share):
     """Limits the default to this share of the processors, at least one: other processes run on them as well.
 
@@ -186,7 +199,7 @@ cdef int most_threads(object num_threads) except -1:
         num_threads = max(1, min(thread_limit(), MAX_THREADS))         # OpenMP may return any number if its limit is too large
         if not _limit_is_set:
             num_threads = min(num_threads, _available)
-    return 1 if _forked and MINIDL_OPENMP else num_threads
+    return 1 if _forked and MINIDL_OPENMP else limited(num_threads)
 
 
 cdef int threads_for(object num_threads, double work, double n_steps) except -1:

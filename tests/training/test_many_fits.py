@@ -145,8 +145,8 @@ def test_the_limit_of_a_thread_is_its_own():
 def test_a_list_within_a_fit_runs_in_its_thread():
     class Inner(Threads):
         def on_fit_end(self, trainer):
-            notes = [Threads() for _ in range(2)]
-            fit_many([make_trainer(k) for k in range(2)], X, Y, each=[{"callbacks": [n]} for n in notes], verbose=0)
+            notes, nets = [Threads() for _ in range(2)], [make_trainer(k) for k in range(2)]
+            fit_many(nets, X, Y, each=[{"callbacks": [note]} for note in notes], n_jobs=2, verbose=0)
             assert notes[0].ids == notes[1].ids == self.ids
 
     inner = [Inner(), Inner()]
@@ -229,15 +229,26 @@ def test_long_messages_are_cut():
         fit_many(trainers, X, Y[:5], n_jobs=2, verbose=0)
 
 
-def test_warning_filters_stay(recwarn):
-    class Warns:
-        def on_epoch_begin(self, trainer, epoch):
+def test_warning_filters_stay():
+    """Also if a net restores those that another one has set meanwhile."""
+    barrier = threading.Barrier(2)
+
+    class Ignores:
+        def __init__(self, first):
+            self.first = first
+
+        def on_fit_begin(self, trainer):
+            if not self.first:
+                barrier.wait(60)
             with warnings.catch_warnings(action="ignore"):
-                warnings.warn("within", stacklevel=1)
+                barrier.wait(60)
+                barrier.wait(60)
+            if self.first:
+                barrier.wait(60)
 
     before = list(warnings.filters)
-    trainers = [make_trainer(k) for k in range(8)]
-    fit_many(trainers, X, Y, each=[{"callbacks": [Warns()]} for _ in trainers], n_jobs=4, verbose=0, epochs=20)
+    own = [{"callbacks": [Ignores(first)]} for first in (True, False)]
+    fit_many([make_trainer(), make_trainer()], X, Y, each=own, n_jobs=2, verbose=0)
     assert warnings.filters == before
 
 
@@ -384,8 +395,8 @@ def test_a_stopped_list_is_completed_by_the_same_call():
 def test_a_handler_that_returns_lets_all_nets_go_on(number):
     """It is called in the main thread, while all nets wait between two steps."""
     trainers, saved = [make_trainer(k) for k in range(4)], [Saved() for _ in range(4)]
-    own = [{"callbacks": [saved[k], *([Raises(number)] if k == 0 else [])]} for k in range(4)]
-    seen = []
+    own, seen = [{"callbacks": [one]} for one in saved], []
+    own[0]["callbacks"] += [Raises(number, 0), Raises(number, 1)]
 
     def handler(received, frame):
         steps = [trainer.step for trainer in trainers]
@@ -399,9 +410,24 @@ def test_a_handler_that_returns_lets_all_nets_go_on(number):
         fit_many(trainers, X, Y, each=own, n_jobs=2, verbose=0, **FIT)
     finally:
         assert signal.signal(number, before) is handler
-    assert seen == [(number, threading.get_ident(), True)]
+    assert seen == 2 * [(number, threading.get_ident(), True)]
     assert all(trainer.epoch == 3 for trainer in trainers)
-    assert bool(saved[0].steps) == (number == signal.SIGTERM)
+    assert len(saved[0].steps) == 2 * (number == signal.SIGTERM)
+
+
+def test_ctrl_c_between_two_fits_of_other_estimators():
+    """They have no steps: those that run are fitted to their end."""
+    fitted = []
+
+    class Other:
+        def fit(self, X, y):
+            if len(fitted) == 2:
+                Raises(signal.SIGINT, 0).on_epoch_end(None, 0, {})
+            fitted.append(self)
+
+    with pytest.raises(KeyboardInterrupt):
+        fit_many([Other() for _ in range(9)], X, Y, n_jobs=2, verbose=0)
+    assert 3 <= len(fitted) <= 4
 
 
 def test_an_exit_in_a_net_stops_all():

@@ -8,7 +8,7 @@ cdef enum:
 cdef class ArrayArgs:
     cdef Py_buffer views[MAX_ARRAYS]
     cdef bint writes[MAX_ARRAYS]
-    cdef tuple names
+    cdef list names
     cdef int n                          # the number of arrays
     cdef Py_ssize_t rows                # of the last array
     cdef str kind                       # its dtype
@@ -16,5 +16,7 @@ cdef class ArrayArgs:
     cdef int check_no_overlap(self) except -1
     cdef int check_no_overlap_with(self, ArrayArgs other) except -1
     cdef void release(self) noexcept
+
+cdef str dtype_name(object array)
 
 cdef list check_arrays(dict inputs, dict outputs)

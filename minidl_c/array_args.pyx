@@ -3,9 +3,21 @@
 Accepted are NumPy arrays as they lie in memory: numbers of a dtype that kernels know, in this machine's byte order, C-contiguous
 and aligned, without a mask or fields, writable if they are outputs. An output shares no memory with any other argument.
 """
-from cpython.buffer cimport PyBUF_FORMAT, PyBUF_STRIDES, PyBuffer_IsContiguous, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport Py_buffer, PyBuffer_IsContiguous, PyBuffer_Release
 from numpy import asarray, ndarray
 from numpy.ma import MaskedArray
+
+
+cdef extern from *:
+    """
+    /* Without an exception on the way, which Cython saves in the stable ABI by calls of Python. */
+    static int has_buffer(PyObject *array, Py_buffer *view) {
+      if (PyObject_GetBuffer(array, view, PyBUF_FORMAT | PyBUF_STRIDES) == 0) return 1;
+      PyErr_Clear();
+      return 0;
+    }
+    """
+    bint has_buffer(object array, Py_buffer *view)
 
 
 cdef str kind_of(const Py_buffer *view):
@@ -16,6 +28,16 @@ cdef str kind_of(const Py_buffer *view):
     if (code == c"l" or code == c"q") and view.itemsize == 8:
         return "int64"
     return "float32" if code == c"f" else "float64" if code == c"d" else "uint8" if code == c"B" else None
+
+
+cdef str dtype_name(object array):
+    """Returns the name of an array's dtype, if kernels know it; None for other objects, too."""
+    cdef Py_buffer view
+    if not isinstance(array, ndarray) or not has_buffer(array, &view):
+        return None
+    kind = kind_of(&view)
+    PyBuffer_Release(&view)
+    return kind
 
 
 cdef int check_plain(object array, str name) except -1:
@@ -33,7 +55,7 @@ cdef class ArrayArgs:
     """The arrays of one call. Until `release`, it holds their buffers: NumPy cannot free or resize them."""
 
     def __cinit__(self):
-        self.names = ()
+        self.names = [None] * MAX_ARRAYS
 
     def __dealloc__(self):
         self.release()
@@ -43,7 +65,6 @@ cdef class ArrayArgs:
         while self.n:
             self.n -= 1
             PyBuffer_Release(&self.views[self.n])
-        self.names = ()
 
     cdef char *acquire(self, object array, str kind, Py_ssize_t rows, Py_ssize_t width, bint write, str name) except? NULL:
         """Returns the address of an array with this dtype and size: `rows` rows of `width` elements.
@@ -52,18 +73,19 @@ cdef class ArrayArgs:
         """
         cdef Py_buffer *view = &self.views[self.n]
         cdef Py_ssize_t numbers
-        if type(array) is not ndarray or array.dtype.names is not None:
+        if type(array) is not ndarray:
             check_plain(array, name)
         if self.n == MAX_ARRAYS:
             raise ValueError(f"{name}: expected at most {MAX_ARRAYS} arrays in a call")
-        try:
-            PyObject_GetBuffer(array, view, PyBUF_FORMAT | PyBUF_STRIDES)
-        except ValueError as error:                           # dates have no buffer
-            raise TypeError(f"{name}: expected {kind or 'real numbers'}, got {array.dtype}") from error
+        if not has_buffer(array, view):                       # dates have none
+            check_plain(array, name)
+            raise TypeError(f"{name}: expected {kind or 'real numbers'}, got {array.dtype}")
         self.writes[self.n] = write
+        self.names[self.n] = name
         self.n += 1
-        self.names += (name,)
         self.kind = kind_of(view)
+        if self.kind is None:
+            check_plain(array, name)
         if view.itemsize and <size_t> view.buf % view.itemsize or not PyBuffer_IsContiguous(view, c"C"):
             raise ValueError(f"{name}: expected an aligned C-contiguous array, got strides {array.strides}")
         if self.kind is None or kind is not None and self.kind != kind:
@@ -97,18 +119,51 @@ cdef class ArrayArgs:
 cdef extern from "minidl_c/simd/finite.h" nogil:
     bint all_finite_f32(const float *x, Py_ssize_t n)
     bint all_finite_f64(const double *x, Py_ssize_t n)
+    bint all_within_f64(const double *x, Py_ssize_t n, double limit)
+
+cdef extern from *:
+    """
+    #include <float.h>
+    """
+    const double FLT_MAX
 
 
-def all_finite(x):
-    """Returns whether all numbers of a C-contiguous array of float32 or float64 are finite; raises TypeError for other arrays."""
+cdef bint holds(const Py_buffer *view, str kind, bint to_float32) noexcept:
+    """Whether float32 (else float64) holds all numbers of a contiguous array of this kind as finite ones."""
+    cdef Py_ssize_t n = view.len // view.itemsize
+    if kind == "float32":
+        return all_finite_f32(<const float *> view.buf, n)
+    if kind == "float64":
+        return all_within_f64(<const double *> view.buf, n, FLT_MAX) if to_float32 else all_finite_f64(<const double *> view.buf, n)
+    return True
+
+
+def all_finite(x, str dtype="float64"):
+    """Returns whether all numbers of a C-contiguous array of float32 or float64 are finite, also in another dtype.
+
+    Raises TypeError for other arrays.
+    """
     cdef ArrayArgs arguments = ArrayArgs()
-    cdef const void *numbers = arguments.acquire(x, None, -1, -1, False, "x")
-    cdef Py_ssize_t n = arguments.views[0].len // arguments.views[0].itemsize
-    if arguments.kind == "float32":
-        return all_finite_f32(<const float *> numbers, n)
-    if arguments.kind == "float64":
-        return all_finite_f64(<const double *> numbers, n)
-    raise TypeError(f"x: expected float32 or float64, got {arguments.kind}")
+    arguments.acquire(x, None, -1, -1, False, "x")
+    if arguments.kind not in ("float32", "float64"):
+        raise TypeError(f"x: expected float32 or float64, got {arguments.kind}")
+    return holds(&arguments.views[0], arguments.kind, dtype == "float32")
+
+
+def is_readable(x, str dtype):
+    """Returns whether a plan in this dtype can read x as it is, without another check of its numbers.
+
+    Then x is an ndarray of uint8, float32 or float64, C-contiguous and aligned, and all numbers are finite in the dtype.
+    """
+    cdef Py_buffer view
+    cdef bint result = False
+    if type(x) is not ndarray or not has_buffer(x, &view):
+        return False
+    kind = kind_of(&view)
+    if kind is not None and kind != "int64" and <size_t> view.buf % view.itemsize == 0 and PyBuffer_IsContiguous(&view, c"C"):
+        result = holds(&view, kind, dtype == "float32")
+    PyBuffer_Release(&view)
+    return result
 
 
 cdef list check_arrays(dict inputs, dict outputs):

@@ -116,6 +116,9 @@ class BaseModel:
         array([[[[5., 7.]]]], dtype=float32)
         """
         network = self._built()
+        if network.reads(X):
+            with self.usage.reading("predict"):
+                return network.predict(X, num_threads)
         examples = ArraySource(X, self.input_shape, self.dtype)
         with self.usage.reading("predict"):
             return self._named(network.predict_all(examples, num_threads))

@@ -19,7 +19,7 @@ from minidl.layers.join import join_gradients, join_outputs
 from minidl.layers.outputs import OutputLayout, Outputs
 from minidl.layers.param import Param
 from minidl.utils.arrays import Array, memory_order
-from minidl.utils.data import ArraySource, Index
+from minidl.utils.data import ArraySource, Index, is_plain_batch
 from minidl.utils.threadpool import one_blas_thread
 from minidl.utils.validation import Shape
 
@@ -96,7 +96,7 @@ class Network:
     ) -> None:
         self.layers, self.names, self.lr_mult = list(layers), list(names), lr_mult
         self.parameters, self.dtype = parameters, parameters.dtype
-        self._has_own_settings = any(overrides_settings(leaf) for leaf in self.leaves)
+        self.has_own_settings = any(overrides_settings(leaf) for leaf in self.leaves)
         self._version = None if trained is not None else (Layer.settings_version(), lr_mult)
         self._settings = None if trained is not None else (settings_of(layers), lr_mult)
         self._cut(param_groups(layers, ParamGroup(lr_scale=lr_mult)) if trained is None else trained)
@@ -104,7 +104,7 @@ class Network:
     def refresh(self) -> None:
         """Cuts the model again if layers were frozen or thawed since, or their rates changed."""
         version = Layer.settings_version(), self.lr_mult
-        if version == self._version and not self._has_own_settings:  # each step asks several times
+        if version == self._version and not self.has_own_settings:  # each step asks several times
             return
         settings, self._version = (settings_of(self.layers), self.lr_mult), version
         if settings == self._settings:
@@ -123,6 +123,7 @@ class Network:
                 segments += [segment_of(layer, name, self.parameters, trained) for layer, name in run]
         self.segments, self.trained = segments, trained
         self._blas = nullcontext() if self.native else one_blas_thread
+        self._is_one_plan = self.native and self.outputs is None
         for leaf in self.leaves:
             if trained[id(leaf)].frozen:
                 self.parameters.clear(leaf)
@@ -205,6 +206,10 @@ class Network:
             if 0 < n < leaf.min_batch_size and not self.trained[id(leaf)].frozen:
                 minimum = f"at least {leaf.min_batch_size} examples in every batch of training"
                 raise ValueError(f"{name}: expected {minimum}, got one of {n}: choose another batch_size")
+
+    def reads(self, X: Any) -> bool:
+        """Whether X is a batch that a single plan reads as it is, and predicts at a time."""
+        return self._is_one_plan and is_plain_batch(X, self.layers[0].in_shape, self.dtype, CHUNK)
 
     def predict(self, x: Array, num_threads: int | None = None) -> Array:
         """Returns the outputs for x (n, ...), which may be uint8, float32 or float64; keeps nothing."""

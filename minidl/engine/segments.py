@@ -59,7 +59,7 @@ class NativeSegment:
     def predict(self, x: Array, num_threads: int | None) -> Array:
         """See Segment."""
         y = np.empty((len(x), *self.out_shape), self.plan.dtype)
-        self.plan.predict(_rows(x), None, self.parameters.values, _rows(y), num_threads)
+        self.plan.predict(x, None, self.parameters.values, y, num_threads)
         return y
 
     def forward(

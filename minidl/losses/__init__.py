@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
+
 from minidl.losses.cross_entropy import SoftmaxCrossEntropy
 from minidl.losses.elementwise import BinaryCrossEntropy, Huber, MeanAbsoluteError, MeanSquaredError, Poisson
 from minidl.losses.native import NativeLoss
@@ -84,7 +86,7 @@ def rows_of(loss: Loss, y: Any, n: int) -> Any:
 
 def check_rows(y: Any, n: int) -> Array:
     """Returns y as an array; raises TypeError or ValueError unless it has n rows."""
-    if isinstance(y, Mapping):
+    if type(y) is not np.ndarray and isinstance(y, Mapping):
         raise TypeError(f"y: expected one array, as the model has one output, got a dict of {', '.join(map(str, y))}")
     rows = check_array(y, "y")
     if rows.ndim == 0 or len(rows) != n:

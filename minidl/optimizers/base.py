@@ -17,7 +17,7 @@ from minidl.utils.arrays import Array
 from minidl.utils.constructors import constructor_repr
 from minidl.utils.foreign_words import OPTIMIZER
 from minidl.utils.hints import answer_arguments, answers, class_hint
-from minidl.utils.validation import check_int, check_real
+from minidl.utils.validation import LARGEST, check_int, check_real
 from minidl_c.optimizers.update import Update
 
 Rate = float | Callable[[int], float]
@@ -239,9 +239,12 @@ def check_schedule(lr: Callable[[int], float]) -> None:
         return  # some callables in C have no signature
 
 
-def rate_at(optimizer: object, step: int) -> float:
-    """Returns the learning rate of an optimizer at a step, from its `lr`."""
+def rate_at(optimizer: object, step: int, dtype: str = "float64") -> float:
+    """Returns the learning rate of an optimizer at a step, from its `lr`, as a number that a dtype can hold."""
     rate = getattr(optimizer, "lr", None)
     if rate is None:
         raise TypeError(f"optimizer: expected an attribute lr, but {type(optimizer).__name__} has none")
-    return check_rate(rate(step) if callable(rate) else rate)
+    rate = check_rate(rate(step) if callable(rate) else rate)
+    if rate > LARGEST[dtype]:
+        raise ValueError(f"lr: expected a number that {dtype} can hold, got {rate}")
+    return rate

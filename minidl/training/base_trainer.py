@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -30,6 +30,7 @@ from minidl.training.labeled_data import LabeledData
 from minidl.training.measurement import measure_outputs
 from minidl.training.moved_targets import with_moved_targets
 from minidl.training.per_example_steps import ClippedSteps
+from minidl.training.repeated_steps import RepeatedSteps
 from minidl.training.sample_buffer import SampleBuffer
 from minidl.training.signals import Signals
 from minidl.training.step_cache import StepCache, StepKey
@@ -43,6 +44,18 @@ from minidl.utils.hints import answers, class_hint, known_arguments
 from minidl.utils.validation import check_bool, check_count, check_counter, check_limit
 
 Targets = ArrayLike | Mapping[str, ArrayLike]
+
+
+class Flag:
+    """A context manager that says whether its block runs."""
+
+    is_set = False
+
+    def __enter__(self) -> None:
+        self.is_set = True
+
+    def __exit__(self, *error: object) -> None:
+        self.is_set = False
 
 
 @answers(TRAINER)
@@ -96,8 +109,9 @@ class BaseTrainer:
         self.sample_buffer = SampleBuffer()
         self.refused_feed: BatchFeed | None = None  # the feed of a fit that was refused after it had read a batch
         self.step_counter = np.zeros(1, np.int64)
-        self._stepping = False
-        self._step_cache = StepCache()
+        self._stepping = Flag()
+        self._repeated = RepeatedSteps()
+        self.step_cache = StepCache()
         self._trained = TrainedNetwork()
         self._checked: tuple[object, ...] = (None, None, None)  # what check_trainable last accepted
 
@@ -173,6 +187,9 @@ class BaseTrainer:
         return loss
 
     def _train_batch(self, X: ArrayLike, y: Targets, sample_weight: ArrayLike | None) -> float:
+        loss = self._repeated.run(self, X, y, sample_weight)
+        if loss is not None:
+            return loss
         with self.comm.raise_together():
             data = LabeledData.from_arrays(self.model, self.loss, X, y, sample_weight).for_steps()
             if not len(data.active_rows):
@@ -182,9 +199,11 @@ class BaseTrainer:
             self.check_targets(data)
         check_data(self.comm, data, self.step)
         with self.model.usage.training("train_batch"), self.stepping(), self.comm.abort_on_error():
-            self.sample_buffer.keep_batch(self.sample_key, data)
+            if self.sample_buffer.takes_next():
+                self.sample_buffer.keep_batch(self.sample_key, data)
             batch = self.batches(data, data.active_rows, len(data.active_rows), comm=self.comm)
             self.run(batch)
+            self._repeated.remember(self, X, y)
         return data.mean(batch.losses, data.active_rows)
 
     @known_arguments
@@ -328,8 +347,7 @@ class BaseTrainer:
         used, targets = data.active_rows, data.targets
         check_movable(self.network, self.loss, targets if len(used) == len(targets) else targets[used])
 
-    @contextmanager
-    def stepping(self) -> Iterator[None]:
+    def stepping(self) -> Flag:
         """Returns a context in which steps run: signal handlers and a user's code see an inconsistent state in it.
 
         Returns
@@ -337,11 +355,7 @@ class BaseTrainer:
         context manager
             For a `with` statement.
         """
-        self._stepping = True
-        try:
-            yield
-        finally:
-            self._stepping = False
+        return self._stepping
 
     @property
     def keeps_scores(self) -> bool:
@@ -367,7 +381,7 @@ class BaseTrainer:
         RuntimeError
             If a step is being done.
         """
-        if self._stepping:
+        if self._stepping.is_set:
             raise RuntimeError(f"{what}: a step is being done; call it between two steps, in the on_save of a callback")
 
     def steps(self, in_parts: bool = False) -> Steps | ClippedSteps:
@@ -387,18 +401,18 @@ class BaseTrainer:
         assert of_model is not None
         in_parts, max_norm = in_parts and network.couples_examples, self.per_example_clip_norm
         key = StepKey(network, of_model, self.optimizer, self.loss, network.trained, in_parts, max_norm)
-        return self._step_cache.get(self.model, key, self.seed)
+        return self.step_cache.get(self.model, key, self.seed)
 
     @property
     def skipped_steps(self) -> list[int]:
         """For each layer that is not a container, the number of optimizer steps made while it was frozen."""
         self.steps()
-        return self._step_cache.skipped_steps()
+        return self.step_cache.skipped_steps()
 
     @skipped_steps.setter
     def skipped_steps(self, skipped: list[int]) -> None:
         self.steps()
-        self._step_cache.set_skipped_steps(self.model, self.seed, skipped)
+        self.step_cache.set_skipped_steps(self.model, self.seed, skipped)
 
     @property
     def sample_key(self) -> tuple[object, ...]:
@@ -446,10 +460,7 @@ class BaseTrainer:
         TypeError, ValueError
             For one that is invalid.
         """
-        rate, dtype = rate_at(self.optimizer, step), self.model.dtype
-        if rate > float(np.finfo(dtype).max):
-            raise ValueError(f"lr: expected a number that {dtype} can hold, got {rate}")
-        return rate
+        return rate_at(self.optimizer, step, self.model.dtype)
 
     def batches(
         self, data: LabeledData, rows: Index, size: int, micro: int | None = None, comm: Communicator = SINGLE_PROCESS

@@ -85,7 +85,8 @@ class BatchFitLoop(FitLoop):
         trainer, rows = self.trainer, data.active_rows
         due = self.callbacks.steps_until_next(trainer.step) == 1
         trainer.network.check_batch(len(rows))
-        trainer.sample_buffer.keep_batch(trainer.sample_key, data)
+        if trainer.sample_buffer.takes_next():
+            trainer.sample_buffer.keep_batch(trainer.sample_key, data)
         batch = trainer.batches(data, rows, len(rows))
         batch = dataclasses.replace(batch, example_ids=batch.example_ids + self.seen.count)  # as for rows of one X
         with trainer.stepping():

@@ -52,13 +52,15 @@ class SampleBuffer:
         largest = 0.0 if data.step_weights is None else float(data.step_weights[order].max())
         self._keep(key, data, order, size, count, min(MAX_EXAMPLES, _capacity(data)) // count, largest)
 
-    def keep_batch(self, key: tuple[object, ...], data: LabeledData) -> None:
-        """Adds some examples of a batch: of each of the first MIN_BATCHES, then of one of 32, which costs no time."""
+    def takes_next(self) -> bool:
+        """Counts a batch; returns True for each of the first MIN_BATCHES, then for one of 32, which costs no time."""
         self._calls += 1
-        if (
-            self._calls <= MIN_BATCHES or self._calls * 2654435761 % 2**32 < SAMPLED
-        ):  # Knuth's hash: no period of the data matches it
-            self._keep(key, data, data.active_rows, len(data.active_rows), 1, min(PER_BATCH, _capacity(data)))
+        # Knuth's hash: no period of the data matches it
+        return self._calls <= MIN_BATCHES or self._calls * 2654435761 % 2**32 < SAMPLED
+
+    def keep_batch(self, key: tuple[object, ...], data: LabeledData) -> None:
+        """Adds some examples of a batch that `takes_next` has chosen."""
+        self._keep(key, data, data.active_rows, len(data.active_rows), 1, min(PER_BATCH, _capacity(data)))
 
     def sample(self, key: tuple[object, ...]) -> Sample | None:
         """Returns the latest examples; None if there are none that were checked against the same."""

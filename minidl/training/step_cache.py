@@ -46,24 +46,24 @@ class StepCache:
     """Keeps the steps made last, and counts for each layer the optimizer steps that were made while it was frozen."""
 
     def __init__(self) -> None:
-        self._steps: Steps | ClippedSteps | None = None
+        self.steps: Steps | ClippedSteps | None = None
         self._key: StepKey | None = None
         self._skipped: dict[int, int] = {}  # the number of skipped steps by the id of a layer
         self._counted = 0  # the number of optimizer steps that `_skipped` accounts for
 
     def get(self, model: Sequential, key: StepKey, seed: int) -> Steps | ClippedSteps:
         """Returns the steps of this key."""
-        if self._steps is None or not key.is_same(self._key):
+        if self.steps is None or not key.is_same(self._key):
             update = None
-            if self._steps is not None and key.has_same_state(self._key):
+            if self.steps is not None and key.has_same_state(self._key):
                 self._count_skipped()
-                update = self._steps.update
+                update = self.steps.update
             else:
                 self._skipped, self._counted = {}, 0
             self._make(model, key, seed, update)
-        assert self._steps is not None
-        self._steps.seed = seed
-        return self._steps
+        assert self.steps is not None
+        self.steps.seed = seed
+        return self.steps
 
     def skipped_steps(self) -> list[int]:
         """Returns for each layer of the model the number of optimizer steps that were made while it was frozen."""
@@ -73,8 +73,8 @@ class StepCache:
 
     def set_skipped_steps(self, model: Sequential, seed: int, skipped: list[int]) -> None:
         """Sets what `skipped_steps` returned elsewhere; raises TypeError or ValueError for other lists."""
-        assert self._steps is not None and self._key is not None
-        name, update, leaves = "skipped_steps", self._steps.update, self._key.of_model.leaves
+        assert self.steps is not None and self._key is not None
+        name, update, leaves = "skipped_steps", self.steps.update, self._key.of_model.leaves
         done = 0 if update is None else update.steps
         is_list = isinstance(skipped, list) and len(skipped) == len(leaves)
         if not is_list or any(check_count(name, n) > done for n in skipped):
@@ -89,11 +89,11 @@ class StepCache:
         steps: Any = make_steps(model, key.network, key.loss, key.optimizer, seed, update, key.in_parts, groups)
         if key.per_example_clip_norm is not None:
             steps = ClippedSteps(steps, key.network, key.loss, key.per_example_clip_norm)
-        self._steps, self._key = steps, key
+        self.steps, self._key = steps, key
 
     def _count_skipped(self) -> None:
         """Counts steps for layers that were frozen: the optimizer's formulas do not know them."""
-        if self._steps is None or self._key is None or (update := self._steps.update) is None:
+        if self.steps is None or self._key is None or (update := self.steps.update) is None:
             return
         for leaf in self._key.of_model.leaves:
             if self._key.skips(leaf):

@@ -137,7 +137,8 @@ class FusedSteps:
         parameters = network.parameters
         last = loss.op(network.out_shape, network.dtype)
         self.plan = plan_of(network.layers, parameters.offsets, trained, last)
-        self.parameters, self.seed, self.update, self.descent = parameters, seed, descent.update, descent
+        self.network, self.parameters, self.seed = network, parameters, seed
+        self.update, self.descent = descent.update, descent
 
     def run(self, b: StepBatches, num_threads: int | None) -> int:
         """Does the steps; returns their number: fewer than asked for if one was not finite, which changed nothing."""

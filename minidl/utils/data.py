@@ -14,12 +14,12 @@ from minidl.utils.arrays import Array, as_array
 from minidl.utils.lazy import LazyRows, is_lazy
 from minidl.utils.sparse import SparseRows, is_sparse
 from minidl.utils.validation import Shape
-from minidl_c.array_args import all_finite
+from minidl_c.array_args import all_finite, is_readable
 
 Index = NDArray[np.int64]
 READABLE = {np.dtype(name) for name in ("uint8", "float32", "float64")}  # by kernels, without conversion
 CHUNK = 4096  # examples processed at a time when all of X is read
-CHUNK_BYTES = 2**26  # limit of a converted chunk
+CHUNK_BYTES = 2**26  # limit of a converted chunk, and of what is checked as a whole
 LAST_EXACT = 2**24  # up to which float32 holds all integers
 MAX_STEP = 1e-3  # of float32's steps, as a part of the range of an element: above, too much is lost
 
@@ -45,6 +45,12 @@ class ArraySource:
     """
 
     def __init__(self, X: Any, shape: Shape | None, dtype: str, name: str = "X", check: bool = True) -> None:
+        self.name, self.dtype = name, dtype
+        self._is_checked = False
+        if shape is not None and is_plain_batch(X, shape, dtype):  # what most calls have, in a quarter of the time
+            self.shape, self.size, self._array = shape, math.prod(shape), X
+            self._is_on_disk, self._zero_copy, self._is_checked = False, True, True
+            return
         array = as_numbers(X, name)
         self.shape = shape = array.shape[1:] if shape is None else shape
         size = math.prod(shape)
@@ -54,8 +60,7 @@ class ArraySource:
             raise ValueError(
                 f"{name}: expected shape {expected}{flat}, got {array.shape}{_shape_hint(name, array, shape)}"
             )
-        self.name, self.dtype, self.size = name, dtype, size
-        self._array = array
+        self.size, self._array = size, array
         self._is_on_disk = isinstance(array, LazyRows) or _is_memory_map(array)
         self._zero_copy = isinstance(array, np.ndarray) and (
             array.dtype in READABLE and array.flags.c_contiguous and array.flags.aligned
@@ -68,7 +73,7 @@ class ArraySource:
 
     def check_rows(self, rows: Index) -> None:
         """Raises ValueError, as the constructor with `check`, for NaN and infinity in these rows, if in memory."""
-        if self._is_on_disk or self._array.dtype.kind != "f":
+        if self._is_checked or self._is_on_disk or self._array.dtype.kind != "f":
             return
         is_whole = len(rows) == len(self)
         if isinstance(self._array, SparseRows):
@@ -143,16 +148,13 @@ class ArraySource:
                 return f"{self.name}: {self.dtype} has steps of {steps[k]:g} {where}: {remedy}"
         return ""
 
-    def _all_finite(self, block: Array) -> bool:
-        if self._zero_copy and block.flags.c_contiguous:
-            return bool(all_finite(block))
-        return bool(np.isfinite(block).all())
-
     def _check(self, block: Array, rows: Index | None = None) -> None:
         """Raises ValueError unless all values are finite in the model's dtype. rows: their indices, for the message."""
         if block.dtype.kind != "f":
             return
-        if not self._all_finite(block):
+        if self._zero_copy and block.flags.c_contiguous and all_finite(block, self.dtype):
+            return
+        if not np.isfinite(block).all():
             bad = ~np.isfinite(block).reshape(len(block), -1).all(axis=1)
             where = "" if rows is None else f" (first in example {rows[bad.argmax()]})"
             raise ValueError(f"{self.name}: expected finite values, got NaN or infinity{where}")
@@ -162,6 +164,15 @@ class ArraySource:
                 raise ValueError(
                     f"{self.name}: expected values of at most {largest:.3g} ({self.dtype}), got larger ones"
                 )
+
+
+def is_plain_batch(X: Any, shape: Shape, dtype: str, limit: int = CHUNK) -> bool:
+    """Whether X is an array (n, *shape) in memory that a plan can read as it is, of n <= limit and not too many bytes."""
+    if type(X) is not np.ndarray or X.ndim != len(shape) + 1 or X.shape[1:] != shape:
+        return False
+    if len(X) > limit or X.nbytes > CHUNK_BYTES:
+        return False
+    return not _is_memory_map(X) and is_readable(X, dtype)
 
 
 def largest_magnitude(array: Any) -> float:

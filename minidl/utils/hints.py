@@ -97,11 +97,14 @@ def known_arguments(function: Callable[P, R]) -> Callable[P, R]:
         return function
     by_position = [name for name, argument in arguments.items() if argument.kind in POSITIONAL]
     any_number = inspect.Parameter.VAR_POSITIONAL in kinds
+    most = sys.maxsize if any_number else len(by_position)  # positional arguments
     is_constructor = function.__name__ == "__init__"
     is_method, method = is_constructor or by_position[:1] == ["self"], "" if is_constructor else f".{function.__name__}"
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not kwargs and len(args) <= most:
+            return function(*args, **kwargs)
         owner = f"{type(args[0]).__name__}{method}" if is_method else function.__name__
         for name in kwargs:
             if name not in arguments:
@@ -109,7 +112,7 @@ def known_arguments(function: Callable[P, R]) -> Callable[P, R]:
                 expected = f"expected arguments from {', '.join(known)}" if known else "expected no argument"
                 words = _argument_words(args[0], method, known) if is_method else _words_for(ARGUMENTS, known)
                 raise TypeError(f"{owner}: {expected}, got {name}={hint(name, words, known)}")
-        if len(args) > len(by_position) and not any_number:
+        if len(args) > most:
             places = ", ".join(by_position[is_method:])
             expected = f"expected {places} as positional arguments" if places else "expected no positional arguments"
             others = ", ".join(f"{name}=" for name in arguments if name not in by_position)

@@ -14,6 +14,7 @@ Padding4 = tuple[int, int, int, int]
 
 
 MAX_INT64 = 2**63 - 1
+LARGEST = {dtype: float(np.finfo(dtype).max) for dtype in ("float32", "float64")}  # that a dtype can hold
 
 
 def check_int(name: str, value: Any, minimum: int = 1, maximum: int = MAX_INT64) -> int:
@@ -47,7 +48,7 @@ def check_real(name: str, value: Any, dtype: str = "float64") -> float:
         real = float(value)
     except OverflowError:  # an int of hundreds of digits
         real = math.inf
-    if not abs(real) <= float(np.finfo(dtype).max):
+    if not abs(real) <= LARGEST[dtype]:
         raise ValueError(f"{name}: expected a finite number that {dtype} can hold, got {real}")
     return real
 

@@ -92,13 +92,12 @@ def mean_weight(weights: Weights) -> float:
 
 def weighted_mean(losses: Array, weights: Weights | None) -> float:
     """Returns sum(weight * loss) / sum(weight), correctly rounded: in any order the same bits. None: weights of 1."""
-    values = losses.astype(np.float64)
-    if not len(values):
+    if not len(losses):
         return float("nan")
     if weights is None:
-        return math.fsum(values.tolist()) / len(values)  # a list: fsum takes three times as long for an array
+        return math.fsum(losses.tolist()) / len(losses)  # a list: fsum takes three times as long for an array
     scaled = _scaled(weights)[0]
-    return math.fsum((scaled * values).tolist()) / math.fsum(scaled.tolist())
+    return math.fsum((scaled * losses.astype(np.float64)).tolist()) / math.fsum(scaled.tolist())
 
 
 def _scaled(weights: Weights) -> tuple[Weights, int]:

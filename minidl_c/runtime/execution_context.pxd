@@ -19,7 +19,8 @@ cdef class ExecutionContext:
     cdef Arena blocked_arena            # of calls in the blocked layout
     cdef ArrayArgs arguments            # the arrays of this call
     cdef ArrayArgs kept_arguments       # arrays kept from forward to backward
-    cdef Py_ssize_t n_x                 # rows of x
+    cdef Py_ssize_t n_x, max_rows       # rows of x; the largest number of `rows`
+    cdef int64_t *rows                  # the rows of x that this call reads: a copy
     cdef run_state run
     cdef partition partition
     cdef list exchange_buffers          # of the last distributed call
@@ -27,6 +28,7 @@ cdef class ExecutionContext:
     cdef int bind(self, const op *ops, const value *values, const value *blocked_values, int n_ops) except -1
     cdef void reset(self) noexcept
     cdef Py_ssize_t bind_inputs(self, object x, object rows, object param, str dtype, bint write) except -1
+    cdef int copy_rows(self, const int64_t *given, Py_ssize_t m) except -1
     cdef int bind_targets(self, object targets, Py_ssize_t m) except -1
     # ---- memory
     cdef Arena arena_of(self, const schedule *s)

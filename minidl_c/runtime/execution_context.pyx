@@ -1,10 +1,9 @@
 """ExecutionContext: one call of a plan, from its arguments to its list of instructions, of which phases.pyx makes phases."""
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
-from numpy import arange, array
 
-from minidl_c.array_args cimport ArrayArgs
+from minidl_c.array_args cimport ArrayArgs, dtype_name
 from minidl_c.op cimport dtype_of, op, op_loss
 from minidl_c.runtime.arena cimport Arena
 from minidl_c.runtime.blocked_form cimport has_work, is_repacked
@@ -18,14 +17,8 @@ from minidl_c.runtime.run_state cimport (
 )
 from minidl_c.runtime.schedule cimport IN_TILES
 
-
-cdef int check_rows(const int64_t *rows, Py_ssize_t m, Py_ssize_t n) except -1:
-    """Raises ValueError unless m rows are from 0 to n - 1."""
-    cdef Py_ssize_t i
-    for i in range(m):
-        if <uint64_t> rows[i] >= <uint64_t> n:
-            raise ValueError(f"rows: expected numbers from 0 to {n - 1}, got {rows[i]} at position {i}")
-    return 0
+cdef enum:
+    KEPT_ROWS = 4096                    # of a call; longer arrays are not kept for the next one
 
 
 cdef int check_labels(const label *labels, const int64_t *rows, Py_ssize_t m, const op_loss *loss) except -1:
@@ -53,6 +46,7 @@ cdef class ExecutionContext:
         self.partition.size, self.exchange_buffers = 1, []
 
     def __dealloc__(self):
+        free(self.rows)
         free(self.run.program.instrs)
         free(self.run.program.prepares)
         free(self.run.program.phases)
@@ -92,30 +86,48 @@ cdef class ExecutionContext:
         run.train.seed = run.train.first_step = run.train.training = 0
         run.per_example.outputs, run.per_example.n_outputs = NULL, 0
         self.partition.rank, self.partition.size = 0, 1
+        if self.max_rows > KEPT_ROWS:
+            free(self.rows)
+            self.rows, self.max_rows = NULL, 0
 
     cdef Py_ssize_t bind_inputs(self, object x, object rows, object param, str dtype, bint write) except -1:
         """Binds the arrays that every call reads, the parameters last. Returns the number of rows; without `rows`, that of x."""
         cdef run_state *run = &self.run
+        cdef const int64_t *given = NULL
         cdef Py_ssize_t m
         run.batch.x = self.arguments.acquire(x, None, -1, run.program.values[0].size, False, "x")
         if self.arguments.kind == "int64":
             raise TypeError("x: expected uint8, float32 or float64, got int64")
         run.batch.x_kind = UINT8 if self.arguments.kind == "uint8" else FLOAT32 if self.arguments.kind == "float32" else FLOAT64
-        self.n_x = self.arguments.rows
+        self.n_x = m = self.arguments.rows
         if rows is not None:
-            self.arguments.acquire(rows, "int64", -1, 1, False, "rows")
-        rows = arange(self.n_x) if rows is None else array(rows)          # a copy, which cannot change after the check
-        run.batch.rows = run.batch.example_ids = <const int64_t *> self.arguments.acquire(rows, "int64", -1, 1, False, "rows")
-        m = self.arguments.rows
-        check_rows(run.batch.rows, m, self.n_x)
+            given = <const int64_t *> self.arguments.acquire(rows, "int64", -1, 1, False, "rows")
+            m = self.arguments.rows
+        self.copy_rows(given, m)
+        run.batch.rows = run.batch.example_ids = self.rows
         run.train.param = self.arguments.acquire(param, dtype, -1, 1, write, "param")
         return m
+
+    cdef int copy_rows(self, const int64_t *given, Py_ssize_t m) except -1:
+        """Copies m rows, which then cannot change after the check; NULL: 0 to m - 1. Raises ValueError for rows outside x."""
+        cdef Py_ssize_t i
+        if m > self.max_rows or self.rows == NULL:
+            free(self.rows)
+            self.max_rows, self.rows = 0, <int64_t *> malloc(max(m, 1) * sizeof(int64_t))
+            if self.rows == NULL:
+                raise MemoryError()
+            self.max_rows = m
+        for i in range(m):
+            self.rows[i] = i if given == NULL else given[i]
+            if <uint64_t> self.rows[i] >= <uint64_t> self.n_x:
+                raise ValueError(f"rows: expected numbers from 0 to {self.n_x - 1}, got {self.rows[i]} at position {i}")
+        return 0
 
     cdef int bind_targets(self, object targets, Py_ssize_t m) except -1:
         """Binds the targets of a loss, by row of x: labels, or numbers in the plan's dtype. Checks the labels of m rows."""
         cdef run_state *run = &self.run
         cdef const op_loss *loss = &run.program.ops[run.program.n_ops - 1].loss
-        kind = str(getattr(targets, "dtype", None))
+        kind = dtype_name(targets) if loss.n_target and loss.n_labels else None
         if loss.n_target and (loss.n_labels == 0 or kind not in ("int64", "uint8")):
             run.batch.targets = self.arguments.acquire(targets, dtype_of(run.program.real_bytes), self.n_x, loss.n_target,
                                                        False, "targets")

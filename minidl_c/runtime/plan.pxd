@@ -5,6 +5,7 @@ from minidl_c.optimizers.update cimport Update
 from minidl_c.runtime.context_pool cimport ContextPool
 from minidl_c.runtime.execution_context cimport ExecutionContext
 from minidl_c.runtime.program cimport Program
+from minidl_c.runtime.training_call cimport TrainingCall
 
 
 cdef class Plan(Program):
@@ -12,5 +13,5 @@ cdef class Plan(Program):
     cdef ExecutionContext new_context(self)
     cdef ExecutionContext acquire_context(self, bint trains)
     cdef void release_context(self, ExecutionContext p)
-    cdef int64_t *bind_training(self, ExecutionContext p, object call, Py_ssize_t m, Py_ssize_t n_steps) except NULL
+    cdef int64_t *bind_training(self, ExecutionContext p, TrainingCall call, Py_ssize_t m, Py_ssize_t n_steps) except NULL
     cdef int schedule_steps(self, ExecutionContext p, Update update) except -1

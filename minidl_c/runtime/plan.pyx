@@ -23,6 +23,7 @@ from minidl_c.runtime.phases cimport add_phase, add_stages
 from minidl_c.runtime.program cimport Program
 from minidl_c.runtime.run_state cimport CHECK, CLIP, COMMIT, GATHER_DY, SCATTER_DX, UPDATE, run_state
 from minidl_c.runtime.schedule cimport choose_prediction, choose_step, schedule
+from minidl_c.runtime.training_call cimport TrainingCall
 
 cdef tuple FORMS = ("IN_TILES", "BY_EXAMPLE", "TOGETHER", "IN_CHUNKS")      # the names of `form`
 cdef tuple PHASES = ("PREPARE", "TILES", "SPLIT_TILES", "JOINT", "CHUNKS", "CONVERTED", "PARTIALS", "COMBINE", "REDUCE", "CLIP", "CHECK",
@@ -227,7 +228,7 @@ cdef class Plan(Program):
 
     # ---- training
 
-    def train(self, call):
+    def train(self, TrainingCall call not None):
         """Runs the steps of a TrainingCall without Python between them; returns the number of completed ones.
 
         A step whose losses or gradients are not finite changes nothing and ends the run. If several processes run each batch, losses
@@ -267,7 +268,7 @@ cdef class Plan(Program):
         self.release_context(p)
         return n_steps
 
-    cdef int64_t *bind_training(self, ExecutionContext p, object call, Py_ssize_t m, Py_ssize_t n_steps) except NULL:
+    cdef int64_t *bind_training(self, ExecutionContext p, TrainingCall call, Py_ssize_t m, Py_ssize_t n_steps) except NULL:
         """Binds the arrays of training, after those of bind_inputs; returns the step counter."""
         cdef Update update = call.update
         cdef ArrayArgs a = p.arguments

@@ -1,4 +1,4 @@
-/* finite.h: division by the total weight of a batch, and the test for infinity and NaN. */
+/* finite.h: division by the total weight of a batch, and tests for infinity, NaN and numbers that are too large. */
 #ifndef REAL
 #ifndef MINIDL_FINITE_H
 #define MINIDL_FINITE_H
@@ -48,5 +48,12 @@ INLINE int FN(all_finite)(const REAL *x, ptrdiff_t n) {
   for (int i = 0; i < VL; i++) sum += total[i];
   for (ptrdiff_t i = 0; i < n; i++) sum += x[i] - x[i];
   return sum == 0;
+}
+
+/* Returns whether all numbers lie in [-limit, limit]: no NaN does. */
+NOINLINE int FN(all_within)(const REAL *x, ptrdiff_t n, REAL limit) {
+  int bad = 0;
+  for (ptrdiff_t i = 0; i < n; i++) bad |= !(x[i] <= limit) | !(x[i] >= -limit);
+  return !bad;
 }
 #endif

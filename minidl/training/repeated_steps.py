@@ -1,0 +1,127 @@
+"""RepeatedSteps: steps of `train_batch` on batches of forms that it has seen, without the checks that hold for a form.
+
+A form is what a batch of arrays has without its numbers: shapes and dtypes. A step goes straight to the plan if its
+form was seen before, and if the trainer still has the parts that it had then. The numbers are checked in each step.
+Anything else takes the general way, in `BaseTrainer.train_batch`, which also raises what there is to raise.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from minidl.layers.base import Layer
+from minidl.losses import check_targets
+from minidl.optimizers.base import rate_at
+from minidl.training.labeled_data import LabeledData, labeled_rows
+from minidl.training.steps import FusedSteps
+from minidl.utils.data import is_plain_batch
+from minidl.utils.weights import as_weights, step_factors, weighted_mean
+from minidl_c.array_args import is_readable
+from minidl_c.runtime.training_call import TrainingCall
+from minidl_c.runtime.usage_guard import UsageGuard
+
+if TYPE_CHECKING:
+    from minidl.training.base_trainer import BaseTrainer
+
+MAX_FORMS = 8  # of which calls are kept: an actor's batches, a learner's, a last one
+GENERAL = ("batches", "check_targets", "check_trainable", "network", "run", "steps")  # methods that no repeated step calls
+
+
+class Known(NamedTuple):
+    """What is known of a form: the plan's call without a batch, and the parts of the trainer that it was made for."""
+
+    call: TrainingCall
+    steps: FusedSteps
+    usage: UsageGuard
+    parts: tuple[object, ...]
+
+
+class RepeatedSteps:
+    """The forms seen so far, of one trainer."""
+
+    def __init__(self) -> None:
+        self._known: dict[object, Known] = {}
+
+    def run(self, trainer: BaseTrainer, X: Any, y: Any, sample_weight: Any) -> float | None:
+        """Makes a step, and returns the loss before it; returns None, having changed nothing, for the general way.
+
+        Raises TypeError or ValueError for targets and weights as the general way does.
+        """
+        form, own = _form_of(X, y), vars(trainer)
+        known = None if form is None else self._known.get(form)
+        if known is None or not all(map(operator.is_, known.parts, _parts_of(own))):
+            return None
+        call, steps, loss, n = known.call, known.steps, own["loss"], len(X)
+        shape, dtype = steps.network.out_shape, steps.network.dtype
+        if not is_readable(X, dtype):
+            return None
+        weights = None if sample_weight is None else as_weights(sample_weight, n)
+        if weights is not None and not weights.all():
+            return None
+        targets = check_targets(loss, y, n, shape, dtype)
+        labeled = labeled_rows(loss, targets)
+        factors = None if weights is None else step_factors(weights, dtype)
+        with known.usage.training("train_batch"), own["_stepping"]:
+            call.lrs[0] = rate_at(own["optimizer"], int(own["step_counter"][0]), dtype)
+            call.divisors[0] = n if labeled is None else max(1, labeled.sum())
+            call.x, call.targets, call.weights = X, targets, factors
+            call.seed, call.num_threads = own["seed"], own["num_threads"]
+            try:
+                done = steps.plan.train(call)
+            finally:
+                call.x = call.targets = call.weights = None  # the trainer keeps no data of the caller alive
+        if not done:  # it was not finite
+            return None
+        if own["sample_buffer"].takes_next():
+            data = LabeledData.from_arrays(trainer.model, loss, X, y, sample_weight).for_steps()
+            own["sample_buffer"].keep_batch(trainer.sample_key, data)
+        return weighted_mean(call.losses, weights)
+
+    def remember(self, trainer: BaseTrainer, X: Any, y: Any) -> None:
+        """Keeps what the next step on a batch of this form needs, after one of the general way."""
+        form, network, steps = _form_of(X, y), trainer.network, trainer.steps()
+        if form is None or not is_plain_batch(X, network.layers[0].in_shape, network.dtype):
+            return
+        if not isinstance(steps, FusedSteps) or network is not trainer.model.network or network.moves_pixels:
+            return
+        if trainer.comm.size > 1 or network.has_own_settings or _overrides(type(trainer)):
+            return
+        parameters, one = network.parameters, np.zeros(1)
+        call = TrainingCall(
+            None, None, len(X), None, None, np.zeros(len(X), network.dtype), None, one, one.copy(), parameters.values,
+            parameters.grads, steps.update, None, 0, trainer.step_counter, None, trainer.clip_norm, trainer.clip_value,
+        )  # fmt: skip
+        if len(self._known) == MAX_FORMS:
+            self._known.clear()
+        self._known[form] = Known(call, steps, trainer.model.usage, _parts_of(vars(trainer)))
+
+
+def _form_of(X: Any, y: Any) -> object | None:
+    """Returns what batches of one form have in common; None unless X, and y or each of its outputs, is an array."""
+    if type(X) is not np.ndarray:
+        return None
+    if type(y) is np.ndarray:
+        return X.shape, X.dtype, y.shape, y.dtype
+    if type(y) is not dict or any(type(rows) is not np.ndarray for rows in y.values()):
+        return None
+    return X.shape, X.dtype, tuple((name, rows.shape, rows.dtype) for name, rows in y.items())
+
+
+def _parts_of(own: dict[str, Any]) -> tuple[object, ...]:
+    """Returns the objects that a step depends on besides its batch, the seed, the rate and the number of threads.
+
+    own: the trainer's attributes as it stores them: each look past its descriptors costs as much as the comparison.
+    """
+    network = vars(own["model"])["network"]
+    return (
+        network, network and network.lr_mult, Layer.settings_version(), own["step_cache"].steps, own["loss"],
+        own["optimizer"], own["clip_norm"], own["clip_value"], own["per_example_clip_norm"], own["comm"],
+    )  # fmt: skip
+
+
+def _overrides(cls: type) -> bool:
+    """Whether a subclass has steps of its own."""
+    return any(name in vars(one) for one in cls.__mro__ if not one.__module__.startswith("minidl.") for name in GENERAL)

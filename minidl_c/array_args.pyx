@@ -4,6 +4,7 @@ Accepted are NumPy arrays as they lie in memory: numbers of a dtype that kernels
 and aligned, without a mask or fields, writable if they are outputs. An output shares no memory with any other argument.
 """
 from cpython.buffer cimport Py_buffer, PyBuffer_IsContiguous, PyBuffer_Release
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from numpy import asarray, ndarray
 from numpy.ma import MaskedArray
 
@@ -162,6 +163,24 @@ def is_readable(x, str dtype):
     kind = kind_of(&view)
     if kind is not None and kind != "int64" and <size_t> view.buf % view.itemsize == 0 and PyBuffer_IsContiguous(&view, c"C"):
         result = holds(&view, kind, dtype == "float32")
+    PyBuffer_Release(&view)
+    return result
+
+
+def are_labels(x, Py_ssize_t classes):
+    """Returns whether x is an ndarray of int64 or uint8, C-contiguous and aligned, of labels from 0 to classes - 1."""
+    cdef Py_buffer view
+    cdef Py_ssize_t i
+    cdef int64_t label
+    cdef bint result = False, is_byte
+    if type(x) is not ndarray or not has_buffer(x, &view):
+        return False
+    kind = kind_of(&view)
+    if kind in ("int64", "uint8") and <size_t> view.buf % view.itemsize == 0 and PyBuffer_IsContiguous(&view, c"C"):
+        result, is_byte = True, view.itemsize == 1
+        for i in range(view.len // view.itemsize):
+            label = (<const uint8_t *> view.buf)[i] if is_byte else (<const int64_t *> view.buf)[i]
+            result &= <uint64_t> label < <uint64_t> classes
     PyBuffer_Release(&view)
     return result
 

@@ -17,7 +17,6 @@ from minidl.losses import check_targets
 from minidl.optimizers.base import rate_at
 from minidl.training.labeled_data import LabeledData, labeled_rows
 from minidl.training.steps import FusedSteps
-from minidl.utils.data import is_plain_batch
 from minidl.utils.weights import as_weights, step_factors, weighted_mean
 from minidl_c.array_args import is_readable
 from minidl_c.runtime.training_call import TrainingCall
@@ -83,7 +82,7 @@ class RepeatedSteps:
     def remember(self, trainer: BaseTrainer, X: Any, y: Any) -> None:
         """Keeps what the next step on a batch of this form needs, after one of the general way."""
         form, network, steps = _form_of(X, y), trainer.network, trainer.steps()
-        if form is None or not is_plain_batch(X, network.layers[0].in_shape, network.dtype):
+        if form is None or not is_readable(X, network.dtype):
             return
         if not isinstance(steps, FusedSteps) or network is not trainer.model.network or network.moves_pixels:
             return
@@ -118,7 +117,7 @@ def _parts_of(own: dict[str, Any]) -> tuple[object, ...]:
     network = vars(own["model"])["network"]
     return (
         network, network and network.lr_mult, Layer.settings_version(), own["step_cache"].steps, own["loss"],
-        own["optimizer"], own["clip_norm"], own["clip_value"], own["per_example_clip_norm"], own["comm"],
+        own["optimizer"], own["clip_norm"], own["clip_value"], own["per_example_clip_norm"],
     )  # fmt: skip
 
 

@@ -5,6 +5,8 @@ tile only: one copy for each thread is enough; tiles that threads share are fewe
 memory, so that a thread's tile stays in its core's cache. In the blocked layout a tile is one example. In training there, all
 examples go through the ops together, so each has its own memory.
 """
+from functools import lru_cache
+
 from libc.stdlib cimport calloc, free
 
 from minidl_c.op cimport LANES, READS_X, READS_Y, REACHES_ALL, op
@@ -14,6 +16,7 @@ from minidl_c.runtime.memory_planner import plan_offsets
 cdef extern from "minidl_c/runtime/asan.h":
     const Py_ssize_t RED_ZONE
 
+planned_offsets = lru_cache(64)(plan_offsets)           # a loss that is called outside of a plan of a model plans each time
 cdef Py_ssize_t MAX_BYTES = <Py_ssize_t> 1 << 50       # more than any machine has; sums of such sizes do not overflow
 
 
@@ -111,9 +114,9 @@ cdef class MemoryMap:
         alive = lifetimes(self.ops, self.n_ops, self.values, with_backward, self.blocked or shared)
         self.per_tile = [array for array in alive if self.array_of(array[0], array[1]).per_tile]
         self.per_thread = [array for array in alive if not self.array_of(array[0], array[1]).per_tile]
-        self.offsets, self.thread_bytes = plan_offsets(
+        self.offsets, self.thread_bytes = planned_offsets(tuple(
             [(round_up(self.array_of(kind, index).bytes) + RED_ZONE, *((0, 0) if RED_ZONE else alive[kind, index]))
-             for kind, index in self.per_thread])
+             for kind, index in self.per_thread]))
         self.modes = keep_all, with_backward, shared
         return 0
 

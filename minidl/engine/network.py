@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -207,7 +207,7 @@ class Network:
                 minimum = f"at least {leaf.min_batch_size} examples in every batch of training"
                 raise ValueError(f"{name}: expected {minimum}, got one of {n}: choose another batch_size")
 
-    def reads(self, X: Any) -> bool:
+    def reads(self, X: Any) -> TypeGuard[Array]:
         """Whether X is a batch that a single plan reads as it is, and predicts at a time."""
         return self._is_one_plan and is_plain_batch(X, self.layers[0].in_shape, self.dtype, CHUNK)
 

@@ -32,7 +32,7 @@ from minidl.training.moved_targets import with_moved_targets
 from minidl.training.per_example_steps import ClippedSteps
 from minidl.training.repeated_steps import RepeatedSteps
 from minidl.training.sample_buffer import SampleBuffer
-from minidl.training.signals import Signals
+from minidl.training.signals import Flag, Signals
 from minidl.training.step_cache import StepCache, StepKey
 from minidl.training.steps import StepBatches, Steps, check_trainable
 from minidl.training.trained_network import TrainedNetwork
@@ -44,18 +44,6 @@ from minidl.utils.hints import answers, class_hint, known_arguments
 from minidl.utils.validation import check_bool, check_count, check_counter, check_limit
 
 Targets = ArrayLike | Mapping[str, ArrayLike]
-
-
-class Flag:
-    """A context manager that says whether its block runs."""
-
-    is_set = False
-
-    def __enter__(self) -> None:
-        self.is_set = True
-
-    def __exit__(self, *error: object) -> None:
-        self.is_set = False
 
 
 @answers(TRAINER)
@@ -180,16 +168,14 @@ class BaseTrainer:
         (array([[-8.]]), array([[2.]]))
         """
         if self.comm.size == 1:
-            return self._train_batch(X, y, sample_weight)
+            loss = self._repeated.run(self, X, y, sample_weight)
+            return self._train_batch(X, y, sample_weight) if loss is None else loss
         with Signals() as signals:  # between two steps, on all ranks: none waits for a rank that a signal has stopped
             loss = self._train_batch(X, y, sample_weight)
             signals.check(lambda: None, self.comm)
         return loss
 
     def _train_batch(self, X: ArrayLike, y: Targets, sample_weight: ArrayLike | None) -> float:
-        loss = self._repeated.run(self, X, y, sample_weight)
-        if loss is not None:
-            return loss
         with self.comm.raise_together():
             data = LabeledData.from_arrays(self.model, self.loss, X, y, sample_weight).for_steps()
             if not len(data.active_rows):

@@ -8,7 +8,7 @@ Anything else takes the general way, in `BaseTrainer.train_batch`, which also ra
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,11 +22,15 @@ from minidl_c.array_args import is_readable
 from minidl_c.runtime.training_call import TrainingCall
 from minidl_c.runtime.usage_guard import UsageGuard
 
-if TYPE_CHECKING:
-    from minidl.training.base_trainer import BaseTrainer
-
 MAX_FORMS = 8  # of which calls are kept: an actor's batches, a learner's, a last one
-GENERAL = ("batches", "check_targets", "check_trainable", "network", "run", "steps")  # methods that no repeated step calls
+GENERAL = (
+    "batches",
+    "check_targets",
+    "check_trainable",
+    "network",
+    "run",
+    "steps",
+)  # methods that no repeated step calls
 
 
 class Known(NamedTuple):
@@ -44,7 +48,7 @@ class RepeatedSteps:
     def __init__(self) -> None:
         self._known: dict[object, Known] = {}
 
-    def run(self, trainer: BaseTrainer, X: Any, y: Any, sample_weight: Any) -> float | None:
+    def run(self, trainer: Any, X: Any, y: Any, sample_weight: Any) -> float | None:
         """Makes a step, and returns the loss before it; returns None, having changed nothing, for the general way.
 
         Raises TypeError or ValueError for targets and weights as the general way does.
@@ -79,7 +83,7 @@ class RepeatedSteps:
             own["sample_buffer"].keep_batch(trainer.sample_key, data)
         return weighted_mean(call.losses, weights)
 
-    def remember(self, trainer: BaseTrainer, X: Any, y: Any) -> None:
+    def remember(self, trainer: Any, X: Any, y: Any) -> None:
         """Keeps what the next step on a batch of this form needs, after one of the general way."""
         form, network, steps = _form_of(X, y), trainer.network, trainer.steps()
         if form is None or not is_readable(X, network.dtype):

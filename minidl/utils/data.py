@@ -167,7 +167,7 @@ class ArraySource:
 
 
 def is_plain_batch(X: Any, shape: Shape, dtype: str, limit: int = CHUNK) -> bool:
-    """Whether X is an array (n, *shape) in memory that a plan can read as it is, of n <= limit and not too many bytes."""
+    """Whether X is an array (n, *shape) in memory, n <= limit, that a plan can read as it is."""
     if type(X) is not np.ndarray or X.ndim != len(shape) + 1 or X.shape[1:] != shape:
         return False
     if len(X) > limit or X.nbytes > CHUNK_BYTES:

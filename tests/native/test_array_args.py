@@ -13,7 +13,7 @@ from plans import train as train_plan
 from subprocess_cases import REFUSALS, Cases
 
 import minidl_c
-from minidl_c.array_args import all_finite
+from minidl_c.array_args import all_finite, are_labels, is_readable
 from minidl_c.kernels.conv2d import Conv2DOp
 from minidl_c.losses.elementwise_losses import ElementwiseLossOp
 from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
@@ -240,6 +240,7 @@ def test_every_public_function_is_covered():
     batch = {name.partition(",")[0] for name in METHODS if name.startswith("runtime.single_op.")}
     assert set(found) == {*FUNCTIONS, *WITHOUT_ARRAYS, *batch}
     plain_ones = {
+        "dtype",
         "num_threads",
         "padding",
         "dilation",
@@ -268,6 +269,45 @@ def test_each_number_that_is_not_finite_is_found(dtype):
                 changed = x.copy()
                 changed[position] = bad
                 assert not all_finite(changed), (n, position, bad)
+
+
+def test_numbers_that_float32_cannot_hold_are_found():
+    largest = float(np.finfo("float32").max)
+    for n in (1, 7, 64, 67):
+        for position in range(n):
+            x = np.full(n, -largest)
+            assert all_finite(x, "float32")
+            for bad in (np.nan, -np.inf, np.nextafter(largest, np.inf), -np.nextafter(largest, np.inf)):
+                x[position] = bad
+                assert not all_finite(x, "float32")
+                assert not is_readable(x, "float32")
+
+
+class Subclass(np.ndarray):
+    """An array that may compute anything."""
+
+
+X32 = np.ones((4, 3), "float32")
+READABLE = [X32, X32.astype("float64"), X32.astype("uint8"), X32[:0], X32[1:], np.asfortranarray(X32[:1])]
+UNREADABLE = [
+    *[X32.tolist(), None, 1.0, X32[:, 1:], X32.T, X32.view(Subclass), np.ma.masked_array(X32), X32.astype(">f4")],
+    *[X32.astype("float16"), X32.astype("int64"), X32.astype("int8"), X32 > 0, np.zeros(3, "f4,f4")],
+    *[np.zeros(3, "datetime64[s]"), np.array(["a"]), np.array([None]), memoryview(X32)],
+    np.zeros(13, "uint8")[1:].view("float32"),
+]
+
+
+def test_readable_arrays():
+    assert [is_readable(x, "float32") for x in READABLE] == [True] * len(READABLE)
+    assert [is_readable(x, "float32") for x in UNREADABLE] == [False] * len(UNREADABLE)
+
+
+def test_labels():
+    labels = np.arange(3)
+    assert all(are_labels(y, 3) for y in (labels, labels.astype("uint8"), labels[:0], labels.reshape(1, 3)))
+    outside = (np.arange(4), np.array([-1]), np.array([0, 2**62]), np.array([255], "uint8"))
+    unknown = (labels.astype("int32"), labels[::2], labels.tolist(), labels.astype(">i8"), labels.view(Subclass), X32)
+    assert not any(are_labels(y, 3) for y in (*outside, *unknown))
 
 
 if __name__ == "__main__":

@@ -113,10 +113,11 @@ bench-kernels: $(ALL) ## measure each kernel's share of the machine's peak, and 
 	$(BIN)/python benchmarks/kernels.py --json $(RESULTS)/kernels.json $(ARGS)
 	$(BIN)/python benchmarks/custom_kernel.py --json $(RESULTS)/custom_kernel.json
 
-bench-footprint: $(ORACLE) ## measure import time, size, memory; single images, a busy machine, threads, per-example gradients
+bench-footprint: $(ORACLE) ## measure import time, size, memory; single images and calls, a busy machine, threads, per-example gradients
 	$(BIN)/python benchmarks/footprint.py --json $(RESULTS)/footprint.json
 	$(BIN)/python benchmarks/conditions.py --json $(RESULTS)/conditions.json
 	$(BIN)/python benchmarks/per_example.py --json $(RESULTS)/per_example.json
+	$(BIN)/python benchmarks/calls.py --json $(RESULTS)/calls.json
 
 bench-inference: $(ORACLE) $(CASES) ## measure predictions, compared with onnxruntime and PyTorch (ARGS="--sides minidl onnxruntime eager" skips minutes of compiling)
 	$(BIN)/python benchmarks/inference.py --json $(RESULTS)/inference.json $(ARGS)

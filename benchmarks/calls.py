@@ -78,29 +78,34 @@ def torch_step(work):
     return step
 
 
-def sides_of(work):
-    """Returns the sides of training, then those of prediction."""
-    trainer, model = work.trainer(), work.net.model()
-    ours = calls(trainer.train_batch, work.x, work.target)
-    sides = [Side("fit, a step", in_fit(work)), Side("train_batch", ours)]
-    sides.append(Side("train_batch, float64", calls(trainer.train_batch, work.x.astype("float64"), work.target)))
-    sides.append(Side("PyTorch, a step", calls(torch_step(work))))
-    model.predict(work.x, work.threads)
-    bytes_of_x = (255 * work.x).astype("uint8")
-    for name, x in {"predict": work.x, "predict, uint8": bytes_of_x, "predict, a list": work.x.tolist()}.items():
-        sides.append(Side(name, calls(model.predict, x, work.threads)))
+def onnxruntime_side(work, model):
+    """Returns the side of the exported model."""
     with tempfile.TemporaryDirectory() as folder:
         minidl.onnx.export(model, Path(folder) / "model.onnx")
         theirs = OnnxruntimePredict(Path(folder) / "model.onnx", work.x, work.threads)
     assert np.allclose(theirs.predict(), MinidlPredict(model, work.x).predict(), 1e-3, 1e-4)
-    return [*sides, Side("onnxruntime", theirs.run)]
+    return Side("onnxruntime", theirs.run)
+
+
+def sides_of(work, peers):
+    """Returns the sides of training and prediction, those of PyTorch and onnxruntime last."""
+    trainer, model = work.trainer(), work.net.model()
+    ours = calls(trainer.train_batch, work.x, work.target)
+    sides = [Side("fit, a step", in_fit(work)), Side("train_batch", ours)]
+    sides.append(Side("train_batch, float64", calls(trainer.train_batch, work.x.astype("float64"), work.target)))
+    bytes_of_x = (255 * work.x).astype("uint8")
+    for name, x in {"predict": work.x, "predict, uint8": bytes_of_x, "predict, a list": work.x.tolist()}.items():
+        sides.append(Side(name, calls(model.predict, x, work.threads)))
+    if peers:
+        sides += [Side("PyTorch, a step", calls(torch_step(work))), onnxruntime_side(work, model)]
+    return sides
 
 
 def measure(case, batch_size, threads, args):
     """Measures one net, batch size and number of threads; returns the entry for the file."""
     limit_threads(threads)
     work = Work(CASES[case], batch_size, threads)
-    sides = sides_of(work)
+    sides = sides_of(work, args.peers)
     settle(sides, args.steps, args.seconds)
     sides[0].steps = -(-sides[0].steps // IN_FIT) * IN_FIT  # whole epochs
     alternate(sides, args.rounds)
@@ -119,6 +124,7 @@ def main():
     parser.add_argument("--rounds", type=positive, default=11)
     parser.add_argument("--steps", type=positive, default=2000, help="most calls of a side in a round")
     parser.add_argument("--seconds", type=float, default=0.2, help="of a side in a round")
+    parser.add_argument("--no-peers", dest="peers", action="store_false", help="without PyTorch and onnxruntime")
     parser.add_argument("--json", help="the file for the results")
     args = parser.parse_args()
     results = {"machine": machine(), "calls": []}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from minidl.utils.arrays import Array, as_floats
 from minidl.utils.validation import Shape
 from minidl_c.kernels.activations import ActivationOp
 from minidl_c.kernels.softmax import SoftmaxOp
-from minidl_c.runtime.single_op import forward_batch
+from minidl_c.runtime.plan import Plan
 
 
 def one_output(name: str, network: Network, output: str | None) -> tuple[Sequence[Layer], Shape]:
@@ -69,9 +70,13 @@ def probabilities(scores: Array, link: str) -> Array:
         return scores
     if scores.shape[1] == 1:
         scores, link = np.pad(scores, ((0, 0), (1, 0))), "Softmax"
-    shape, dtype = scores.shape[1:], scores.dtype.name
     out = np.empty_like(scores)
-    forward_batch(
-        SoftmaxOp(shape, dtype) if link == "Softmax" else ActivationOp(shape, "sigmoid", dtype=dtype), scores, out
-    )
+    _plan_of(link, scores.shape[1:], scores.dtype.name).predict(scores, None, np.empty(0, scores.dtype), out, 1)
     return out
+
+
+@lru_cache(16)
+def _plan_of(link: str, shape: Shape, dtype: str) -> Plan:
+    """Returns the plan of a softmax or a sigmoid, for any thread: making one takes longer than running it."""
+    op = SoftmaxOp(shape, dtype) if link == "Softmax" else ActivationOp(shape, "sigmoid", dtype=dtype)
+    return Plan([op], [0])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -32,7 +32,7 @@ from minidl.training.moved_targets import with_moved_targets
 from minidl.training.per_example_steps import ClippedSteps
 from minidl.training.repeated_steps import RepeatedSteps
 from minidl.training.sample_buffer import SampleBuffer
-from minidl.training.signals import Flag, Signals
+from minidl.training.signals import Signals
 from minidl.training.step_cache import StepCache, StepKey
 from minidl.training.steps import StepBatches, Steps, check_trainable
 from minidl.training.trained_network import TrainedNetwork
@@ -97,7 +97,7 @@ class BaseTrainer:
         self.sample_buffer = SampleBuffer()
         self.refused_feed: BatchFeed | None = None  # the feed of a fit that was refused after it had read a batch
         self.step_counter = np.zeros(1, np.int64)
-        self._stepping = Flag()
+        self._stepping = False
         self._repeated = RepeatedSteps()
         self.step_cache = StepCache()
         self._trained = TrainedNetwork()
@@ -333,7 +333,8 @@ class BaseTrainer:
         used, targets = data.active_rows, data.targets
         check_movable(self.network, self.loss, targets if len(used) == len(targets) else targets[used])
 
-    def stepping(self) -> Flag:
+    @contextmanager
+    def stepping(self) -> Iterator[None]:
         """Returns a context in which steps run: signal handlers and a user's code see an inconsistent state in it.
 
         Returns
@@ -341,7 +342,11 @@ class BaseTrainer:
         context manager
             For a `with` statement.
         """
-        return self._stepping
+        self._stepping = True
+        try:
+            yield
+        finally:
+            self._stepping = False
 
     @property
     def keeps_scores(self) -> bool:
@@ -367,7 +372,7 @@ class BaseTrainer:
         RuntimeError
             If a step is being done.
         """
-        if self._stepping.is_set:
+        if self._stepping:
             raise RuntimeError(f"{what}: a step is being done; call it between two steps, in the on_save of a callback")
 
     def steps(self, in_parts: bool = False) -> Steps | ClippedSteps:

@@ -67,14 +67,16 @@ class RepeatedSteps:
         targets = check_targets(loss, y, n, shape, dtype)
         labeled = labeled_rows(loss, targets)
         factors = None if weights is None else step_factors(weights, dtype)
-        with known.usage.training("train_batch"), own["_stepping"]:
-            call.lrs[0] = rate_at(own["optimizer"], int(own["step_counter"][0]), dtype)
-            call.divisors[0] = n if labeled is None else max(1, labeled.sum())
-            call.x, call.targets, call.weights = X, targets, factors
-            call.seed, call.num_threads = own["seed"], own["num_threads"]
+        with known.usage.training("train_batch"):
+            own["_stepping"] = True
             try:
+                call.lrs[0] = rate_at(own["optimizer"], int(own["step_counter"][0]), dtype)
+                call.divisors[0] = n if labeled is None else max(1, labeled.sum())
+                call.x, call.targets, call.weights = X, targets, factors
+                call.seed, call.num_threads = own["seed"], own["num_threads"]
                 done = steps.plan.train(call)
             finally:
+                own["_stepping"] = False
                 call.x = call.targets = call.weights = None  # the trainer keeps no data of the caller alive
         if not done:  # it was not finite
             return None

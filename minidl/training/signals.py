@@ -18,18 +18,6 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)  # a SIGTERM first: it saves
 _of_thread = threading.local()  # its attribute `relay`: the SignalRelay of this thread
 
 
-class Flag:
-    """A context manager that says whether its block runs."""
-
-    is_set = False
-
-    def __enter__(self) -> None:
-        self.is_set = True
-
-    def __exit__(self, *error: object) -> None:
-        self.is_set = False
-
-
 class Signals:
     """A context in which Ctrl-C and SIGTERM wait for the next `check`; the same signal again acts at once.
 

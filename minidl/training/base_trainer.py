@@ -97,8 +97,7 @@ class BaseTrainer:
         self.sample_buffer = SampleBuffer()
         self.refused_feed: BatchFeed | None = None  # the feed of a fit that was refused after it had read a batch
         self.step_counter = np.zeros(1, np.int64)
-        self._stepping = False
-        self._repeated = RepeatedSteps()
+        self._stepping, self._repeated = False, RepeatedSteps()
         self.step_cache = StepCache()
         self._trained = TrainedNetwork()
         self._checked: tuple[object, ...] = (None, None, None)  # what check_trainable last accepted

@@ -57,7 +57,8 @@ WITHOUT_ARRAYS = {
     "cpu.known", "cpu.supported",
     "op.check_ints", "op.check_element_count", "runtime.threads.openmp", "runtime.threads.check_num_threads",
     "runtime.threads.set_num_threads", "runtime.threads.set_thread_choice", "kernels.permute.rearranging_ops",
-    "runtime.threads.get_num_threads", "runtime.threads.limit_default", "runtime.partition.local_range",
+    "runtime.threads.get_num_threads", "runtime.threads.limit_default", "runtime.threads.limit_thread",
+    "runtime.partition.local_range",
 }  # fmt: skip
 
 

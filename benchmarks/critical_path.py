@@ -15,60 +15,63 @@ from minidl_c.runtime.threads import set_thread_choice
 # Constants of minidl_c: examples per tile, slots per batch, parts of a tile, row ranges of a dense layer, rows per
 # register tile, side of a patch in Winograd's algorithm
 LANES, SLOTS, PARTS, RANGES, ROWS_AT_ONCE, PATCH = 16, 16, 16, 64, 8, 4
-BARRIER, BARRIER_THREAD = 4e4, 4e3  # multiply-adds, as in schedule.pyx: a guess for more than two cores
+# As in schedule.pyx, in multiply-adds, channels and as a factor: fitted on two cores, a guess for more
+BARRIER, BARRIER_THREAD, READ_CHANNELS, SHARED_TILE = 2e5, 4e3, 2, 1.35
 THREADS = (1, 2, 4, 8, 16, 32, 64)
 REAL_BYTES = 4
 
 
-def largest_fraction(things, parts):
-    """Returns the fraction of the work of the thread that has the most."""
-    return math.ceil(things / parts) / things
-
-
 def tile_work(layer, first):
-    """Returns the calls of one tile as pairs (multiply-adds, number of pieces that it can be split into).
+    """Returns the calls of one tile as (multiply-adds, number of pieces for threads, channels of a piece).
 
     The weight gradient of a dense layer is excluded: it is computed after all tiles are done.
     """
-    macs = LANES * layer.macs
+    macs, channels = LANES * layer.macs, 1
     outputs, inputs, kernels = layer.out_shape[0], layer.in_shape[0], layer.out_shape[0]
     if getattr(layer, "uses_winograd", False):  # split into patches; the gradient of the weights by 16 channels
         outputs = inputs = math.prod(math.ceil(side / PATCH) for side in layer.out_shape[1:])
-        kernels //= LANES
-    work = [(macs, outputs)]
+        kernels, channels = kernels // LANES, LANES
+    work = [(macs, outputs, channels)]
     if isinstance(layer, Conv2D):
-        work.append((macs, kernels))
+        work.append((macs, kernels, channels))
     if not first:
-        work.append((macs, inputs))
+        work.append((macs, inputs, channels))
     return work
 
 
-def tiles_time(work, tiles, threads, slots):
+def part_time(work, parts, ideal):
+    """Returns the multiply-adds of the largest part of a tile; unless ideal, with what sharing costs."""
+    read, factor = (0, 1) if ideal or parts == 1 else (READ_CHANNELS, SHARED_TILE)
+    shares = [
+        macs * (math.ceil(things / parts) * channels + read) / (things * channels + read)
+        for macs, things, channels in work
+    ]
+    return factor * sum(shares)
+
+
+def tiles_time(work, tiles, threads, slots, ideal=True):
     """Returns the multiply-adds of the thread that has the most, for all tiles.
 
     slots: None: whole tiles, then threads share those that are left over. A number: whole slots, of that many at most;
     threads share tiles only if each is a slot and has two threads.
     """
-    whole = sum(macs for macs, _ in work)
+    whole = sum(macs for macs, _, _ in work)
     if slots is None:
         rest = tiles % threads
-        shared = [
-            math.ceil(rest * parts / threads) * sum(macs * largest_fraction(things, parts) for macs, things in work)
-            for parts in range(1, PARTS + 1)
-        ]
+        shared = [math.ceil(rest * n / threads) * part_time(work, n, ideal) for n in range(1, PARTS + 1)]
         return tiles // threads * whole + min(shared)
     if tiles < slots and 2 * tiles <= threads:
-        return tiles * sum(macs * largest_fraction(things, threads) for macs, things in work)
+        return tiles * part_time(work, threads, ideal)
     slots = min(tiles, slots)
     return math.ceil(slots / threads) * math.ceil(tiles / slots) * whole
 
 
-def critical_path(model, batch_size, threads, slots=None):
+def critical_path(model, batch_size, threads, slots=None, ideal=True):
     """Returns the multiply-adds that must be done in sequence, if no thread ever waits. slots: as for tiles_time."""
     layers = [layer for layer in leaves(model) if isinstance(layer, Conv2D | Dense)]
     tiles = math.ceil(batch_size / LANES)
     work = [part for layer in layers for part in tile_work(layer, layer is layers[0])]
-    total = tiles_time(work, tiles, threads, slots)
+    total = tiles_time(work, tiles, threads, slots, ideal)
     ranges = SLOTS if slots or SLOTS % threads == 0 else RANGES
     for layer in layers:
         if isinstance(layer, Dense):  # rows are split into ranges of whole register tiles, ranges among the threads
@@ -85,12 +88,12 @@ def bounds(model, batch_size, slots=None):
 
 
 def modelled(model, plan, batch_size):
-    """Returns (speedup with barriers, barriers) by number of threads: of the best number of threads up to it."""
-    single, found = critical_path(model, batch_size, 1), {1: (1.0, 0)}
+    """Returns the speedup with the costs of sharing, by number of threads: of the best number of threads up to it."""
+    single, found = critical_path(model, batch_size, 1), {1: 1.0}
     for threads in THREADS[1:]:
-        barriers = len(plan.phases(batch_size, threads))
-        time = critical_path(model, batch_size, threads) + barriers * (BARRIER + BARRIER_THREAD * threads)
-        found[threads] = max((single / time, barriers), *found.values())
+        barriers = len(plan.phases(batch_size, threads)) * (BARRIER + BARRIER_THREAD * threads)
+        time = barriers + critical_path(model, batch_size, threads, ideal=False)
+        found[threads] = max(single / time, *found.values())
     return found
 
 
@@ -118,8 +121,7 @@ def main():
             tiles = math.ceil(batch_size / LANES)
             rows = {f"at most {n} slots": (bounds(model, batch_size, n), min(n, tiles)) for n in args.slots}
             rows["tiles"] = bounds(model, batch_size), tiles
-            speeds = {n: speed for n, (speed, _) in modelled(model, plan, batch_size).items()}
-            rows["tiles, with barriers"] = speeds, tiles
+            rows["tiles, with all costs"] = modelled(model, plan, batch_size), tiles
             results[f"{net}, {batch_size}"] = {name: speeds for name, (speeds, _) in rows.items()}
             print(f"{NETS[net].title}, batch {batch_size}")
             for name, (speeds, copies) in rows.items():

@@ -268,7 +268,7 @@ def test_critical_path(run, tmp_path):
     _, results = run("critical_path.py", json_file=tmp_path / "r.json")
     assert set(results) == {f"{net}, {size}" for net in NETS for size in (64, 256, 1024)}
     for rows in results.values():
-        for name in ("tiles", "tiles, with barriers"):
+        for name in ("tiles", "tiles, with all costs"):
             speeds = rows[name]
             assert speeds["1"] == 1
             assert list(speeds.values()) == sorted(speeds.values())  # more threads never make it slower

@@ -48,10 +48,12 @@ cdef double JOINT_SHARE = 10            # weights that are read once for all exa
 cdef double CHUNK_SHARE = 0.85          # of the work, in joint ops with full lanes
 cdef Py_ssize_t MIN_CHUNK = 4           # examples of a thread that reads all weights from its cache, instead of its share of them
 cdef double TRANSPOSED_WORK = 1.5       # a multiply-add of a dense layer in training, which transposes its weights for dx
-cdef double SHARED_TILE = 1.3           # a tile that threads share: they read from each other's caches
-cdef double SHARED_TRAINING = 1.05      # the same in training
+cdef double BLOCKED_TRAINING = 1.05     # a tile, compared with the same examples in the blocked layout
+# Fitted to LeNet-5, a CNN and an MLP on two threads, with batches of 48 and 80 (one of the tiles is shared) and without sharing:
+cdef double SHARED_TILE = 1.35          # a tile that threads share: they read from each other's caches
+cdef double READ_CHANNELS = 2           # channels of y that take as long as reading x
 cdef double WORTHWHILE = 0.97           # a schedule that is less simple has to take less time than this
-cdef double BARRIER = 4e4, BARRIER_THREAD = 4e3        # of all threads, and for each, in multiply-adds
+cdef double BARRIER = 2e5, BARRIER_THREAD = 4e3        # of all threads, and for each, in multiply-adds
 cdef enum:
     MAX_PARTS = 16                      # of a tile
     STEP_PHASES = 5                     # of a step, in one stage: PREPARE, TILES, REDUCE, CHECK, UPDATE
@@ -144,17 +146,18 @@ cdef void measure_parts(costs *c, const op *ops, int n_ops) noexcept:
         work = 0
         for k in range(n_ops):
             o = &ops[k]
-            share, back = largest_part(o.out_channels, parts), largest_part(o.in_channels, parts)
+            share, back = largest_part(o.out_channels, 1, parts), largest_part(o.in_channels, 1, parts)
             if splits_patches(o):                             # only the gradient of the weights is split by channels
-                share, back = 1.0 / parts, (1.0 / parts + largest_part(o.out_channels // LANES, parts)) / 2
+                share, back = 1.0 / parts, (1.0 / parts + largest_part(o.out_channels // LANES, LANES, parts)) / 2
             elif not o.splits:
                 share = back = 1
             work += o.work * (share + 2 * back if c.trains else share)
         c.largest[parts] = work / (c.work * (3 if c.trains else 1))
 
 
-cdef double largest_part(Py_ssize_t things, Py_ssize_t parts) noexcept:
-    return <double> rounds_of(things, parts) / things
+cdef double largest_part(Py_ssize_t groups, Py_ssize_t channels, Py_ssize_t parts) noexcept:
+    """The share of the work of the largest of some parts of groups of channels; to read takes as long as some channels."""
+    return (rounds_of(groups, parts) * channels + READ_CHANNELS) / (groups * channels + READ_CHANNELS)
 
 
 cdef inline Py_ssize_t ranges_of(Py_ssize_t threads) noexcept:
@@ -171,13 +174,12 @@ cdef double divide_tiles(const costs *c, schedule *s, Py_ssize_t threads) noexce
     cdef double tile_work = c.work * LANES * (3 if s.with_backward else 1)
     cdef double barriers = c.phases * (2 if s.with_backward else 1) * barrier_work(threads) / tile_work
     cdef double by_slot = rounds_of(s.slots, threads) * rounds_of(s.tiles, s.slots) if s.slots else 0, least, time
-    cdef double sharing = SHARED_TRAINING if s.with_backward else SHARED_TILE
     s.whole, s.parts, least = s.tiles, 1, rounds_of(s.tiles, threads)
     s.by_tile = least < WORTHWHILE * by_slot
     if not s.by_tile:
         least = by_slot
     for parts in range(2, min(threads, <Py_ssize_t> MAX_PARTS) + 1 if rest else 0):
-        time = s.tiles // threads + rounds_of(rest * parts, threads) * c.largest[parts] * sharing + barriers
+        time = s.tiles // threads + rounds_of(rest * parts, threads) * c.largest[parts] * SHARED_TILE + barriers
         if time < WORTHWHILE * least:
             s.whole, s.parts, s.by_tile, least = s.tiles - rest, parts, True, time
     return least
@@ -232,7 +234,7 @@ cdef bint trains_blocked(const costs *c, Py_ssize_t n, int threads) noexcept:
     """Whether a batch of n examples is trained in the blocked layout."""
     if n <= c.limit or c.limit == 0 or n > LANES:
         return n <= c.limit
-    return threads > 1 and n * c.example <= c.tile * SHARED_TRAINING
+    return threads > 1 and n * c.example <= c.tile * BLOCKED_TRAINING
 
 
 cdef int choose_prediction(const costs *c, Py_ssize_t n, object num_threads, schedule *parts) except -1:

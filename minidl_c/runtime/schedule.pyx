@@ -165,6 +165,14 @@ cdef inline Py_ssize_t ranges_of(Py_ssize_t threads) noexcept:
     return 16 if 16 % threads == 0 else 64
 
 
+cdef Py_ssize_t most_tiles(const schedule *s, Py_ssize_t threads) noexcept:
+    """The number of tiles of the thread that has the most, if each takes whole slots."""
+    cdef Py_ssize_t shares = min(threads, s.slots), k, most = 0
+    for k in range(shares):
+        most = max(most, s.starts[s.slots * (k + 1) // shares] - s.starts[s.slots * k // shares])
+    return most
+
+
 cdef double divide_tiles(const costs *c, schedule *s, Py_ssize_t threads) noexcept:
     """Decides which tiles threads share, and in how many parts; returns the work of the thread that has the most, in tiles.
 
@@ -173,7 +181,7 @@ cdef double divide_tiles(const costs *c, schedule *s, Py_ssize_t threads) noexce
     cdef Py_ssize_t rest = s.tiles % threads, parts
     cdef double tile_work = c.work * LANES * (3 if s.with_backward else 1)
     cdef double barriers = c.phases * (2 if s.with_backward else 1) * barrier_work(threads) / tile_work
-    cdef double by_slot = rounds_of(s.slots, threads) * rounds_of(s.tiles, s.slots) if s.slots else 0, least, time
+    cdef double by_slot = most_tiles(s, threads), least, time
     s.whole, s.parts, least = s.tiles, 1, rounds_of(s.tiles, threads)
     s.by_tile = least < WORTHWHILE * by_slot
     if not s.by_tile:

@@ -20,10 +20,10 @@ from minidl.layers import Conv2D, Dense, Flatten
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 NETS = ("lenet", "cnn", "mlp", "vgg", "resnet20")
 PROGRAMS = {
-    "accuracy.py", "c_export.py", "chart.py", "conditions.py", "cores.py", "critical_path.py", "custom_kernel.py",
-    "first_weights.py", "fit_memory.py", "footprint.py", "import_onnx.py", "imported_nets.py", "inference.py",
-    "kernels.py", "many_nets.py", "nets.py", "numpy_parts.py", "per_example.py", "ppo_torch.py", "report_limits.py",
-    "scaling.py", "torch_mnist.py", "thread_pool.py", "train_step.py", "winograd.py",
+    "accuracy.py", "c_export.py", "calls.py", "chart.py", "conditions.py", "cores.py", "critical_path.py",
+    "custom_kernel.py", "first_weights.py", "fit_memory.py", "footprint.py", "import_onnx.py", "imported_nets.py",
+    "inference.py", "kernels.py", "many_nets.py", "nets.py", "numpy_parts.py", "per_example.py", "ppo_torch.py",
+    "report_limits.py", "scaling.py", "thread_pool.py", "torch_mnist.py", "train_step.py", "winograd.py",
 }  # fmt: skip
 
 
@@ -33,14 +33,9 @@ def start(tmp_path_factory):
     cache = tmp_path_factory.mktemp("cache")
 
     def start_program(name, *args):
-        return subprocess.run(
-            [sys.executable, str(FOLDER / name), *map(str, args)],
-            env={**os.environ, "PYTHONPATH": str(FOLDER.parent), "XDG_CACHE_HOME": str(cache)},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        command = [sys.executable, str(FOLDER / name), *map(str, args)]
+        env = {**os.environ, "PYTHONPATH": str(FOLDER.parent), "XDG_CACHE_HOME": str(cache)}
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
 
     return start_program
 
@@ -232,6 +227,9 @@ def test_conditions(run, tmp_path):
     assert set(results["threads"]) == {"1", "2"}
     assert len(results["batch"]) == 9
     assert len(results["channels"]) == 5
+    small = [*shortest[:6], "--nets", "control", "--batch-sizes", 3, "--threads", 2, "--no-peers"]
+    _, results = run("calls.py", *small, json_file=tmp_path / "c.json")
+    assert [len(entry["milliseconds"]) for entry in results["calls"]] == [6]
 
 
 @pytest.mark.slow

@@ -67,21 +67,19 @@ class NativeSegment:
     ) -> tuple[Array, Any]:
         """See Segment."""
         y = np.empty((len(x), *self.out_shape), self.plan.dtype)
-        context = self.plan.forward(_rows(x), self.parameters.values, _rows(y), num_threads, seed, step, example_ids)
+        context = self.plan.forward(x, self.parameters.values, y, num_threads, seed, step, example_ids)
         return y, context
 
     def backward(self, context: Any, dy: Array, want_dx: bool) -> Array | None:
         """See Segment."""
         dy, dx = np.require(dy, requirements=["C_CONTIGUOUS", "ALIGNED"]), self._dx(dy, want_dx)
-        into = None if dx is None else _rows(dx)
-        self.plan.backward(context, _rows(dy), into, self.parameters.values, self.parameters.grads)
+        self.plan.backward(context, dy, dx, self.parameters.values, self.parameters.grads)
         return dx
 
     def backward_examples(self, context: Any, dy: Array, want_dx: bool, outputs: Sequence[Any]) -> Array | None:
         """As `backward`, with the gradients of each example; outputs: those of Plan.backward_examples."""
         dy, dx = np.require(dy, requirements=["C_CONTIGUOUS", "ALIGNED"]), self._dx(dy, want_dx)
-        into = None if dx is None else _rows(dx)
-        self.plan.backward_examples(context, _rows(dy), into, self.parameters.values, outputs)
+        self.plan.backward_examples(context, dy, dx, self.parameters.values, outputs)
         return dx
 
     def release(self, context: Any) -> None:
@@ -164,8 +162,3 @@ def _read_only(x: Array) -> Array:
     x = x.view()
     x.flags.writeable = False
     return x
-
-
-def _rows(x: Array) -> Array:
-    """Returns x (n, ...) as (n, size), in the same memory."""
-    return x.reshape(len(x), math.prod(x.shape[1:]))

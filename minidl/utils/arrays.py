@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minidl_c.array_args import is_readable
+
 Array = NDArray[Any]
 ARRAY_ATTRIBUTES = ("__array__", "dtype", "dtypes")  # of arrays of other libraries, and of data frames
 REAL = "fiub"  # dtype kinds: floats, integers, bools
@@ -155,6 +157,8 @@ def as_floats(value: Any, name: str) -> Array:
 
 def as_dtype(array: Array, dtype: str, name: str) -> Array:
     """Returns `array`, C-contiguous and aligned, in another dtype; raises ValueError for values too large for it."""
+    if is_readable(array, dtype):
+        return array.astype(dtype, copy=False)
     with np.errstate(over="ignore"):
         converted = np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED"])
     if array.dtype.itemsize > converted.itemsize and np.isinf(converted).sum() != np.isinf(array).sum():

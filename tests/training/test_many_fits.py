@@ -417,17 +417,17 @@ def test_a_handler_that_returns_lets_all_nets_go_on(number):
 
 def test_ctrl_c_between_two_fits_of_other_estimators():
     """They have no steps: those that run are fitted to their end."""
-    fitted = []
+    fitted, lock = [], threading.Lock()
 
     class Other:
         def fit(self, X, y):
-            if len(fitted) == 2:
+            if len(fitted) >= 2 and lock.acquire(blocking=False):  # once
                 Raises(signal.SIGINT, 0).on_epoch_end(None, 0, {})
             fitted.append(self)
 
     with pytest.raises(KeyboardInterrupt):
         fit_many([Other() for _ in range(9)], X, Y, n_jobs=2, verbose=0)
-    assert 3 <= len(fitted) <= 4
+    assert 3 <= len(fitted) <= 5
 
 
 def test_an_exit_in_a_net_stops_all():
@@ -441,12 +441,13 @@ def test_an_exit_in_a_net_stops_all():
 
 def test_a_second_ctrl_c_acts_at_once():
     """Also while a net is in a long step: the list is left as soon as that ends."""
-    in_step, go = threading.Event(), threading.Event()
+    in_step, go = threading.Barrier(3), threading.Event()
 
     class Long(Squares):
         def forward(self, x, training):
-            in_step.set()
-            assert go.wait(60)
+            if training and not go.is_set():
+                in_step.wait(60)
+                assert go.wait(60)
             return super().forward(x, training)
 
     def send():

@@ -57,7 +57,7 @@ class Online:
         self._size = 0, 0  # inputs and outputs of the model
         self._trainer: Trainer | None = None
 
-    def _learn(self, features: Places, labels: Places, rows: Array, y: Any, outputs: int) -> None:
+    def _learn(self, features: Places, labels: Places, rows: Array, y: Array, outputs: int) -> None:
         """Makes a step on rows of these features; keeps nothing of a step that raises."""
         size = rows.shape[1], outputs
         trainer = self._trainer if self._trainer is not None and size == self._size else self._grown(*size)
@@ -224,7 +224,7 @@ class OnlineClassifier(Online, MiniBatchClassifier):
             If the loss or a gradient is NaN or infinite. Nothing changes then.
         """
         features, labels = _extended(self._features, _sorted(x)), _extended(self._labels, [y])
-        self._learn(features, labels, _row(x, features), [labels[y]], _room(labels, SMALLEST[1]))
+        self._learn(features, labels, _row(x, features), np.array([labels[y]]), _room(labels, SMALLEST[1]))
 
     def learn_many(self, X: Any, y: Any) -> None:
         """Makes a step on a mini-batch.
@@ -242,7 +242,7 @@ class OnlineClassifier(Online, MiniBatchClassifier):
             As `learn_one`.
         """
         features, labels = _extended(self._features, _sorted(X.columns)), _extended(self._labels, y.tolist())
-        encoded = [labels[label] for label in y.tolist()]
+        encoded = np.array([labels[label] for label in y.tolist()])
         self._learn(features, labels, _rows(X, features), encoded, _room(labels, SMALLEST[1]))
 
     def _probabilities(self, rows: Array) -> Array:
@@ -370,7 +370,7 @@ class OnlineRegressor(Online, MiniBatchRegressor):
             As `OnlineClassifier.learn_one`.
         """
         features = _extended(self._features, _sorted(x))
-        self._learn(features, {}, _row(x, features), [y], 1)
+        self._learn(features, {}, _row(x, features), np.array([y]), 1)
 
     def learn_many(self, X: Any, y: Any) -> None:
         """Makes a step on a mini-batch.

@@ -244,7 +244,10 @@ def rate_at(optimizer: object, step: int, dtype: str = "float64") -> float:
     rate = getattr(optimizer, "lr", None)
     if rate is None:
         raise TypeError(f"optimizer: expected an attribute lr, but {type(optimizer).__name__} has none")
-    rate = check_rate(rate(step) if callable(rate) else rate)
+    rate = rate(step) if callable(rate) else rate
+    if type(rate) is float and 0 <= rate <= LARGEST[dtype]:  # what a loop of single steps asks each time
+        return rate
+    rate = check_rate(rate)
     if rate > LARGEST[dtype]:
         raise ValueError(f"lr: expected a number that {dtype} can hold, got {rate}")
     return rate

@@ -310,6 +310,9 @@ INSIDE_PACKAGES = tuple(  # have tests of their own, such as tests/estimators/te
     for name in ("c_export", "callbacks", "distributed", "estimators", "layers", "onnx", "saving", "testing")
 )
 INSIDE_TOO = {
+    *(f"repeated_steps.RepeatedSteps.run:{name}" for name in ("trainer", "X", "y", "sample_weight")),
+    *(f"repeated_steps.RepeatedSteps.remember:{name}" for name in ("trainer", "X", "y")),
+    "data.is_plain_batch:X", "network.Network.reads:X",
     "arrays.check_array:value", "arrays.check_unmasked:value", "arrays.memory_order:array",
     "arrays.with_memory_order:flat", "data.ArraySource.gather:rows", "data.ArraySource.gather_copy:rows",
     "param.Param.move:value", "labeled_data.LabeledData.example_ids:rows",

@@ -59,7 +59,7 @@ class NativeSegment:
     def predict(self, x: Array, num_threads: int | None) -> Array:
         """See Segment."""
         y = np.empty((len(x), *self.out_shape), self.plan.dtype)
-        self.plan.predict(x, None, self.parameters.values, y, num_threads)
+        self.plan.predict(np.ascontiguousarray(x), None, self.parameters.values, y, num_threads)
         return y
 
     def forward(
@@ -67,7 +67,9 @@ class NativeSegment:
     ) -> tuple[Array, Any]:
         """See Segment."""
         y = np.empty((len(x), *self.out_shape), self.plan.dtype)
-        context = self.plan.forward(x, self.parameters.values, y, num_threads, seed, step, example_ids)
+        context = self.plan.forward(
+            np.ascontiguousarray(x), self.parameters.values, y, num_threads, seed, step, example_ids
+        )
         return y, context
 
     def backward(self, context: Any, dy: Array, want_dx: bool) -> Array | None:

@@ -7,7 +7,7 @@ cdef class TrainingCall:
     m is the number of rows: those of `rows`, or all of x. Each step takes the next `batch` of them. All fields can be set again.
     """
 
-    def __init__(
+    def __cinit__(
         self,
         x,                              # IN (n, in_size) uint8, float32 or float64
         rows,                           # IN (m,) int64: which rows of x; None: all

@@ -4,6 +4,7 @@ Accepted are NumPy arrays as they lie in memory: numbers of a dtype that kernels
 and aligned, without a mask or fields, writable if they are outputs. An output shares no memory with any other argument.
 """
 from cpython.buffer cimport Py_buffer, PyBuffer_IsContiguous, PyBuffer_Release
+from libc.float cimport FLT_MAX
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from numpy import asarray, ndarray
 from numpy.ma import MaskedArray
@@ -122,12 +123,6 @@ cdef extern from "minidl_c/simd/finite.h" nogil:
     bint all_finite_f64(const double *x, Py_ssize_t n)
     bint all_within_f64(const double *x, Py_ssize_t n, double limit)
 
-cdef extern from *:
-    """
-    #include <float.h>
-    """
-    const double FLT_MAX
-
 
 cdef bint holds(const Py_buffer *view, str kind, bint to_float32) noexcept:
     """Whether float32 (else float64) holds all numbers of a contiguous array of this kind as finite ones."""
@@ -137,6 +132,17 @@ cdef bint holds(const Py_buffer *view, str kind, bint to_float32) noexcept:
     if kind == "float64":
         return all_within_f64(<const double *> view.buf, n, FLT_MAX) if to_float32 else all_finite_f64(<const double *> view.buf, n)
     return True
+
+
+cdef str take_plain(object x, Py_buffer *view):
+    """Takes the buffer of an ndarray that is C-contiguous and aligned, and returns its kind; None, and nothing, for any other object."""
+    if type(x) is not ndarray or not has_buffer(x, view):
+        return None
+    kind = kind_of(view)
+    if kind is None or <size_t> view.buf % view.itemsize or not PyBuffer_IsContiguous(view, c"C"):
+        PyBuffer_Release(view)
+        return None
+    return kind
 
 
 def all_finite(x, str dtype="float64"):
@@ -157,12 +163,10 @@ def is_readable(x, str dtype):
     Then x is an ndarray of uint8, float32 or float64, C-contiguous and aligned, and all numbers are finite in the dtype.
     """
     cdef Py_buffer view
-    cdef bint result = False
-    if type(x) is not ndarray or not has_buffer(x, &view):
+    cdef str kind = take_plain(x, &view)
+    if kind is None:
         return False
-    kind = kind_of(&view)
-    if kind is not None and kind != "int64" and <size_t> view.buf % view.itemsize == 0 and PyBuffer_IsContiguous(&view, c"C"):
-        result = holds(&view, kind, dtype == "float32")
+    cdef bint result = kind != "int64" and holds(&view, kind, dtype == "float32")
     PyBuffer_Release(&view)
     return result
 
@@ -172,15 +176,13 @@ def are_labels(x, Py_ssize_t classes):
     cdef Py_buffer view
     cdef Py_ssize_t i
     cdef int64_t label
-    cdef bint result = False, is_byte
-    if type(x) is not ndarray or not has_buffer(x, &view):
+    cdef str kind = take_plain(x, &view)
+    if kind is None:
         return False
-    kind = kind_of(&view)
-    if kind in ("int64", "uint8") and <size_t> view.buf % view.itemsize == 0 and PyBuffer_IsContiguous(&view, c"C"):
-        result, is_byte = True, view.itemsize == 1
-        for i in range(view.len // view.itemsize):
-            label = (<const uint8_t *> view.buf)[i] if is_byte else (<const int64_t *> view.buf)[i]
-            result &= <uint64_t> label < <uint64_t> classes
+    cdef bint result = kind == "int64" or kind == "uint8", is_byte = kind == "uint8"
+    for i in range(view.len // view.itemsize if result else 0):
+        label = (<const uint8_t *> view.buf)[i] if is_byte else (<const int64_t *> view.buf)[i]
+        result &= <uint64_t> label < <uint64_t> classes
     PyBuffer_Release(&view)
     return result
 

@@ -51,10 +51,12 @@ class SeedEnsemble(BaseEstimator):
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None  # mostly of the data, and the same for all
 
-    def _of_members(self, method: str, X: Any) -> Array:
-        """Returns what a method of each member returns, an array (members, n, ...)."""
+    def _mean(self, method: str, X: Any, return_std: bool) -> Any:
+        """Returns the mean of what a method of each member returns, and with return_std the standard deviation, too."""
         check_is_fitted(self, "estimators_")
-        return np.stack([getattr(member, method)(X) for member in self.estimators_])
+        of_members = np.stack([getattr(member, method)(X) for member in self.estimators_])
+        mean = of_members.mean(axis=0)
+        return (mean, of_members.std(axis=0)) if return_std else mean
 
     @property
     def n_features_in_(self) -> int:
@@ -205,9 +207,7 @@ class EnsembleClassifier(ClassifierMixin, SeedEnsemble):
         TypeError, ValueError
             As `predict_proba` of a member.
         """
-        of_members = self._of_members("predict_proba", X)
-        mean = of_members.mean(axis=0)
-        return (mean, of_members.std(axis=0)) if return_std else mean
+        return self._mean("predict_proba", X, return_std)
 
 
 class EnsembleRegressor(RegressorMixin, SeedEnsemble):
@@ -303,6 +303,4 @@ class EnsembleRegressor(RegressorMixin, SeedEnsemble):
         TypeError, ValueError
             As `predict` of a member.
         """
-        of_members = self._of_members("predict", X)
-        mean = of_members.mean(axis=0)
-        return (mean, of_members.std(axis=0)) if return_std else mean
+        return self._mean("predict", X, return_std)

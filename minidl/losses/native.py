@@ -176,7 +176,7 @@ def as_float_targets(y: Any, shape: Shape, dtype: str) -> NDArray[Any]:
     if array.shape[1:] != shape:
         expected = f"({', '.join(map(str, ('n', *shape)))}), that of the model's outputs"
         raise ValueError(f"y: expected shape {expected}, got {array.shape}{_shape_hint(array, shape)}")
-    if is_readable(array, dtype):  # what most calls have, in a fifth of the time
+    if is_readable(array, dtype):  # what most calls have: nothing is left to check
         return array.astype(dtype, copy=False)
     targets = as_dtype(array, dtype, "y")
     if not np.isfinite(targets).all():

@@ -142,11 +142,12 @@ print(started(1, None), started(1000, 1), started(10, 2), started(10, 2, True), 
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="one processor")
-def test_little_work_runs_on_one_thread():
+def test_little_work_runs_on_one_thread_and_much_on_several():
     expected = "False False False False True\n"
     default = COUNT_THREADS.replace("10, 2, True", "10, None, True")
     too_late = default.replace("print(", 'os.environ["OMP_NUM_THREADS"] = "2"\nprint(')  # OpenMP has its own setting
-    for code in (COUNT_THREADS, default, too_late):
+    trains = COUNT_THREADS.replace("started(1000, None)", "started(1000, 2, True)")
+    for code in (COUNT_THREADS, default, too_late, trains):
         assert run_python("-c", code) == expected
     assert run_python("-c", default, OMP_NUM_THREADS="2") == expected
 

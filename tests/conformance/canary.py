@@ -16,7 +16,7 @@ from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
 from minidl_c.runtime.plan import Plan
 from minidl_c.runtime.training_call import TrainingCall
 
-SHAPE, SIZE, CLASSES = (3, 2, 5), 30, 5
+SHAPE, SIZE, CLASSES = (16, 2, 5), 160, 5  # enough channels for threads to share a tile
 
 
 def forward_and_backward(op, n: int, threads: int) -> list[np.ndarray]:

@@ -20,13 +20,13 @@ FORMS = {  # of the parts of a prediction
 PREDICTIONS = {  # for each number of threads, the forms of 1 to 64 examples
     "lenet": [
         "eeeeeeTTTTTTTTTTEEEEEETTTTTTTTTTEEEEEETTTTTTTTTTEEEEEETTTTTTTTTT",
-        "eememememeTTTTTTEEMEMETTTTTTTTTTEEMEMETTTTTTTTTTEEMEMETTTTTTTTTT",
-        "eeemeemeeTTTTTTTeeTTTTTTTTTTTTTTEEEMEETTTTTTTTTTEEEMEETTTTTTTTTT",
-        "eeeemmeemmeeTTTTmmeeTTTTTTTTTTTTTTTTTTTTTTTTTTTTEEEEMMTTTTTTTTTT",
-        "eeeeemmeeemmeeeTmeeemmeeeTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTT",
-        "eeeeeemmmeeeTTTTeeTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTT",
-        "eeeeeeemmmeeeeTTmeeeeTTTTTTTTTTTeeeTTTTTTTTTTTTTTTTTTTTTTTTTTTTT",
-        "eeeeeeeemmmmeeeemmmmeeeeTTTTTTTTmmmmeeeeTTTTTTTTTTTTTTTTTTTTTTTT",
+        "eemememememeTTTTEEMEMETTTTTTTTTTEEMEMETTTTTTTTTTEEMEMETTTTTTTTTT",
+        "eeemeemeemeemeeTeeTTTTTTTTTTTTTTEEEMEETTTTTTTTTTEEEMEETTTTTTTTTT",
+        "eeeemmeemmeemmeemmeemmeeTTTTTTTTTTTTTTTTTTTTTTTTEEEEMMTTTTTTTTTT",
+        "eeeeemmeeemmeeemmeeemmeeemmeeeTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTT",
+        "eeeeeemmmeeemmmeeemmmeeemmmeeeTTmeeeTTTTTTTTTTTTTTTTTTTTTTTTTTTT",
+        "eeeeeeemmmeeeemmmeeeemmmeeeemmmeeeemmmeeeeTTTTTTTTTTTTTTTTTTTTTT",
+        "eeeeeeeemmmmeeeemmmmeeeemmmmeeeemmmmeeeemmmmeeeeTTTTTTTTTTTTTTTT",
     ],
     "cnn": [
         "eeeeeeeeeeeeeeTTEEEEEEEEEEEEEETTEEEEEEEEEEEEEETTEEEEEEEEEEEEEETT",
@@ -66,6 +66,10 @@ def mlp():
     return (784,), [Dense(256), ReLU(), Dense(10)]
 
 
+def little():
+    return (8,), [Dense(64), ReLU(), Dense(10)]
+
+
 def model_of(make):
     shape, layers = make()
     return Sequential(layers, input_shape=shape)
@@ -73,6 +77,14 @@ def model_of(make):
 
 def training_plan(make):
     return Trainer(model_of(make), "softmax_cross_entropy", SGD(0.01)).steps().plan
+
+
+@pytest.fixture
+def thread_choice():
+    """Turns the choice on, which other tests do without, as on 64 cores."""
+    set_thread_choice(True, 64)
+    yield
+    set_thread_choice(False)
 
 
 def threads_of(form, examples, threads):
@@ -110,22 +122,36 @@ def test_small_batches_are_trained_together_in_the_blocked_layout(make):
 
 # (tiles, threads): tasks of whole tiles (slots, if there are 16), tiles that threads share, parts of each of these
 WHOLE = {
-    (1, 2): (0, 1, 2), (2, 2): (2, 0, 0), (3, 2): (2, 1, 2), (4, 2): (4, 0, 0), (5, 2): (4, 1, 2), (16, 2): (16, 0, 0),
-    (17, 2): (16, 0, 0), (64, 2): (16, 0, 0), (3, 4): (3, 0, 0), (5, 4): (4, 1, 3), (9, 4): (8, 1, 3),
-    (4, 16): (0, 4, 4), (8, 16): (0, 8, 2), (16, 16): (16, 0, 0), (20, 16): (16, 4, 3), (24, 16): (16, 8, 2),
+    (2, 2): (2, 0, 0), (3, 2): (2, 1, 2), (4, 2): (4, 0, 0), (5, 2): (4, 1, 2), (16, 2): (16, 0, 0),
+    (17, 2): (16, 1, 2), (64, 2): (16, 0, 0), (3, 4): (3, 0, 0), (5, 4): (4, 1, 4), (9, 4): (8, 1, 4),
+    (4, 16): (0, 4, 4), (8, 16): (0, 8, 2), (16, 16): (16, 0, 0), (20, 16): (16, 4, 4), (24, 16): (16, 8, 2),
     (64, 16): (16, 0, 0), (64, 3): (64, 0, 0), (16, 32): (0, 16, 2), (48, 32): (32, 16, 2), (64, 32): (64, 0, 0),
     (64, 64): (64, 0, 0), (4096, 16): (16, 0, 0),
 }  # fmt: skip
 
 
+def shares(plan, tiles, threads):
+    phases = plan.phases(16 * tiles, threads)
+    whole = sum(tasks for name, tasks in phases if name == "TILES")
+    split = [tasks for name, tasks in phases if name == "SPLIT_TILES"]  # the loss is not split
+    return whole, min(split, default=0), max(split, default=0) // min(split, default=1)
+
+
+@pytest.mark.usefixtures("thread_choice")
 def test_whole_tiles_come_first_and_threads_share_those_that_are_left_over():
-    plan = training_plan(lenet)
+    plan = training_plan(cnn)
     for (tiles, threads), expected in WHOLE.items():
-        phases = plan.phases(16 * tiles, threads)
-        whole = sum(tasks for name, tasks in phases if name == "TILES")
-        split = [tasks for name, tasks in phases if name == "SPLIT_TILES"]  # the loss is not split
-        found = (whole, min(split, default=0), max(split, default=0) // min(split, default=1))
-        assert found == expected, f"{tiles} tiles on {threads} threads: {found}, {phases}"
+        found = shares(plan, tiles, threads)
+        assert found == expected, f"{tiles} tiles on {threads} threads: {found}"
+
+
+def test_without_the_choice_threads_share_every_tile_that_is_left_over():
+    plan = training_plan(little)
+    for tiles, threads in ((1, 2), (1, 4), (3, 2), (17, 2), (5, 4), (8, 16), (1, 64)):
+        rest = tiles % threads
+        assert shares(plan, tiles, threads) == (tiles - rest, rest, min(threads, 16)), (
+            f"{tiles} tiles on {threads} threads"
+        )
 
 
 @pytest.mark.parametrize("make", [lenet, cnn, mlp])
@@ -140,14 +166,6 @@ def test_the_limit_overrides_the_cost_model(make):
             assert not any(form == "IN_TILES" for n in range(1, 17) for form, _, _ in plan.schedules(n, threads))
 
 
-@pytest.fixture
-def thread_choice():
-    """Turns the choice on, which other tests do without, as on 64 cores."""
-    set_thread_choice(True, 64)
-    yield
-    set_thread_choice(False)
-
-
 @pytest.mark.usefixtures("thread_choice")
 def test_a_prediction_has_at_most_the_threads_that_have_enough_work():
     model = model_of(lenet)
@@ -157,10 +175,6 @@ def test_a_prediction_has_at_most_the_threads_that_have_enough_work():
         assert all(threads <= most for threads, most in zip(used, (1, 2, 3, 8), strict=False))
         assert all(threads == 1 or 2e6 * threads <= 1.2 * n * work for threads in used), (n, used)
     assert [max(part[2] for part in plan.schedules(n, 4)) for n in (1, 4, 1024)] == [1, 1, 4]
-
-
-def little():
-    return (8,), [Dense(64), ReLU(), Dense(10)]
 
 
 @pytest.mark.usefixtures("thread_choice")

@@ -88,12 +88,12 @@ def bounds(model, batch_size, slots=None):
 
 
 def modelled(model, plan, batch_size):
-    """Returns the speedup with the costs of sharing, by number of threads: of the best number of threads up to it."""
-    single, found = critical_path(model, batch_size, 1), {1: 1.0}
-    for threads in THREADS[1:]:
-        barriers = len(plan.phases(batch_size, threads)) * (BARRIER + BARRIER_THREAD * threads)
-        time = barriers + critical_path(model, batch_size, threads, ideal=False)
-        found[threads] = max(single / time, *found.values())
+    """Returns the speedup with the costs of sharing, by number of threads: of as many as a step takes of them."""
+    single, found = critical_path(model, batch_size, 1), {}
+    for threads in THREADS:
+        ((_, _, used),) = plan.schedules(batch_size, threads)
+        barriers = len(plan.phases(batch_size, threads)) * (BARRIER + BARRIER_THREAD * used) if used > 1 else 0
+        found[threads] = single / (barriers + critical_path(model, batch_size, used, ideal=False))
     return found
 
 
@@ -110,7 +110,7 @@ def main():
     parser.add_argument("--slots", nargs="+", type=positive, default=[16, 32, 64], help="whole slots, to compare")
     parser.add_argument("--json", metavar="FILE", help="write the figures to this file")
     args = parser.parse_args()
-    set_thread_choice(False)
+    set_thread_choice(True, max(THREADS))
     print("Speedup over one thread, counted and modelled, not timed; memory of sums over the batch\n")
     print(f"{'threads':38}" + "".join(f"{threads:7}" for threads in THREADS) + "      sums")
     results = {}

@@ -1,4 +1,6 @@
-"""One call at a time: microseconds of `train_batch` and `predict`, of a step inside `fit`, of PyTorch and onnxruntime.
+"""One call at a time: microseconds of a step inside `fit`, `train_batch`, `backward_step`, `predict` and other calls.
+
+Beside them, PyTorch and onnxruntime.
 
 README.md in this folder describes the method.
 """
@@ -58,6 +60,17 @@ def calls(call, *arguments):
     return run
 
 
+def own_step(work):
+    """Returns a function that makes steps from gradients of one's own objective, which cost nothing here."""
+    trainer, dscores = work.trainer(), np.full((work.batch_size, *work.net.model().output_shape), 0.01, np.float32)
+
+    def step():
+        trainer.model.forward(work.x, training=True)
+        trainer.backward_step(dscores)
+
+    return step
+
+
 def torch_step(work):
     """Returns a function that makes steps in PyTorch: eager, with the fused Adam, on tensors."""
     import torch
@@ -93,6 +106,9 @@ def sides_of(work, peers):
     ours = calls(trainer.train_batch, work.x, work.target)
     sides = [Side("fit, a step", in_fit(work)), Side("train_batch", ours)]
     sides.append(Side("train_batch, float64", calls(trainer.train_batch, work.x.astype("float64"), work.target)))
+    sides.append(Side("forward, backward_step", calls(own_step(work))))
+    sides.append(Side("evaluate", calls(trainer.evaluate, work.x, work.target)))
+    sides.append(Side("soft_update", calls(work.net.model().soft_update, model, 0.01)))
     bytes_of_x = (255 * work.x).astype("uint8")
     for name, x in {"predict": work.x, "predict, uint8": bytes_of_x, "predict, a list": work.x.tolist()}.items():
         sides.append(Side(name, calls(model.predict, x, work.threads)))

@@ -45,21 +45,22 @@ def measure_predict(args):
 
 
 @contextmanager
-def busy_neighbour():
-    """Keeps one core busy with another process while the block runs."""
-    neighbour = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+def busy_neighbours(number):
+    """Keeps cores busy with as many other processes while the block runs."""
+    neighbours = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
     try:
-        time.sleep(0.1)  # until it has started
+        time.sleep(0.1)  # until they have started
         yield
     finally:
-        neighbour.kill()
-        neighbour.wait()
+        for neighbour in neighbours:
+            neighbour.kill()
+            neighbour.wait()
 
 
 def measure_busy(args):
-    """Times a LeNet-5 step at batch 64, alternating between a quiet machine and one with a busy process.
+    """Times a LeNet-5 step at batch 64, alternating between a quiet machine and one with busy processes.
 
-    Reports means, because the waits that a busy core causes are rare and long.
+    Reports means, too, because the waits that a busy core causes are rare and long.
     """
     task = Task(NETS["lenet"], 64, args.steps, args.threads)
     sides = {mode: Side(mode, side.run) for mode, side in prepare(args.modes, task).items()}
@@ -69,14 +70,16 @@ def measure_busy(args):
         for name, side in sides.items():
             side.run(2)
             found[name]["quiet"].append(side.time(side.steps))
-            with busy_neighbour():
+            with busy_neighbours(args.busy):
                 side.run(2)
                 found[name]["busy"].append(side.time(side.steps))
-    print("\nLeNet-5, batch 64, with one busy process: mean ms per step\n")
-    print(f"{'':30}{'quiet':>9}{'busy':>9}{'ratio':>8}")
+    print(f"\nLeNet-5, batch 64, beside {args.busy} busy process(es): ms per step, by round\n")
+    print(f"{'':30}{'quiet: mean':>14}{'median':>9}{'busy: mean':>14}{'median':>9}{'ratio of means':>18}")
     for name, times in found.items():
-        quiet, busy = statistics.mean(times["quiet"]), statistics.mean(times["busy"])
-        print(f"{name:30}{quiet:9.3f}{busy:9.3f}{busy / quiet:7.2f}x")
+        (quiet, quiet_median), (busy, busy_median) = [
+            (statistics.mean(times[which]), statistics.median(times[which])) for which in ("quiet", "busy")
+        ]
+        print(f"{name:30}{quiet:14.3f}{quiet_median:9.3f}{busy:14.3f}{busy_median:9.3f}{busy / quiet:17.2f}x")
     return found
 
 
@@ -144,6 +147,7 @@ def main():
     parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS), help="for predict")
     parser.add_argument("--modes", nargs="+", default=["minidl fit", "eager"], help="as for train_step.py")
     parser.add_argument("--threads", type=positive, default=usable_cores())
+    parser.add_argument("--busy", type=positive, default=1, help="number of busy processes")
     parser.add_argument("--rounds", type=positive, default=15)
     parser.add_argument("--steps", type=positive, default=200, help="maximum per round (default 200)")
     parser.add_argument("--seconds", type=float, default=0.3, help="seconds per round of one side (default 0.3)")

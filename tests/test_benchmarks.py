@@ -229,7 +229,7 @@ def test_conditions(run, tmp_path):
     assert len(results["channels"]) == 5
     small = [*shortest[:6], "--nets", "control", "--batch-sizes", 3, "--threads", 2, "--no-peers"]
     _, results = run("calls.py", *small, json_file=tmp_path / "c.json")
-    assert [len(entry["milliseconds"]) for entry in results["calls"]] == [6]
+    assert [len(entry["milliseconds"]) for entry in results["calls"]] == [9]
 
 
 @pytest.mark.slow

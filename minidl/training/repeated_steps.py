@@ -23,14 +23,8 @@ from minidl_c.runtime.training_call import TrainingCall
 from minidl_c.runtime.usage_guard import UsageGuard
 
 MAX_FORMS = 8  # of which calls are kept: an actor's batches, a learner's, a last one
-GENERAL = (
-    "batches",
-    "check_targets",
-    "check_trainable",
-    "network",
-    "run",
-    "steps",
-)  # methods that no repeated step calls
+# methods that no repeated step calls
+GENERAL = ("batches", "check_targets", "check_trainable", "network", "run", "steps")
 
 
 class Known(NamedTuple):

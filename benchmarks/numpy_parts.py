@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from unittest import mock
 
 import numpy as np
-from conditions import busy_neighbour
+from conditions import busy_neighbours
 from measure import PAUSE, Side, alternate, machine, positive, print_machine, settle, usable_cores, write_json
 
 from minidl import Layer, Sequential, Trainer
@@ -117,9 +117,7 @@ def main():
         for threads in args.threads:
             for part in args.parts:
                 sides = sides_of(part, threads)
-                with ExitStack() as stack:
-                    for _ in range(busy):
-                        stack.enter_context(busy_neighbour())
+                with busy_neighbours(busy):
                     settle(sides, args.steps, args.seconds)
                     alternate(sides, args.rounds)
                 name = f"{busy} busy, {threads} threads, {part}"

@@ -12,10 +12,9 @@ import statistics
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
-from conditions import busy_neighbour
+from conditions import busy_neighbours
 from measure import machine, positive, print_machine, usable_cores, write_json
 
 ROOT = Path(__file__).parents[1]
@@ -89,9 +88,7 @@ def compare(net, task, busy, args):
     times = {"OpenMP": [], "pool": []}
     for number in range(args.rounds):
         for build in times if number % 2 == 0 else reversed(times):
-            with ExitStack() as stack:
-                for _ in range(busy):
-                    stack.enter_context(busy_neighbour())
+            with busy_neighbours(busy):
                 times[build] += run_child(build, net, task, args)
     return {
         build: {

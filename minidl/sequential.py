@@ -282,18 +282,19 @@ class Sequential(BaseModel):
         self._built()
         with self.usage.writing("load_state_dict"):
             load(self.layers, state)
+            self.changes += 1
 
     def soft_update(self, other: Sequential, tau: float = 1.0) -> None:
         """Moves parameters and buffers a part of the way to those of another model: `w += tau * (w_other - w)`.
 
         It needs no memory, and a `tau` of 1 copies every bit. So a target network follows the network that is trained
-        (Polyak averaging), and a copy takes new weights. Frozen layers move as well; the settings of layers, and the
+        (Polyak averaging), and a copy gets new weights. Frozen layers move as well; the settings of layers, and the
         states of optimizers, stay.
 
         Parameters
         ----------
         other : Sequential
-            A model of the same layers, shapes and dtype.
+            Another model of the same layers, shapes and dtype.
         tau : float, default 1.0
             The part of the way, from 0 to 1.
 
@@ -311,7 +312,8 @@ class Sequential(BaseModel):
 
         Notes
         -----
-        Running statistics are averaged like weights; integers in the buffers of a layer in NumPy are copied. Layers are
+        Running statistics are averaged like weights, `num_batches_tracked` of batch norms as well, which so becomes a
+        fraction; integers in the buffers of a layer in NumPy are copied. Layers are
         the same if their classes, and names and shapes of their tensors, are; so a target may have another dropout
         rate. `load_state_dict` is for all other pairs.
 
@@ -340,6 +342,7 @@ class Sequential(BaseModel):
         check_same_layers(network, other.network)
         with other.usage.reading("soft_update"), self.usage.writing("soft_update"):
             soft_update(network, other.network, float(tau))
+            self.changes += 1
 
     # ---- files
 

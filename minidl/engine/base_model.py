@@ -28,6 +28,8 @@ class BaseModel:
     dtype: str
     seed: int
 
+    changes = 0  # of the weights since the model was made: steps, load_state_dict, soft_update
+
     def __init__(self) -> None:
         self.network: Network | None = None
         self.usage = UsageGuard()  # allows predictions in many threads, or training in one
@@ -171,7 +173,7 @@ class BaseModel:
     def forward(self, X: ArrayLike, training: bool = False) -> Any:
         """Returns the outputs for a batch X.
 
-        With `training`, the model keeps what `backward` needs until the next forward.
+        With `training`, the model keeps what `backward` needs until the next training forward.
 
         Parameters
         ----------
@@ -210,7 +212,7 @@ class BaseModel:
             with self.usage.reading("forward"):
                 return self._named(network.predict(x))
         with self.usage.writing("forward"):
-            return self._named(self.manual.forward(x, self.seed))
+            return self._named(self.manual.forward(x, self.seed, self.changes))
 
     def backward(self, dy: ArrayLike | Mapping[str, ArrayLike]) -> Array:
         """Returns the gradient of X in the last training forward, from the gradient of its outputs.
@@ -245,7 +247,7 @@ class BaseModel:
         """
         self._built()
         with self.usage.writing("backward"):
-            return self.manual.backward(dy)
+            return self.manual.backward(dy, self.changes)
 
     def input_gradient(
         self,

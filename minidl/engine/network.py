@@ -13,6 +13,7 @@ import numpy as np
 from minidl.engine.flat_parameters import FlatParameters
 from minidl.engine.param_groups import ParamGroup, overrides_settings, param_groups, settings_of
 from minidl.engine.segments import CheckedSegment, NativeSegment, NumpySegment, ParamGroups, Segment, trains
+from minidl.engine.state import tensors
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, named_leaves
 from minidl.layers.join import join_gradients, join_outputs
@@ -153,6 +154,11 @@ class Network:
             tensors = [(name, one.shape, str(one.dtype), memory_order(one)) for name, one in arrays.items()]
             found.append((type(leaf), tensors))
         return found
+
+    @cached_property
+    def state_names(self) -> list[str]:
+        """The names of parameters and buffers, as in `state_dict`."""
+        return list(tensors(self.layers))
 
     def name_of(self, kind: type[Layer]) -> str | None:
         """Returns the name, as errors have it, of the first layer of a class that is no container; None: none."""

@@ -12,10 +12,13 @@ from minidl_c.optimizers.average import average
 def check_same_layers(network: Network, other: Network) -> None:
     """Raises ValueError, naming the first difference, unless leaves have equal classes and tensors in both networks."""
     if network.kinds == other.kinds:
+        for ours, theirs in zip(network.state_names, other.state_names, strict=True):
+            if ours != theirs:
+                raise ValueError(f"other: expected the tensors of this model, {ours!r}, got {theirs!r} in its place")
         return
-    for ours, theirs in itertools.zip_longest(range(len(network.kinds)), range(len(other.kinds))):
-        if ours is None or theirs is None or network.kinds[ours] != other.kinds[theirs]:
-            expected, got = _words(network, ours), _words(other, theirs)
+    for i, j in itertools.zip_longest(range(len(network.kinds)), range(len(other.kinds))):
+        if i is None or j is None or network.kinds[i] != other.kinds[j]:
+            expected, got = _words(network, i), _words(other, j)
             raise ValueError(f"other: expected the layers of this model, {expected}, got {got}")
 
 

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, is_classifier, is_regressor
 from sklearn.ensemble._base import _set_random_states
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.multiclass import type_of_target
@@ -39,8 +39,22 @@ class SeedEnsemble(BaseEstimator):
         """Returns the estimator in place of None."""
         raise NotImplementedError
 
+    def _expected(self, estimator: Any) -> str:
+        """Returns what is expected in place of this estimator; "": it will do."""
+        raise NotImplementedError
+
+    def _checked_estimator(self) -> Any:
+        """Returns the estimator; raises TypeError for one whose members could not be averaged, or would be equal."""
+        estimator = clone(self._default() if self.estimator is None else self.estimator)
+        expected = self._expected(estimator)
+        if not expected and not any(name.split("__")[-1] == "random_state" for name in estimator.get_params()):
+            expected = "an estimator with a random_state, by which the members differ"
+        if expected:
+            raise TypeError(f"estimator: expected {expected}, got {estimator!r:.200}")
+        return estimator
+
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
-        estimator = self._default() if self.estimator is None else self.estimator
+        estimator = self._checked_estimator()
         random, members = check_random_state(self.random_state), []
         for _ in range(check_int("n_estimators", self.n_estimators)):
             members.append(clone(estimator))
@@ -70,7 +84,9 @@ class SeedEnsemble(BaseEstimator):
 
     def _first(self, attribute: str) -> Any:
         """Returns an attribute of the first member; raises AttributeError, as `hasattr` expects, if it has none."""
-        return getattr(vars(self).get("estimators_", [None])[0], attribute)
+        if "estimators_" not in vars(self):
+            raise AttributeError(f"{type(self).__name__}: {attribute} is known after a fit")
+        return getattr(self.estimators_[0], attribute)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -95,7 +111,8 @@ class EnsembleClassifier(ClassifierMixin, SeedEnsemble):
     random_state : int, RandomState or None, default None
         Determines the `random_state` of each member.
     n_jobs : int or None, default None
-        Number of members that are fitted at the same time, each in one thread; None: `minidl.get_num_threads()`.
+        Number of members that are fitted at the same time, each in one thread; None and -1:
+        `minidl.get_num_threads()`.
 
     Attributes
     ----------
@@ -131,6 +148,13 @@ class EnsembleClassifier(ClassifierMixin, SeedEnsemble):
     def _default(self) -> SequentialClassifier:
         return SequentialClassifier()
 
+    def _expected(self, estimator: Any) -> str:
+        return (
+            ""
+            if is_classifier(estimator) and hasattr(estimator, "predict_proba")
+            else "a classifier with predict_proba"
+        )
+
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Trains the members.
 
@@ -141,7 +165,7 @@ class EnsembleClassifier(ClassifierMixin, SeedEnsemble):
         y : array-like of shape (n,) or (n, labels)
             Labels, numbers or strings, or an indicator matrix.
         sample_weight : array-like of shape (n,) or None, default None
-            A weight for each row.
+            A weight for each row. A pipeline as `estimator` takes none: put the ensemble into the pipeline.
 
         Returns
         -------
@@ -150,6 +174,8 @@ class EnsembleClassifier(ClassifierMixin, SeedEnsemble):
 
         Raises
         ------
+        TypeError
+            If `estimator` is of another kind, or has no `random_state`.
         TypeError, ValueError, FloatingPointError
             As the `fit` of a member.
         """
@@ -223,7 +249,8 @@ class EnsembleRegressor(RegressorMixin, SeedEnsemble):
     random_state : int, RandomState or None, default None
         Determines the `random_state` of each member.
     n_jobs : int or None, default None
-        Number of members that are fitted at the same time, each in one thread; None: `minidl.get_num_threads()`.
+        Number of members that are fitted at the same time, each in one thread; None and -1:
+        `minidl.get_num_threads()`.
 
     Attributes
     ----------
@@ -255,6 +282,9 @@ class EnsembleRegressor(RegressorMixin, SeedEnsemble):
     def _default(self) -> SequentialRegressor:
         return SequentialRegressor()
 
+    def _expected(self, estimator: Any) -> str:
+        return "" if is_regressor(estimator) else "a regressor"
+
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Trains the members.
 
@@ -265,7 +295,7 @@ class EnsembleRegressor(RegressorMixin, SeedEnsemble):
         y : array-like of shape (n,) or (n, targets)
             Numbers.
         sample_weight : array-like of shape (n,) or None, default None
-            A weight for each row.
+            A weight for each row. A pipeline as `estimator` takes none: put the ensemble into the pipeline.
 
         Returns
         -------
@@ -274,6 +304,8 @@ class EnsembleRegressor(RegressorMixin, SeedEnsemble):
 
         Raises
         ------
+        TypeError
+            If `estimator` is of another kind, or has no `random_state`.
         TypeError, ValueError, FloatingPointError
             As the `fit` of a member.
         """

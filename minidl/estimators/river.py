@@ -6,6 +6,7 @@ It needs the river package: pip install "minidl[river]". Without it, the classes
 from __future__ import annotations
 
 import numbers
+import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -35,6 +36,8 @@ except ImportError:
 __all__ = ["OnlineClassifier", "OnlineRegressor"]
 
 SMALLEST = 8, 2  # inputs and outputs of a new model
+LARGEST = sys.float_info.max
+ABSENT = "leave out what is missing"
 
 Places = dict[Hashable, int]  # of features or labels in a vector, in the order in which they were learned
 Features = Mapping[Hashable, Any]
@@ -69,8 +72,13 @@ class Online:
 
         They fill the first rows and columns of arrays that are larger now; other elements begin as in a new model.
         """
+        if self.layers is not None and not callable(self.layers):
+            raise TypeError(f"layers: expected a function of the number of outputs, got {self.layers!r}")
         layers = [Dense(64), ReLU(), Dense(outputs)] if self.layers is None else self.layers(outputs)
         model = Sequential(layers, (inputs,), self.seed, self.dtype)
+        if model.output_shape != (outputs,):
+            got = f"outputs of shape {model.output_shape}"
+            raise ValueError(f"layers: expected {outputs} outputs, the argument of the function, got {got}")
         trainer = Trainer(model, self.loss, optimizer_of(self.optimizer, self.lr), seed=self.seed)
         if trainer.steps().update is None:
             raise TypeError(f"optimizer: expected one of minidl's, whose state can grow, got {self.optimizer!r}")
@@ -127,22 +135,52 @@ def _room(places: Places, smallest: int) -> int:
 
 def _row(x: Features, places: Places) -> Array:
     """Returns the numbers of an example as a row, without those of other features."""
+    if type(x) is not dict and not isinstance(x, Mapping):
+        raise TypeError(f"x: expected a dict of features, got {type(x).__name__}")
     row = np.zeros((1, _room(places, SMALLEST[0])))
     for name, value in x.items():
         if type(value) is not float and not isinstance(value, (numbers.Real, np.bool_)):
             raise TypeError(f"x: feature {name!r}: expected a number, got {value!r}: encode it first")
+        if not -LARGEST <= value <= LARGEST:  # type: ignore[operator]
+            raise ValueError(f"x: feature {name!r}: expected a finite number, got {value!r:.50}: {ABSENT}")
         if (place := places.get(name)) is not None:
             row[0, place] = value
     return row
 
 
+def _columns(X: Any) -> Sequence[Hashable]:
+    """Returns the names of a mini-batch's features."""
+    if not hasattr(X, "columns"):
+        raise TypeError(f"X: expected a pandas.DataFrame, got {type(X).__name__}")
+    names: Sequence[Hashable] = X.columns
+    return names
+
+
 def _rows(X: Any, places: Places) -> Array:
     """Returns the numbers of a data frame as rows, without columns of other features."""
-    rows = np.zeros((len(X), _room(places, SMALLEST[0])))
-    for column, name in zip(as_array(X, "X").T, X.columns, strict=True):
+    names, rows = _columns(X), np.zeros((len(X), _room(places, SMALLEST[0])))
+    for column, name in zip(as_array(X, "X").T, names, strict=True):
+        if column.dtype.kind == "f" and not np.isfinite(column).all():
+            raise ValueError(f"X: feature {name!r}: expected finite numbers, got NaN or infinity: {ABSENT}")
         if (place := places.get(name)) is not None:
             rows[:, place] = column
     return rows
+
+
+def _targets(y: Any) -> list[Any]:
+    """Returns the targets of a mini-batch."""
+    if not hasattr(y, "tolist"):
+        raise TypeError(f"y: expected a pandas.Series, got {type(y).__name__}")
+    found: list[Any] = y.tolist()
+    return found
+
+
+def _with_labels(places: Places, labels: Sequence[Hashable]) -> Places:
+    """Returns the places with new labels after the others; raises ValueError for what stands for no label."""
+    for label in labels:
+        if label is None or label != label:  # NaN would be a new label each time
+            raise ValueError(f"y: expected a label, got {label!r}")
+    return _extended(places, labels)
 
 
 class OnlineClassifier(Online, MiniBatchClassifier):
@@ -219,11 +257,12 @@ class OnlineClassifier(Online, MiniBatchClassifier):
         Raises
         ------
         TypeError, ValueError
-            If a feature is no finite number, naming it, or if an argument of the constructor is invalid.
+            If a feature is no finite number, naming it, if the label is None or NaN, or if an argument of the
+            constructor is invalid.
         FloatingPointError
             If the loss or a gradient is NaN or infinite. Nothing changes then.
         """
-        features, labels = _extended(self._features, _sorted(x)), _extended(self._labels, [y])
+        features, labels = _extended(self._features, _sorted(x)), _with_labels(self._labels, [y])
         self._learn(features, labels, _row(x, features), np.array([labels[y]]), _room(labels, SMALLEST[1]))
 
     def learn_many(self, X: Any, y: Any) -> None:
@@ -241,8 +280,9 @@ class OnlineClassifier(Online, MiniBatchClassifier):
         TypeError, ValueError, FloatingPointError
             As `learn_one`.
         """
-        features, labels = _extended(self._features, _sorted(X.columns)), _extended(self._labels, y.tolist())
-        encoded = np.array([labels[label] for label in y.tolist()])
+        features, given = _extended(self._features, _sorted(_columns(X))), _targets(y)
+        labels = _with_labels(self._labels, given)
+        encoded = np.array([labels[label] for label in given], np.int64)
         self._learn(features, labels, _rows(X, features), encoded, _room(labels, SMALLEST[1]))
 
     def _probabilities(self, rows: Array) -> Array:
@@ -387,8 +427,8 @@ class OnlineRegressor(Online, MiniBatchRegressor):
         TypeError, ValueError, FloatingPointError
             As `OnlineClassifier.learn_one`.
         """
-        features = _extended(self._features, _sorted(X.columns))
-        self._learn(features, {}, _rows(X, features), y.to_numpy(), 1)
+        features = _extended(self._features, _sorted(_columns(X)))
+        self._learn(features, {}, _rows(X, features), np.array(_targets(y)), 1)
 
     def predict_one(self, x: Features) -> float:
         """Returns the prediction of an example.

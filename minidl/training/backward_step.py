@@ -24,12 +24,16 @@ def backward_step(trainer: BaseTrainer, dscores: ArrayLike | Mapping[str, ArrayL
         expected = "expected None for backward_step, which knows no gradients of single examples"
         raise ValueError(f"per_example_clip_norm: {expected}, got {trainer.per_example_clip_norm}")
     if isinstance(trainer.loss, OutputLosses) and isinstance(dscores, Mapping):
+        without = [name for name in dscores if name in model.output_names and name not in trainer.loss.losses]
+        if without:
+            raise ValueError(f"dscores: expected outputs that have a loss in this trainer, got {without[0]!r}")
         check_names("dscores", dscores, trainer.loss.losses)
     trainer.check_trainable()
     limits = {"clip_norm": trainer.clip_norm, "clip_value": trainer.clip_value}
     given: Clip = {name: limit for name, limit in limits.items() if limit is not None}
     with model.usage.training("backward_step"), trainer.stepping():
         rate, descent = trainer.rate_at(trainer.step), trainer.steps().descent
-        model.manual.last_backward(dscores)
+        model.manual.last_backward(dscores, model.changes)
+        model.changes += 1
         if not descent.step(rate, given, trainer.step_counter):
             raise FloatingPointError(explain_gradients(trainer.network, trainer.step))

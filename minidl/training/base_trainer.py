@@ -128,7 +128,7 @@ class BaseTrainer:
     def train_batch(self, X: ArrayLike, y: Targets, sample_weight: ArrayLike | None = None) -> float:
         """Makes a step on this batch; returns the loss before it.
 
-        Every `param.grad` is then the divided gradient of the step.
+        Every `param.grad` is then the gradient of the step, of the mean loss, after clipping.
 
         Parameters
         ----------
@@ -186,8 +186,7 @@ class BaseTrainer:
         with self.model.usage.training("train_batch"), self.stepping(), self.comm.abort_on_error():
             if self.sample_buffer.takes_next():
                 self.sample_buffer.keep_batch(self.sample_key, data)
-            batch = self.batches(data, data.active_rows, len(data.active_rows), comm=self.comm)
-            self.run(batch)
+            batch = self.run(self.batches(data, data.active_rows, len(data.active_rows), comm=self.comm))
             self._repeated.remember(self, X, y)
         return data.mean(batch.losses, data.active_rows)
 
@@ -519,6 +518,7 @@ class BaseTrainer:
             batch = with_moved_targets(batch, self.network, self.loss, self.seed, self.num_threads)
             steps = self.steps(in_parts=batch.micro_batch_size < batch.batch_size)
             batch.comm.mark(self.step)
+        self.model.changes += 1
         with batch.comm.raise_together() if not steps.is_distributable else nullcontext():
             done = steps.run(batch, self.num_threads)
             batch.comm.mark(self.step)

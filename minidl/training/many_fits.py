@@ -7,7 +7,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from minidl.callbacks.callback_list import CallbackList, remembers
@@ -51,8 +51,8 @@ def fit_many(
         The arguments of each net's own `fit`, in the order of `trainers`, or by their names. They replace the shared
         ones: other data, callbacks or a batch size.
     n_jobs : int or None, default None
-        The number of threads, each with one net at a time; None: `minidl.get_num_threads()`. Inside the fit of another
-        list it is 1.
+        The number of threads, each with one net at a time; None and -1: `minidl.get_num_threads()`. Inside the fit of
+        another list it is 1.
     verbose : 0, 1, 2 or None, default None
         0 prints nothing, 1 a line at the end, 2 also a bar; None: 2 on a terminal, else 1. The nets print nothing.
     return_exceptions : bool, default False
@@ -69,11 +69,11 @@ def fit_many(
     Raises
     ------
     TypeError, ValueError
-        Before the first fit, if the arguments are invalid, or if two nets share a model, an optimizer, or a callback
-        with a state.
+        Before the first fit, if an argument of `fit_many` itself is invalid, or if two nets share a model, an
+        optimizer, a step of a pipeline, or a callback that has a `state_dict`.
     ExceptionGroup
-        The errors of nets that failed, after all others have been fitted. The message has their names, and a note of
-        each error has its own.
+        The errors of nets that failed, also those of invalid arguments of their `fit`, after all others have been
+        fitted. The message has the names of the first ten, and a note of each error has its own.
     KeyboardInterrupt, SystemExit
         For Ctrl-C and SIGTERM, which act while all nets are between two steps. SIGTERM first calls the `on_terminate`
         of their callbacks. Some nets are fitted then, and those that have not begun are as they were. A trainer in
@@ -103,16 +103,16 @@ def fit_many(
     {'up': 1.0, 'down': -1.0}
     """
     nets = dict(trainers) if isinstance(trainers, Mapping) else dict(enumerate(_as_list(trainers)))
-    given = {name: value for name, value in (("X", X), ("y", y)) if value is not None} | fit_arguments
+    given = {name: value for name, value in (("X", X), ("y", y)) if value is not None} | _whole(fit_arguments)
     if len(nets) > 1 and hasattr(X, "__next__"):
         raise TypeError(f"X: expected arrays, or batches that each net can read from the first, got the iterator {X!r}")
     own = _own_arguments(nets, each, isinstance(trainers, Mapping))
-    calls = {name: _arguments(name, net, {**given, **own[name]}) for name, net in nets.items()}
+    calls = {name: _arguments(name, net, {**given, **_whole(own[name])}) for name, net in nets.items()}
     _check_unshared(nets, calls)
     check_bool("return_exceptions", return_exceptions)
-    n_threads = min(get_num_threads() if n_jobs is None else check_int("n_jobs", n_jobs), len(nets))
+    n_threads = get_num_threads() if n_jobs is None or n_jobs == -1 else check_int("n_jobs", n_jobs)
     fits = _Fits(nets, calls, Progress(verbose, 0))
-    fits.run(min(n_threads, 1) if current_relay() else n_threads)
+    fits.run(min(len(nets), 1 if current_relay() else n_threads))
     if fits.failed and not return_exceptions:
         raise fits.error()
     results = {name: fits.results[name] for name in nets}
@@ -199,6 +199,12 @@ def _own_arguments(nets: dict[Any, Any], each: Any, by_name: bool) -> dict[Any, 
     return own
 
 
+def _whole(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns arguments of a fit, with callbacks that can be read twice."""
+    callbacks = arguments.get("callbacks")
+    return dict(arguments) | ({"callbacks": list(callbacks)} if isinstance(callbacks, Iterator) else {})
+
+
 def _arguments(name: Any, net: Any, given: dict[str, Any]) -> dict[str, Any]:
     """Returns the arguments of a net's fit; raises TypeError for one that it does not have."""
     if isinstance(net, type) or not callable(getattr(net, "fit", None)):
@@ -215,17 +221,30 @@ def _arguments(name: Any, net: Any, given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
+def _fitted_parts(what: str, net: Any) -> dict[str, Any]:
+    """Returns a net and, if it is a pipeline of scikit-learn, its steps, which it fits, by description."""
+    parts = {what: net}
+    if not isinstance(net, type) and hasattr(net, "named_steps"):
+        for step, part in net.named_steps.items():
+            if hasattr(part, "fit"):
+                parts |= _fitted_parts(f"step {step!r} of a pipeline", part)
+    return parts
+
+
 def _check_unshared(nets: dict[Any, Any], calls: dict[Any, dict[str, Any]]) -> None:
     """Raises ValueError if two nets train the same object; what only reads, such as a loss, may be shared."""
     users: dict[int, Any] = {}
     for name, net in nets.items():
-        parts = {"trainer": net}
+        parts = _fitted_parts("trainer", net)
         if isinstance(net, BaseTrainer):
             callbacks = CallbackList(calls[name].get("callbacks", ()))
             parts |= {"model": net.model, "optimizer": net.optimizer}
+            leaves = [leaf for layer in net.model.layers for leaf in layer.leaves()]
+            parts |= {f"layer {i}, {leaf!r:.60},": leaf for i, leaf in enumerate(leaves)}
             parts |= {f"callback {callback!r:.60}": callback for callback in callbacks if remembers(callback)}
+        parts |= {f"iterator {key}": value for key, value in calls[name].items() if hasattr(value, "__next__")}
         for what, part in parts.items():
-            if id(part) in users:
+            if users.get(id(part), name) != name:
                 other = users[id(part)]
                 raise ValueError(f"trainers: expected its own {what} for each net, got one for {other!r} and {name!r}")
             users[id(part)] = name

@@ -17,30 +17,35 @@ from minidl.losses import check_targets
 from minidl.optimizers.base import rate_at
 from minidl.training.labeled_data import LabeledData, labeled_rows
 from minidl.training.steps import FusedSteps
+from minidl.utils.data import ArraySource
 from minidl.utils.weights import as_weights, step_factors, weighted_mean
 from minidl_c.array_args import is_readable
 from minidl_c.runtime.training_call import TrainingCall
 from minidl_c.runtime.usage_guard import UsageGuard
 
 MAX_FORMS = 8  # of which calls are kept: an actor's batches, a learner's, a last one
-# methods that no repeated step calls
-GENERAL = ("batches", "check_targets", "check_trainable", "network", "run", "steps")
+# what a step of BaseTrainer calls, and what it reads: a trainer that has one of its own takes the general way
+CALLS = ("batches", "check_targets", "check_trainable", "network", "rate_at", "run", "sample_key", "stepping", "steps")
+READS = (
+    "model", "loss", "optimizer", "seed", "num_threads", "clip_norm", "clip_value", "per_example_clip_norm",
+    "comm", "step_counter", "step_cache", "sample_buffer",
+)  # fmt: skip
 
 
 class Known(NamedTuple):
-    """What is known of a form: the plan's call without a batch, and the parts of the trainer that it was made for."""
+    """What is known of a form: the plan's call without a batch, and what it belongs to."""
 
     call: TrainingCall
     steps: FusedSteps
     usage: UsageGuard
-    parts: tuple[object, ...]
 
 
 class RepeatedSteps:
-    """The forms seen so far, of one trainer."""
+    """The forms seen so far, of one trainer, and the parts that it had then."""
 
     def __init__(self) -> None:
         self._known: dict[object, Known] = {}
+        self._parts: tuple[object, ...] = ()
 
     def run(self, trainer: Any, X: Any, y: Any, sample_weight: Any) -> float | None:
         """Makes a step, and returns the loss before it; returns None, having changed nothing, for the general way.
@@ -49,7 +54,10 @@ class RepeatedSteps:
         """
         form, own = _form_of(X, y), vars(trainer)
         known = None if form is None else self._known.get(form)
-        if known is None or not all(map(operator.is_, known.parts, _parts_of(own))):
+        if known is None or not own.keys().isdisjoint(CALLS):
+            return None
+        if not all(map(operator.is_, self._parts, _parts_of(trainer))):
+            self._known.clear()  # it keeps no model alive that was exchanged
             return None
         call, steps, loss, n = known.call, known.steps, own["loss"], len(X)
         shape, dtype = steps.network.out_shape, steps.network.dtype
@@ -61,23 +69,27 @@ class RepeatedSteps:
         targets = check_targets(loss, y, n, shape, dtype)
         labeled = labeled_rows(loss, targets)
         factors = None if weights is None else step_factors(weights, dtype)
+        samples = own["sample_buffer"]
         with known.usage.training("train_batch"):
-            own["_stepping"] = True
+            own["_stepping"], taken = True, samples.takes_next()
+            if taken:
+                source = ArraySource(X, own["model"].input_shape, dtype, check=False)
+                data = LabeledData(source, targets, targets, weights, np.arange(n), None, labeled, factors)
+                samples.keep_batch(trainer.sample_key, data)
             try:
+                call.seed, call.num_threads = own["seed"], own["num_threads"]
                 call.lrs[0] = rate_at(own["optimizer"], int(own["step_counter"][0]), dtype)
                 call.divisors[0] = n if labeled is None else max(1, labeled.sum())
                 call.x, call.targets, call.weights = X, targets, factors
-                call.seed, call.num_threads = own["seed"], own["num_threads"]
                 done = steps.plan.train(call)
+                own["model"].changes += 1
             finally:
                 own["_stepping"] = False
                 call.x = call.targets = call.weights = None  # the trainer keeps no data of the caller alive
-        if not done:  # it was not finite
-            return None
-        if own["sample_buffer"].takes_next():
-            data = LabeledData.from_arrays(trainer.model, loss, X, y, sample_weight).for_steps()
-            own["sample_buffer"].keep_batch(trainer.sample_key, data)
-        return weighted_mean(call.losses, weights)
+            if done:
+                return weighted_mean(call.losses, weights)
+            samples.untake(taken)  # it was not finite
+        return None
 
     def remember(self, trainer: Any, X: Any, y: Any) -> None:
         """Keeps what the next step on a batch of this form needs, after one of the general way."""
@@ -86,16 +98,17 @@ class RepeatedSteps:
             return
         if not isinstance(steps, FusedSteps) or network is not trainer.model.network or network.moves_pixels:
             return
-        if trainer.comm.size > 1 or network.has_own_settings or _overrides(type(trainer)):
+        if trainer.comm.size > 1 or network.has_own_settings or _overrides(trainer):
             return
+        parts = _parts_of(trainer)
+        if len(self._known) == MAX_FORMS or not all(map(operator.is_, self._parts, parts)):
+            self._known.clear()
         parameters, one = network.parameters, np.zeros(1)
         call = TrainingCall(
             None, None, len(X), None, None, np.zeros(len(X), network.dtype), None, one, one.copy(), parameters.values,
             parameters.grads, steps.update, None, 0, trainer.step_counter, None, trainer.clip_norm, trainer.clip_value,
         )  # fmt: skip
-        if len(self._known) == MAX_FORMS:
-            self._known.clear()
-        self._known[form] = Known(call, steps, trainer.model.usage, _parts_of(vars(trainer)))
+        self._known[form], self._parts = Known(call, steps, trainer.model.usage), parts
 
 
 def _form_of(X: Any, y: Any) -> object | None:
@@ -109,18 +122,21 @@ def _form_of(X: Any, y: Any) -> object | None:
     return X.shape, X.dtype, tuple((name, rows.shape, rows.dtype) for name, rows in y.items())
 
 
-def _parts_of(own: dict[str, Any]) -> tuple[object, ...]:
+def _parts_of(trainer: Any) -> tuple[object, ...]:
     """Returns the objects that a step depends on besides its batch, the seed, the rate and the number of threads.
 
-    own: the trainer's attributes as it stores them: each look past its descriptors costs as much as the comparison.
+    They are attributes as the trainer stores them: each look past its descriptors costs as much as the comparison.
     """
+    own = vars(trainer)
     network = vars(own["model"])["network"]
     return (
         network, network and network.lr_mult, Layer.settings_version(), own["step_cache"].steps, own["loss"],
-        own["optimizer"], own["clip_norm"], own["clip_value"], own["per_example_clip_norm"],
+        own["optimizer"], own["clip_norm"], own["clip_value"], own["per_example_clip_norm"], own["step_counter"],
+        trainer.__class__,
     )  # fmt: skip
 
 
-def _overrides(cls: type) -> bool:
-    """Whether a subclass has steps of its own."""
-    return any(name in vars(one) for one in cls.__mro__ if not one.__module__.startswith("minidl.") for name in GENERAL)
+def _overrides(trainer: Any) -> bool:
+    """Whether the trainer, or its class, has steps of its own."""
+    theirs = [vars(one) for one in type(trainer).__mro__ if not one.__module__.startswith("minidl.")]
+    return not vars(trainer).keys().isdisjoint(CALLS) or any(name in one for one in theirs for name in CALLS + READS)

@@ -58,6 +58,12 @@ class SampleBuffer:
         # Knuth's hash: no period of the data matches it
         return self._calls <= MIN_BATCHES or self._calls * 2654435761 % 2**32 < SAMPLED
 
+    def untake(self, taken: bool) -> None:
+        """Forgets the batch that was counted last; taken: whether it was kept."""
+        self._calls -= 1
+        if taken:
+            self._blocks.pop()
+
     def keep_batch(self, key: tuple[object, ...], data: LabeledData) -> None:
         """Adds some examples of a batch that `takes_next` has chosen."""
         self._keep(key, data, data.active_rows, len(data.active_rows), 1, min(PER_BATCH, _capacity(data)))

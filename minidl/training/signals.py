@@ -9,13 +9,14 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
 from minidl.distributed.communicator import SINGLE_PROCESS, Communicator
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)  # a SIGTERM first: it saves
-_of_thread = threading.local()  # its attribute `relay`: the SignalRelay of this thread
+_of_thread = threading.local()  # of a thread of fits: its SignalRelay, `relay`, and its outermost Signals, `fit`
 
 
 class Signals:
@@ -33,6 +34,8 @@ class Signals:
         self._process = os.getpid()
 
     def __enter__(self) -> Signals:
+        if current_relay() is not None and _of_thread.fit is None:
+            _of_thread.fit = self
         if threading.current_thread() is threading.main_thread():
             for number in reversed(SIGNALS):  # Ctrl-C first: after that it cannot interrupt this loop
                 before = signal.getsignal(number)
@@ -42,6 +45,8 @@ class Signals:
         return self
 
     def __exit__(self, *error: object) -> None:
+        if current_relay() is not None and _of_thread.fit is self:
+            _of_thread.fit = None
         for number, before in reversed(self._before.items()):  # Ctrl-C last
             if signal.getsignal(number) == self._note:  # unless another handler was set since
                 signal.signal(number, before)
@@ -50,7 +55,7 @@ class Signals:
 
     def check(self, terminating: Callable[[], None], comm: Communicator = SINGLE_PROCESS) -> None:
         """Acts on signals that any of the processes received; calls `terminating` before a SIGTERM acts."""
-        if (relay := current_relay()) is not None:
+        if (relay := current_relay()) is not None and _of_thread.fit in (None, self):  # a fit in a callback goes on
             relay.check(terminating)
         received = comm.allreduce_max([number in self._pending for number in SIGNALS])
         for number in [number for number, flag in zip(SIGNALS, received, strict=True) if flag]:
@@ -128,9 +133,7 @@ class SignalRelay:
                     self._stop(error)
                     raise
         finally:
-            for thread in threads:
-                if thread.is_alive():
-                    thread.join()
+            self._wait_for_end(sum(thread.ident is None for thread in threads))
         if self._error is not None:
             raise self._error
 
@@ -152,7 +155,7 @@ class SignalRelay:
 
     def _run(self, work: Callable[[], None]) -> None:
         """Is one of the threads."""
-        _of_thread.relay = self
+        _of_thread.relay, _of_thread.fit = self, None
         try:
             work()
         except BaseException as error:
@@ -170,6 +173,17 @@ class SignalRelay:
                     self._acting = []
                     self._changed.notify_all()
                 self._changed.wait(0.1)  # a signal that another thread got in C, or on Windows, does not end a wait
+
+    def _wait_for_end(self, unstarted: int) -> None:
+        """Returns when the threads that were started have ended, which a further Ctrl-C does not change.
+
+        Python 3.11 takes a thread for ended after a Ctrl-C in `Thread.join`.
+        """
+        ended = False
+        while not ended:
+            with suppress(KeyboardInterrupt), self._changed:
+                self._changed.wait_for(lambda: self._threads == unstarted)
+                ended = True
 
     def _stop(self, error: BaseException) -> None:
         """Stops all fits at their next `check`."""

@@ -140,6 +140,19 @@ def test_other_models_are_refused(other, message):
     assert bits(model.state_dict()) == before
 
 
+def test_outputs_in_another_order_are_refused():
+    """They would get the weights of each other; so would a layer in a container those of one outside."""
+    model, other = [
+        Sequential([Outputs(**{name: [Dense(1)] for name in names})], input_shape=(2,)) for names in ("ab", "ba")
+    ]
+    before = bits(model.state_dict())
+    with pytest.raises(ValueError, match=r"^other: expected the tensors of this model, '0.a.0.weight', got '0.b.0"):
+        model.soft_update(other)
+    with pytest.raises(ValueError, match=r"^other: expected the tensors of this model, '0.weight', got '0.+0.weight'"):
+        Sequential([Dense(6), ReLU()], (6,)).soft_update(Sequential([Residual(Dense(6), ReLU())], (6,)))
+    assert bits(model.state_dict()) == before
+
+
 def test_other_arguments_are_refused():
     model, other = dense(Tanh()), dense(Tanh(), seed=1)
     before = bits(model.state_dict())

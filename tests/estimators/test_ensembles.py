@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
 from minidl.estimators import EnsembleClassifier, EnsembleRegressor, SequentialClassifier, SequentialRegressor
@@ -100,3 +103,20 @@ def test_errors_are_those_of_a_member():
     with pytest.raises(NotFittedError):
         classifier().predict(X)
     assert not hasattr(classifier(), "n_features_in_") and not hasattr(classifier(), "classes_")
+    with pytest.raises(AttributeError, match=r"^EnsembleClassifier: classes_ is known after a fit$"):
+        classifier().classes_  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("make", "estimator", "expected"),
+    [
+        (EnsembleClassifier, SequentialRegressor(), "a classifier with predict_proba"),
+        (EnsembleClassifier, SVC(random_state=0), "a classifier with predict_proba"),
+        (EnsembleClassifier, GaussianNB(), "an estimator with a random_state, by which the members differ"),
+        (EnsembleRegressor, SequentialClassifier(), "a regressor"),
+        (EnsembleRegressor, LinearRegression(), "an estimator with a random_state, by which the members differ"),
+    ],
+)
+def test_members_that_cannot_be_averaged_or_would_be_equal_are_refused(make, estimator, expected):
+    with pytest.raises(TypeError, match=rf"^estimator: expected {expected}, got {type(estimator).__name__}\("):
+        make(estimator).fit(X, LABELS if make is EnsembleClassifier else NUMBERS)

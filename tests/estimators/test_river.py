@@ -110,12 +110,12 @@ def test_labels_of_any_type_take_new_outputs():
     model = river.OnlineClassifier(narrow, lr=0.05)
     x = examples()[0]
     assert model.predict_proba_one(x) == {} and model.predict_one(x) is None
-    for label in ("a", 3, None, ("b", 1), "e"):
+    for label in ("a", 3, 2.5, ("b", 1), "e"):
         for _ in range(40):
             model.learn_one(x, label)
         assert model.predict_one(x) == label
     proba = model.predict_proba_one(x)
-    assert list(proba) == ["a", 3, None, ("b", 1), "e"] and sum(proba.values()) == pytest.approx(1, abs=1e-12)
+    assert list(proba) == ["a", 3, 2.5, ("b", 1), "e"] and sum(proba.values()) == pytest.approx(1, abs=1e-12)
     assert model._size == (8, 8)
 
 
@@ -153,6 +153,8 @@ def test_refusals_change_nothing():
 
     model, x = learned(), examples()[30]
     before = bits(model)
+    numbers = pd.DataFrame(ROWS[:2], columns=NAMES)
+    missing = numbers.assign(**{"feature 1": [np.nan, 1.0]})
     text, frame = x | {"new": "a"}, pd.DataFrame(ROWS[:2], columns=NAMES).assign(new=["a", "b"])
     for refused, error, message in (
         (
@@ -162,7 +164,26 @@ def test_refusals_change_nothing():
         ),
         (lambda: model.predict_one(text), TypeError, r"^x: feature 'new': expected a number"),
         (lambda: model.learn_one(x | {"new": None}, 1), TypeError, r"^x: feature 'new': expected a number, got None"),
-        (lambda: model.learn_one(x | {"new": np.nan}, 1), ValueError, r"^X: .*NaN"),
+        (
+            lambda: model.learn_one(x | {"new": np.nan}, 1),
+            ValueError,
+            r"^x: feature 'new': .*got nan: leave out what is",
+        ),
+        (lambda: model.learn_one(x | {"new": 10**400}, 1), ValueError, r"^x: feature 'new': .*, got 10+"),
+        (lambda: model.predict_one(x | {"new": -np.inf}), ValueError, r"^x: feature 'new': "),
+        (lambda: model.learn_one([1, 2], 1), TypeError, r"^x: expected a dict of features, got list$"),
+        (lambda: model.predict_proba_one([1, 2]), TypeError, r"^x: expected a dict of features, got list$"),
+        (lambda: model.learn_many(ROWS[:2], pd.Series([0, 1])), TypeError, r"^X: expected a pandas.DataFrame, got nd"),
+        (lambda: model.predict_many(ROWS[:2]), TypeError, r"^X: expected a pandas.DataFrame, got ndarray$"),
+        (lambda: model.learn_many(numbers, [0, 1]), TypeError, r"^y: expected a pandas.Series, got list$"),
+        (
+            lambda: model.learn_many(numbers[:0], pd.Series([])),
+            ValueError,
+            r"^X: expected at least one example",
+        ),
+        (lambda: model.learn_many(missing, pd.Series([0, 1])), ValueError, r"^X: feature 'feature 1': expected finite"),
+        (lambda: model.learn_one(x, None), ValueError, r"^y: expected a label, got None$"),
+        (lambda: model.learn_many(numbers, pd.Series([0, np.nan])), ValueError, r"^y: expected a label, got nan$"),
         (lambda: model.learn_one(x | {"new": 1e300}, 1), ValueError, r"^X: "),
         (
             lambda: model.learn_many(frame, pd.Series([0, 1])),
@@ -182,6 +203,10 @@ def test_refusals_change_nothing():
     with pytest.raises(FloatingPointError):
         regressor.learn_one(x | {"new": 1e38}, 1e38)
     assert bits(regressor) == before
+    with pytest.raises(TypeError, match=r"^layers: expected a function of the number of outputs, got \["):
+        river.OnlineClassifier([Dense(2)]).learn_one(x, 1)
+    with pytest.raises(ValueError, match=r"^layers: expected 2 outputs, .*, got outputs of shape \(3,\)$"):
+        river.OnlineClassifier(lambda outputs: [Dense(3)]).learn_one(x, 1)
     with pytest.raises(TypeError, match=r"^optimizer: expected one of minidl's, whose state can grow, got <"):
         river.OnlineRegressor(optimizer=Plain()).learn_one(x, 1)
     with pytest.raises(ValueError, match=r"batch norm|at least 2 examples"):

@@ -142,7 +142,7 @@ def test_several_outputs():
     assert different(params, {name: param.value for name, param in own.model.params.items()}) == []
     np.testing.assert_array_equal(own.model.params["2.aside.0.weight"].value, before)
     own.model.forward(x, training=True)
-    with pytest.raises(ValueError, match=r"^dscores: expected names of the outputs policy, value, got 'aside'$"):
+    with pytest.raises(ValueError, match=r"^dscores: expected outputs that have a loss in this trainer, got 'aside'$"):
         own.backward_step({"aside": np.ones((16, 1))})
     with pytest.raises(TypeError, match=r"^dscores: expected a dict of arrays for the outputs policy, value, aside"):
         own.backward_step(np.ones((16, 4)))
@@ -214,6 +214,35 @@ def test_a_step_needs_a_forward_of_its_own():
     with pytest.raises(RuntimeError, match=needed):
         trainer.backward_step(scale)
     assert different(before, state(trainer)) == []
+
+
+CHANGES = {
+    "train_batch": lambda t: t.train_batch(X[:8], Y[:8]),
+    "fit": lambda t: t.fit(X, Y, epochs=1, batch_size=8, verbose=0),
+    "load_state_dict": lambda t: t.model.load_state_dict(t.model.state_dict()),
+    "soft_update": lambda t: t.model.soft_update(make().model, 0.5),
+    "a resumed checkpoint": lambda t: Trainer.resume(CHECKPOINT[0], model=t.model),
+}
+CHECKPOINT = []
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_weights_that_changed_since_the_forward_are_refused(change, repeated, tmp_path):
+    """The gradient would be neither that before the change nor that after it. A backward is refused, too."""
+    trainer = make()
+    for _ in range(2 if repeated else 0):
+        trainer.train_batch(X[:8], Y[:8])
+    CHECKPOINT[:] = [tmp_path / "checkpoint"]
+    trainer.save_checkpoint(CHECKPOINT[0])
+    scale = gradient(trainer)
+    change(trainer)
+    before = state(trainer)
+    for refused in (trainer.backward_step, trainer.model.backward):
+        with pytest.raises(RuntimeError, match=r"^backward(_step)?: expected the weights of the forward, but a step"):
+            refused(scale)
+    assert different(before, state(trainer)) == []
+    trainer.backward_step(gradient(trainer))
 
 
 def test_layers_that_were_frozen_since_the_forward_are_refused():

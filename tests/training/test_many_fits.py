@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from minidl import Layer, Sequential, Trainer, fit_many, get_num_threads
-from minidl.callbacks import Checkpoint, EarlyStopping
+from minidl.callbacks import Checkpoint
 from minidl.estimators import SequentialClassifier
 from minidl.layers import BatchNorm1D, Dense, Dropout, ReLU
 from minidl.optimizers import SGD, Adam
@@ -112,7 +112,7 @@ def test_estimators_and_pipelines():
         return [*nets, make_pipeline(StandardScaler(), SequentialClassifier(epochs=2, random_state=0))]
 
     alone = [net.fit(X, Y).predict_proba(X).tobytes() for net in make()]
-    fitted = fit_many(make(), X, Y, n_jobs=2, verbose=0)
+    fitted = fit_many(make(), X, Y, n_jobs=-1, verbose=0)
     assert [net.predict_proba(X).tobytes() for net in fitted] == alone
 
 
@@ -252,60 +252,6 @@ def test_warning_filters_stay():
     assert warnings.filters == before
 
 
-# ---- refusals
-
-SHARED, CALLBACK = make_trainer(), EarlyStopping("loss")
-TWO = [make_trainer(1), make_trainer(2)]
-OPTIMIZER = SGD(0.1)
-
-
-@pytest.mark.parametrize(
-    ("trainers", "arguments", "message"),
-    [
-        (SHARED, {}, "trainers: expected a list or a dict of them, got <"),
-        ([SHARED, SHARED], {}, "trainers: expected its own trainer for each net, got one for 0 and 1"),
-        ([SHARED, Trainer(SHARED.model, "mean_squared_error", SGD(0.1))], {}, "expected its own model for each net"),
-        ([make_trainer(optimizer=OPTIMIZER), make_trainer(optimizer=OPTIMIZER)], {}, "expected its own optimizer for"),
-        (TWO, {"callbacks": [CALLBACK]}, r"expected its own callback EarlyStopping\(.* for each net, got one for 0"),
-        ([Trainer], {}, r"trainers: expected a Trainer .* as net 0, got .*; pass an object, Trainer\(...\)"),
-        ([make_trainer().model], {}, "trainers: expected a Trainer or an estimator as net 0, got Sequential"),
-        (TWO, {"epoch": 3}, "Trainer.fit, for net 0: .*unexpected keyword argument 'epoch'"),
-        (TWO, {"each": {0: {}, 1: {}}}, "each: expected a list in the order of trainers, got dict"),
-        ({"a": TWO[0]}, {"each": [{}]}, "each: expected a dict with the names of trainers, got list"),
-        (TWO, {"each": [{}]}, "each: expected arguments for each of 2 nets, got 1"),
-        ({"a": TWO[0]}, {"each": {"b": {}}}, "each: expected arguments for each of 1 nets, got others: 'a', 'b'"),
-        (TWO, {"each": [{}, X]}, "each: expected a dict of arguments for net 1, got ndarray"),
-        (TWO, {"X": iter([(X, Y)])}, "X: expected arrays, or batches .*, got the iterator"),
-        (TWO, {"n_jobs": 0}, "n_jobs: expected"),
-        (TWO, {"n_jobs": 1.5}, "n_jobs: expected"),
-        (TWO, {"verbose": 3}, "verbose: expected"),
-        (TWO, {"return_exceptions": 1}, "return_exceptions: expected"),
-    ],
-)
-def test_refusals_come_before_the_first_fit(trainers, arguments, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        fit_many(trainers, **{"X": X, "y": Y, **arguments})
-    assert SHARED.step == 0 and all(trainer.step == 0 and trainer.model.network is None for trainer in TWO)
-
-
-def test_callbacks_without_a_state_may_be_shared():
-    seen = []
-
-    class Counts:
-        def on_epoch_end(self, trainer, epoch, logs):
-            seen.append(epoch)
-
-    fit_many([make_trainer(k) for k in range(4)], X, Y, callbacks=[Counts()], n_jobs=2, verbose=0, **FIT)
-    assert sorted(seen) == [0] * 4 + [1] * 4 + [2] * 4
-
-
-def test_a_trainer_of_several_ranks_is_refused():
-    trainer = make_trainer()
-    trainer.comm = type("Ranks", (), {"size": 2})()
-    with pytest.raises(ValueError, match="distributed: expected None for net 0"):
-        fit_many([trainer], X, Y)
-
-
 # ---- signals
 
 
@@ -377,6 +323,28 @@ def test_sigterm_lets_all_nets_save_and_leaves_with_143(tmp_path):
             assert state(Trainer.resume(tmp_path / str(k))) == state(trainer)
 
 
+def test_a_sigterm_during_a_fit_inside_a_callback_lets_the_outer_net_save():
+    """The inner fit goes on to its end, as in a fit of the main thread; so does one that on_terminate begins."""
+    saved, inner = [Saved() for _ in range(2)], []
+
+    class Probes:
+        """Fits a net in each epoch, and when the process is to end."""
+
+        def on_epoch_end(self, trainer, epoch, logs):
+            callbacks = [Raises(signal.SIGTERM, 0)] if epoch == 1 and trainer.seed == 0 else []
+            inner.append(len(make_trainer(5).fit(X, Y, 2, callbacks=callbacks, verbose=0)["loss"]))
+
+        def on_terminate(self, trainer):
+            inner.append(len(make_trainer(6).fit(X, Y, 3, verbose=0)["loss"]))
+
+    together = Together(2)
+    own = [{"callbacks": [saved[k], together, Probes()]} for k in range(2)]
+    with pytest.raises(SystemExit) as left:
+        fit_many([make_trainer(k) for k in range(2)], X, Y, each=own, n_jobs=2, verbose=0, epochs=10**6, batch_size=8)
+    assert left.value.code == 143 and all(len(one.steps) == 1 for one in saved)
+    assert inner.count(3) == 2 and set(inner) == {2, 3}
+
+
 def test_a_stopped_list_is_completed_by_the_same_call():
     whole = [make_trainer(k) for k in range(4)]
     fit_many(whole, X, Y, n_jobs=2, verbose=0, **FIT)
@@ -439,8 +407,9 @@ def test_an_exit_in_a_net_stops_all():
     assert left.value.code == 7 and trainers[1].interrupted is not None
 
 
-def test_a_second_ctrl_c_acts_at_once():
-    """Also while a net is in a long step: the list is left as soon as that ends."""
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_second_ctrl_c_acts_at_once(number):
+    """Also while a net is in a long step: the list is left as soon as that ends, and no sooner."""
     in_step, go = threading.Barrier(3), threading.Event()
 
     class Long(Squares):
@@ -452,7 +421,7 @@ def test_a_second_ctrl_c_acts_at_once():
 
     def send():
         in_step.wait(60)
-        for _ in range(2):
+        for _ in range(number):
             os.kill(os.getpid(), signal.SIGINT)
             threading.Event().wait(0.1)
         go.set()
@@ -464,6 +433,8 @@ def test_a_second_ctrl_c_acts_at_once():
         fit_many(trainers, X, Y, n_jobs=2, verbose=0, **FIT)
     sender.join()
     assert [trainer.step for trainer in trainers] == [1, 1]
+    for trainer in trainers:
+        trainer.model.predict(X)  # refused while a thread trains
 
 
 PROGRAM = """

@@ -34,7 +34,7 @@ GOAL, EVERY = 475, 250  # EVERY: steps between two evaluations
 
 
 class Memory:
-    """What happened last: states, actions, the states that followed, and whether the episode ended there."""
+    """What happened last: states, actions, the states that followed, and whether the episode ended there, if only at its 500th step."""
 
     def __init__(self, size):
         self.states, self.following = np.zeros((2, size, 4), np.float32)

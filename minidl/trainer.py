@@ -84,6 +84,8 @@ class Trainer(BaseTrainer):
     ----------
     epoch : int
         Number of epochs completed so far.
+    step : int
+        Number of optimizer steps made so far.
     history : History
         What `fit` returns: a dict of lists with an entry for each epoch; its `plot` draws them.
     should_stop : bool
@@ -273,7 +275,7 @@ class Trainer(BaseTrainer):
         The scores are those of the last `model.forward(X, training=True)`, which the step uses up. The objective's
         gradient is followed as it is: the sum over the batch, which is never divided. So an objective that is a mean
         has the factor `1 / n` in `dscores`. Everything else is as in `train_batch`: clipping, rates, frozen layers, the
-        count of steps. Every `param.grad` is then the gradient of the step.
+        count of steps. Every `param.grad` is then the gradient of the step, after clipping.
 
         Parameters
         ----------
@@ -288,8 +290,9 @@ class Trainer(BaseTrainer):
         FloatingPointError
             If `dscores` or a gradient is NaN or infinite: before the update, so the weights stay.
         RuntimeError
-            If there was no training forward since the last step of this kind, if layers were frozen or thawed since,
-            or if another thread uses the model.
+            If there was no training forward since the last step of this kind, if since then layers were frozen or
+            thawed, or a step, `load_state_dict` or `soft_update` changed the weights, or if another thread uses the
+            model.
 
         See Also
         --------
@@ -297,8 +300,8 @@ class Trainer(BaseTrainer):
 
         Notes
         -----
-        The weights must still be those of the forward. Running statistics change in the forward, also if no step
-        follows. The random numbers of dropout are those of `Sequential.forward`: they depend on the seed of the model
+        The weights must still be those of the forward; what you write into them by hand is not noticed. Running
+        statistics change in the forward, even if no step follows. The random numbers of dropout are those of `Sequential.forward`: they depend on the seed of the model
         and the number of forwards. The loss of the trainer is not used; `"mean_squared_error"` suits any output.
 
         Examples

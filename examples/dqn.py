@@ -34,7 +34,10 @@ GOAL, EVERY = 475, 250  # EVERY: steps between two evaluations
 
 
 class Memory:
-    """What happened last: states, actions, the states that followed, and whether the episode ended there, if only at its 500th step."""
+    """What happened last: states, actions, the states that followed, and whether the episode ended there.
+
+    Its 500th step counts as an end.
+    """
 
     def __init__(self, size):
         self.states, self.following = np.zeros((2, size, 4), np.float32)

@@ -301,8 +301,9 @@ class Trainer(BaseTrainer):
         Notes
         -----
         The weights must still be those of the forward; what you write into them by hand is not noticed. Running
-        statistics change in the forward, even if no step follows. The random numbers of dropout are those of `Sequential.forward`: they depend on the seed of the model
-        and the number of forwards. The loss of the trainer is not used; `"mean_squared_error"` suits any output.
+        statistics change in the forward, even if no step follows. The random numbers of dropout are those of
+        `Sequential.forward`: they depend on the seed of the model and the number of training forwards. The loss of the
+        trainer is not used; `"mean_squared_error"` suits any output.
 
         Examples
         --------

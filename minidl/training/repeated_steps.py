@@ -57,7 +57,6 @@ class RepeatedSteps:
         if known is None or not own.keys().isdisjoint(CALLS):
             return None
         if not all(map(operator.is_, self._parts, _parts_of(trainer))):
-            self._known.clear()  # it keeps no model alive that was exchanged
             return None
         call, steps, loss, n = known.call, known.steps, own["loss"], len(X)
         shape, dtype = steps.network.out_shape, steps.network.dtype
@@ -94,21 +93,22 @@ class RepeatedSteps:
     def remember(self, trainer: Any, X: Any, y: Any) -> None:
         """Keeps what the next step on a batch of this form needs, after one of the general way."""
         form, network, steps = _form_of(X, y), trainer.network, trainer.steps()
-        if form is None or not is_readable(X, network.dtype):
-            return
-        if not isinstance(steps, FusedSteps) or network is not trainer.model.network or network.moves_pixels:
-            return
         if trainer.comm.size > 1 or network.has_own_settings or _overrides(trainer):
             return
         parts = _parts_of(trainer)
         if len(self._known) == MAX_FORMS or not all(map(operator.is_, self._parts, parts)):
             self._known.clear()
+        self._parts = parts  # so it keeps no model alive that was exchanged
+        if form is None or not is_readable(X, network.dtype):
+            return
+        if not isinstance(steps, FusedSteps) or network is not trainer.model.network or network.moves_pixels:
+            return
         parameters, one = network.parameters, np.zeros(1)
         call = TrainingCall(
             None, None, len(X), None, None, np.zeros(len(X), network.dtype), None, one, one.copy(), parameters.values,
             parameters.grads, steps.update, None, 0, trainer.step_counter, None, trainer.clip_norm, trainer.clip_value,
         )  # fmt: skip
-        self._known[form], self._parts = Known(call, steps, trainer.model.usage), parts
+        self._known[form] = Known(call, steps, trainer.model.usage)
 
 
 def _form_of(X: Any, y: Any) -> object | None:

@@ -117,14 +117,27 @@ def test_another_class_and_another_counter_have_their_effect():
     assert results[0][1] == 48
 
 
-@pytest.mark.parametrize("exchanged", ["model", "optimizer"])
-def test_an_exchanged_part_is_not_kept_alive(exchanged):
-    trainer = make()
+class Plain:
+    """An optimizer in NumPy."""
+
+    lr = 0.1
+
+    def step(self, params, lr):
+        pass
+
+
+EXCHANGED = {"model": lambda: make().model, "optimizer": lambda: Adam(0.1), "optimizer, in NumPy": Plain}
+
+
+@pytest.mark.parametrize("exchanged", EXCHANGED)
+@pytest.mark.parametrize("rows", [5, 9])  # of a form that it has seen, and has not
+def test_an_exchanged_part_is_not_kept_alive(exchanged, rows):
+    trainer, part = make(), exchanged.split(",")[0]
     losses(trainer)
     trainer.train_batch(X[:5], Y[:5])
-    old = weakref.ref(getattr(trainer, exchanged))
-    setattr(trainer, exchanged, make().model if exchanged == "model" else Adam(0.1))
-    trainer.train_batch(X[:9], Y[:9])  # of a form that it has not seen
+    old = weakref.ref(getattr(trainer, part))
+    setattr(trainer, part, EXCHANGED[exchanged]())
+    trainer.train_batch(X[:rows], Y[:rows])
     gc.collect()
     assert old() is None
 

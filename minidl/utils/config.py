@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minidl_c import __version__, build_info, isa
+from minidl_c import __version__, build_info, isa, thread_wait
 from minidl_c.runtime.threads import get_num_threads, openmp
 
 
@@ -24,10 +24,12 @@ class Config:
     instruction_set: str
     openmp: bool
     threads: int
+    thread_wait: str
     compiler_flags: str
 
     def __str__(self) -> str:
         threads = f"{self.threads} by default, {'of OpenMP' if self.openmp else 'of minidl itself'}"
+        wait = f"; they wait {self.thread_wait}" if self.openmp else ""
         return "\n".join(
             (
                 f"minidl           {self.minidl}",
@@ -35,7 +37,7 @@ class Config:
                 f"numpy            {self.numpy}",
                 f"platform         {self.platform}",
                 f"instruction set  {self.instruction_set}",
-                f"threads          {threads}",
+                f"threads          {threads}{wait}",
                 f"compiler flags   {self.compiler_flags}",
             )
         )
@@ -52,8 +54,8 @@ def show_config() -> Config:
     -------
     Config
         It prints as a table. `minidl`, `python`, `numpy` and `platform` are versions, `instruction_set` is the build in
-        use, such as "v3", `openmp` tells whether the threads are OpenMP's, `threads` is their default number, and
-        `compiler_flags` are those of the build.
+        use, such as "v3", `openmp` tells whether the threads are OpenMP's, `threads` is their default number,
+        `thread_wait` says how they wait for each other, and `compiler_flags` are those of the build.
 
     Examples
     --------
@@ -72,5 +74,6 @@ def show_config() -> Config:
         instruction_set=isa,
         openmp=openmp(),
         threads=get_num_threads(),
+        thread_wait=thread_wait if openmp() else "shortly",
         compiler_flags=" ".join(info["compile_args"] + info["isa_args"]),
     )

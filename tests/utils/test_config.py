@@ -11,6 +11,7 @@ import pytest
 
 import minidl
 import minidl_c
+from minidl_c import openmp_wait
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,8 +53,46 @@ def test_show_config_describes_the_environment(default_threads):
     assert "-ffp-contract=off" in output["compiler flags"].split()
     assert config.openmp == minidl_c.build_info()["openmp"]
     assert config.threads == 3
-    assert output["threads"] == f"3 by default, of {'OpenMP' if config.openmp else 'minidl itself'}"
+    of_openmp = f"OpenMP; they wait {config.thread_wait}"
+    assert output["threads"] == f"3 by default, of {of_openmp if config.openmp else 'minidl itself'}"
     assert repr(config) == str(config)
+
+
+WAIT = """
+import os, subprocess, sys
+before = dict(os.environ)
+{first}
+import minidl
+assert dict(os.environ) == before
+child = subprocess.run([sys.executable, "-c", "import os; print(sorted(os.environ))"], capture_output=True, text=True)
+assert child.stdout.strip() == str(sorted(before)), child.stdout
+print(minidl.show_config().thread_wait)
+"""
+LIBGOMP_FIRST = 'import ctypes; ctypes.CDLL("libgomp.so.1")'
+VERBOSE = {"OMP_DISPLAY_ENV": "verbose"}  # libgomp prints its settings to stderr
+
+
+def waits(first="", **env):
+    """Returns how threads wait in a new process, and the spins that libgomp read."""
+    code = WAIT.format(first=first) + "sys.stdout.flush()"
+    chosen = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, env={**chosen, "PYTHONPATH": str(ROOT), **VERBOSE, **env}, capture_output=True, text=True, check=True
+    )
+    spins = [line.split("'")[1] for line in done.stderr.splitlines() if "GOMP_SPINCOUNT" in line]
+    return done.stdout.strip(), spins
+
+
+@pytest.mark.skipif(not (minidl.show_config().openmp and openmp_wait.is_gnu()), reason="needs GNU's OpenMP")
+def test_threads_of_openmp_wait_shortly_unless_the_environment_or_another_package_says_otherwise():
+    """The environment, and that of child processes, is the same after the import."""
+    assert waits() == ("shortly, 3000 spins", ["3000"])
+    assert waits(GOMP_SPINCOUNT="77") == ("as GOMP_SPINCOUNT=77 says", ["77"])
+    said, (spins,) = waits(OMP_WAIT_POLICY="passive")
+    assert said == "as OMP_WAIT_POLICY=passive says" and spins != "3000"
+    said, (spins,) = waits(LIBGOMP_FIRST)
+    assert said == "as libgomp by itself: another package had loaded it" and spins != "3000"
 
 
 def test_running_the_module_prints_the_config():

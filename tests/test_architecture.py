@@ -34,7 +34,7 @@ LATE = {("minidl.training.history", "minidl.plots.curves")}
 # The same for cimports and includes of minidl_c/.
 COMPILED_FLOORS = (
     {"simd", "cpu_level"},
-    {"cpu"},
+    {"cpu", "openmp_wait"},
     {"op", "minidl_c"},
     {"array_args", "layouts"},
     {"kernels", "optimizers"},

@@ -61,10 +61,10 @@ isa: str = _choose()
 """The folder in use: "v2", "v3", "v4" or "base"."""
 
 __path__.insert(0, str(_HERE / isa))
-import minidl_c.openmp_wait as openmp_wait  # noqa: E402, needs the path
+from minidl_c.openmp_wait import load_openmp  # noqa: E402, needs the path
 
-thread_wait: str = openmp_wait.load_openmp()
-"""How OpenMP's threads wait for each other, and why; without OpenMP it says nothing."""
+thread_wait: str = load_openmp()
+"""How OpenMP's threads wait for each other, and why; it means nothing without OpenMP."""
 
 
 def build_info() -> dict[str, Any]:

@@ -29,7 +29,7 @@ class Config:
 
     def __str__(self) -> str:
         threads = f"{self.threads} by default, {'of OpenMP' if self.openmp else 'of minidl itself'}"
-        wait = f"; they wait {self.thread_wait}" if self.openmp else ""
+        wait = f"; they wait {self.thread_wait}" if self.thread_wait else ""
         return "\n".join(
             (
                 f"minidl           {self.minidl}",
@@ -55,7 +55,8 @@ def show_config() -> Config:
     Config
         It prints as a table. `minidl`, `python`, `numpy` and `platform` are versions, `instruction_set` is the build in
         use, such as "v3", `openmp` tells whether the threads are OpenMP's, `threads` is their default number,
-        `thread_wait` says how they wait for each other, and `compiler_flags` are those of the build.
+        `thread_wait` says how OpenMP's wait for each other ("" for minidl's own), and `compiler_flags` are those of the
+        build.
 
     Examples
     --------
@@ -74,6 +75,6 @@ def show_config() -> Config:
         instruction_set=isa,
         openmp=openmp(),
         threads=get_num_threads(),
-        thread_wait=thread_wait if openmp() else "shortly",
+        thread_wait=thread_wait if openmp() else "",
         compiler_flags=" ".join(info["compile_args"] + info["isa_args"]),
     )

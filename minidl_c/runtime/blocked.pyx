@@ -17,6 +17,9 @@ from minidl_c.runtime.run_state cimport BACKWARD, FORWARD, GATHER_X, SCATTER_Y, 
 from minidl_c.runtime.schedule cimport IN_TILES
 from minidl_c.runtime.tiles cimport run_instr
 
+ctypedef struct chunk:                  # some examples, which one thread runs together
+    Py_ssize_t start, examples          # the first copy of their arrays, and their number
+    Py_ssize_t number                   # in training, of the tile for converted ops
 
 # ---- the input and the output
 
@@ -55,49 +58,66 @@ cdef void run_on_tile(const run_state *run, const op *o, tile *v) noexcept nogil
     run.program.copies.from_lane(y_tile, out.channels, out.size // out.channels, y)
 
 
-cdef void collect(const run_state *run, int index, const buffer *examples, const buffer *tiles) noexcept nogil:
-    """Copies a value of all examples to its tile."""
+cdef void collect(const run_state *run, int index, const buffer *examples, const buffer *tiles, const chunk *c) noexcept nogil:
+    """Copies a value of the examples of a chunk to its tile."""
     cdef const value *v = &run.program.values[index]
-    cdef char *lanes = nth_copy(&tiles[index], 0)
+    cdef char *lanes = nth_copy(&tiles[index], c.number)
     cdef Py_ssize_t e
     memset(lanes, 0, v.size * LANES * run.program.real_bytes)
-    for e in range(run.schedule.tiles):
-        run.program.copies.to_lane(nth_copy(&examples[index], e), v.channels, v.size // v.channels, lanes + e * run.program.real_bytes)
+    for e in range(c.examples):
+        run.program.copies.to_lane(nth_copy(&examples[index], c.start + e), v.channels, v.size // v.channels,
+                                   lanes + e * run.program.real_bytes)
 
 
-cdef void distribute(const run_state *run, int index, const buffer *tiles, const buffer *examples) noexcept nogil:
-    """Copies a value of all examples from its tile."""
+cdef void distribute(const run_state *run, int index, const buffer *tiles, const buffer *examples, const chunk *c) noexcept nogil:
+    """Copies a value of the examples of a chunk from its tile."""
     cdef const value *v = &run.program.values[index]
-    cdef const char *lanes = nth_copy(&tiles[index], 0)
+    cdef const char *lanes = nth_copy(&tiles[index], c.number)
     cdef Py_ssize_t e
-    for e in range(run.schedule.tiles):
-        run.program.copies.from_lane(lanes + e * run.program.real_bytes, v.channels, v.size // v.channels, nth_copy(&examples[index], e))
+    for e in range(c.examples):
+        run.program.copies.from_lane(lanes + e * run.program.real_bytes, v.channels, v.size // v.channels,
+                                     nth_copy(&examples[index], c.start + e))
 
 
-cdef void run_converted(const run_state *run, const instr *i, Py_ssize_t step, int thread) noexcept nogil:
-    """Runs an instruction of a converted op on a tile with all examples. What backward reads again, the tile keeps."""
+cdef void run_on_chunk(const run_state *run, const instr *i, Py_ssize_t step, int thread, const chunk *c) noexcept nogil:
+    """Runs an instruction of a converted op on a tile with the examples of a chunk. What backward reads again, the tile keeps."""
     cdef const op *o = op_of(run, i)
     cdef run_state tiles = run[0]
     tiles.memory.data, tiles.memory.grad = run.memory.tile_data, run.memory.tile_grad
-    tiles.schedule.form, tiles.schedule.tiles, tiles.schedule.whole = IN_TILES, 1, 1
+    tiles.schedule.form, tiles.schedule.whole = IN_TILES, c.number + 1
+    tiles.schedule.first += c.start - c.number * LANES         # so that tile `number` begins with the chunk's first example
+    tiles.batch.examples = c.number * LANES + c.examples
     if i.kind == FORWARD:
-        collect(run, o.plan.input, run.memory.data, run.memory.tile_data)
+        collect(run, o.plan.input, run.memory.data, run.memory.tile_data, c)
         if o.branch.skip >= 0:
-            collect(run, o.branch.skip, run.memory.data, run.memory.tile_data)
+            collect(run, o.branch.skip, run.memory.data, run.memory.tile_data, c)
     elif not o.loss.is_loss:
-        collect(run, o.plan.output, run.memory.grad, run.memory.tile_grad)
+        collect(run, o.plan.output, run.memory.grad, run.memory.tile_grad, c)
         if o.branch.dskip >= 0:
-            collect(run, o.branch.dskip, run.memory.grad, run.memory.tile_grad)
+            collect(run, o.branch.dskip, run.memory.grad, run.memory.tile_grad, c)
         if o.branch.factor >= 0:
-            collect(run, o.branch.factor, run.memory.data, run.memory.tile_data)
-    run_instr(&tiles, i, step, 0, 0, thread, 0, 1)
+            collect(run, o.branch.factor, run.memory.data, run.memory.tile_data, c)
+    run_instr(&tiles, i, step, 0, c.number, thread, 0, 1)
     if i.kind == FORWARD and not o.loss.is_loss:
-        distribute(run, o.plan.output, run.memory.tile_data, run.memory.data)
+        distribute(run, o.plan.output, run.memory.tile_data, run.memory.data, c)
     elif i.kind == BACKWARD and run.program.wanted[o.plan.input]:
-        distribute(run, o.plan.input, run.memory.tile_grad, run.memory.grad)
+        distribute(run, o.plan.input, run.memory.tile_grad, run.memory.grad, c)
+
+
+cdef void run_converted(const run_state *run, const instr *i, Py_ssize_t step, int thread) noexcept nogil:
+    """Runs an instruction of a converted op on all examples."""
+    cdef chunk c
+    c.start, c.examples, c.number = 0, run.schedule.tiles, 0
+    run_on_chunk(run, i, step, thread, &c)
 
 
 # ---- other ops
+
+cdef inline bint takes_several(const run_state *run, const instr *i) noexcept nogil:
+    """Whether an instruction is one of an op that takes all examples of a chunk at once."""
+    return (i.kind == FORWARD or i.kind == BACKWARD) and (
+        op_of(run, i).blocked.joint or run.train.training and is_converted(op_of(run, i), True))
+
 
 cdef void run_elements(elements_function function, const op *o, const tile *v, Py_ssize_t pixels) noexcept nogil:
     """Runs an element-wise op on a part of an example: the same pixels of some blocks."""
@@ -165,7 +185,7 @@ cdef void run_op(const run_state *run, const instr *i, Py_ssize_t step, Py_ssize
                  Py_ssize_t parts, bint by_rows) noexcept nogil:
     """Runs one op on a part of an example, or of all examples."""
     cdef const op *o = op_of(run, i)
-    cdef Py_ssize_t position = step * run.batch.total_examples + run.schedule.first_tile + t
+    cdef Py_ssize_t position = step * run.batch.total_examples + run.schedule.first + t
     cdef const buffer *saved = &run.memory.saved[i.op]
     cdef tile v
     v.labels = NULL
@@ -177,7 +197,7 @@ cdef void run_op(const run_state *run, const instr *i, Py_ssize_t step, Py_ssize
     v.scratch = nth_copy(&run.memory.scratch, thread)
     v.param = run.train.param + o.plan.param * run.program.real_bytes
     v.packed = run.memory.packed[i.op].base
-    v.example_ids, v.index, v.examples = run.batch.example_ids + position, run.schedule.first_tile + t, examples
+    v.example_ids, v.index, v.examples = run.batch.example_ids + position, run.schedule.first + t, examples
     v.read_stride = run.memory.data[o.plan.input].stride // o.real_bytes
     v.write_stride = run.memory.data[o.plan.output].stride // o.real_bytes
     v.part, v.parts, v.sum_stride, v.training = 0, 1, 1, run.train.training and not o.plan.frozen
@@ -191,7 +211,7 @@ cdef void run_op(const run_state *run, const instr *i, Py_ssize_t step, Py_ssize
 cdef void run_blocked(const run_state *run, const instr *i, Py_ssize_t step, Py_ssize_t t, int thread, Py_ssize_t part,
                       Py_ssize_t parts, bint by_rows) noexcept nogil:
     """Runs one instruction on part `part` of example t."""
-    cdef Py_ssize_t p0 = 0, p1 = 0, position = step * run.batch.total_examples + run.schedule.first_tile + t
+    cdef Py_ssize_t p0 = 0, p1 = 0, position = step * run.batch.total_examples + run.schedule.first + t
     if i.kind == GATHER_X:
         split_range(run.program.values[0].size // run.program.values[0].channels, part, parts, &p0, &p1)
         gather_example(run, run.batch.rows[position], copy_of(&run.memory.data[0], t, thread), p0, p1)
@@ -206,21 +226,35 @@ cdef void run_joint(const run_state *run, const instr *i, Py_ssize_t step, int t
     run_op(run, i, step, 0, run.schedule.tiles, thread, part, parts, False)
 
 
-cdef void run_chunk(const run_state *run, const phase *f, Py_ssize_t step, Py_ssize_t task, int thread) noexcept nogil:
-    """Runs all instructions on a chunk of examples: joint ops on all of them, the ops between example by example."""
+cdef void run_chunk(const run_state *run, const phase *f, Py_ssize_t step, const chunk *c, int thread) noexcept nogil:
+    """Runs all instructions of a stage on a chunk of examples: ops that take several at once on all of them, the ops between example
+    by example."""
     cdef const instr *instrs = run.program.instrs
-    cdef Py_ssize_t first = thread * run.schedule.chunk, start = 0, end = 0, t
-    cdef run_state chunk = run[0]
+    cdef Py_ssize_t t
     cdef int k = f.first, stop, j
-    split_range(run.schedule.tiles, task, f.tasks, &start, &end)
-    chunk.schedule.first_tile += start - first                  # of copy 0: this thread's copies begin at `first`
     while k < f.last:
         stop = k
-        while stop < f.last and not (instrs[stop].kind == FORWARD and op_of(run, &instrs[stop]).blocked.joint):
+        while stop < f.last and not takes_several(run, &instrs[stop]):
             stop += 1
-        for t in range(first, first + end - start):
+        for t in range(c.start, c.start + c.examples):
             for j in range(k, stop):
-                run_blocked(&chunk, &instrs[j], step, t, thread, 0, 1, False)
-        if stop < f.last:
-            run_op(&chunk, &instrs[stop], step, first, end - start, thread, 0, 1, False)
+                run_blocked(run, &instrs[j], step, t, thread, 0, 1, False)
+        if stop < f.last and run.train.training and is_converted(op_of(run, &instrs[stop]), True):
+            run_on_chunk(run, &instrs[stop], step, thread, c)
+        elif stop < f.last:
+            run_op(run, &instrs[stop], step, c.start, c.examples, thread, 0, 1, False)
         k = stop + 1
+
+
+cdef void run_chunks(const run_state *run, const phase *f, Py_ssize_t step, Py_ssize_t task, int thread) noexcept nogil:
+    """Runs a stage on the chunks of a task. In training, a task is one chunk; else the chunks of a thread have the same memory."""
+    cdef Py_ssize_t start = task * run.schedule.share, end = min(start + run.schedule.share, run.schedule.tiles), offset
+    cdef run_state part = run[0]
+    cdef chunk c
+    c.number = task
+    while start < end:
+        offset = 0 if run.schedule.with_backward else start - thread * run.schedule.chunk
+        c.start, c.examples = start - offset, min(run.schedule.chunk, end - start)
+        part.schedule.first = run.schedule.first + offset
+        run_chunk(&part, f, step, &c, thread)
+        start += c.examples

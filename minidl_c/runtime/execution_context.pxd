@@ -22,6 +22,7 @@ cdef class ExecutionContext:
     cdef Py_ssize_t n_x, max_rows       # rows of x; the largest number of `rows`
     cdef int64_t *rows                  # the rows of x that this call reads: a copy
     cdef run_state run
+    cdef run_state rest                 # of the call's examples after its tiles, if they are in the blocked layout
     cdef partition partition
     cdef list exchange_buffers          # of the last distributed call
     # ---- arguments
@@ -32,7 +33,10 @@ cdef class ExecutionContext:
     cdef int bind_targets(self, object targets, Py_ssize_t m) except -1
     # ---- memory
     cdef Arena arena_of(self, const schedule *s)
+    cdef Py_ssize_t bytes_of(self, const schedule *s) except -1
     cdef int prepare(self, const schedule *s) except -1
+    cdef int prepare_rest(self) except -1
+    cdef void schedule_stages(self) noexcept
     cdef int run_forward(self, const schedule *s) except -1
     # ---- instructions
     cdef void add_instr(self, instr_kind kind, int op) noexcept

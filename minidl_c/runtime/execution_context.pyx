@@ -13,9 +13,9 @@ from minidl_c.runtime.gather cimport label
 from minidl_c.runtime.memory_map cimport MemoryMap, value
 from minidl_c.runtime.phases cimport add_stages
 from minidl_c.runtime.run_state cimport (
-    BACKWARD, FORWARD, GATHER_X, SCATTER_Y, batch_state, instr, instr_kind, is_blocked, phase, run_state,
+    BACKWARD, FORWARD, GATHER_X, SCATTER_Y, batch_state, blocked_of, instr, instr_kind, phase, run_state,
 )
-from minidl_c.runtime.schedule cimport IN_TILES
+from minidl_c.runtime.schedule cimport IN_TILES, schedule_of_rest
 
 cdef enum:
     KEPT_ROWS = 4096                    # of a call; longer arrays are not kept for the next one
@@ -33,6 +33,16 @@ cdef int check_labels(const label *labels, const int64_t *rows, Py_ssize_t m, co
                 expected = f"expected numbers from 0 to {loss.classes - 1}{ignored}"
                 raise ValueError(f"targets: {expected}, got {found} at position {k}")
     return 0
+
+
+cdef void bind_memory(run_state *run, MemoryMap map) noexcept:
+    """Sets the arrays of a call, or of a part of it."""
+    run.program.values = map.values
+    run.memory.data, run.memory.grad, run.memory.saved = map.data, map.grad, map.saved
+    run.memory.packed, run.memory.keeps_packed, run.memory.combined = map.packed, not map.with_backward, map.combined
+    run.memory.tile_data, run.memory.tile_grad = map.tile_data, map.tile_grad
+    run.memory.scratch, run.memory.sums, run.memory.nodes = map.scratch[0], map.sums[0], map.nodes[0]
+    run.memory.slot_sums, run.memory.batch_sums = map.slot_sums[0], map.batch_sums[0]
 
 
 cdef class ExecutionContext:
@@ -145,29 +155,54 @@ cdef class ExecutionContext:
         """The memory of calls in the layout of a schedule."""
         return self.arena if s.form == IN_TILES else self.blocked_arena
 
+    cdef Py_ssize_t bytes_of(self, const schedule *s) except -1:
+        """Returns the bytes of memory for a call. Nothing is allocated."""
+        cdef Py_ssize_t bytes = self.arena_of(s).block_bytes(s)
+        cdef schedule rest
+        if s.rest:
+            rest = schedule_of_rest(s)
+            bytes += self.blocked_arena.block_bytes(&rest)
+        return bytes
+
     cdef int prepare(self, const schedule *s) except -1:
         """Takes a schedule and lays out its memory; clears the instructions. Raises MemoryError."""
         cdef run_state *run = &self.run
         cdef Arena arena = self.arena_of(s)
-        cdef MemoryMap map = arena.map
         arena.prepare(s)
         run.schedule = s[0]
         run.partition = &self.partition if self.partition.size > 1 else NULL
         run.batch.total_examples, run.batch.examples = s.total_examples, s.examples
         run.program.n_instrs = run.program.n_phases = 0
-        run.program.values = map.values
-        run.memory.data, run.memory.grad, run.memory.saved = map.data, map.grad, map.saved
-        run.memory.packed, run.memory.keeps_packed, run.memory.combined = map.packed, not map.with_backward, map.combined
-        run.memory.tile_data, run.memory.tile_grad = map.tile_data, map.tile_grad
-        run.memory.scratch, run.memory.sums = map.scratch[0], map.sums[0]
-        run.memory.slot_sums, run.memory.batch_sums = map.slot_sums[0], map.batch_sums[0]
+        bind_memory(run, arena.map)
+        run.rest = NULL
+        if s.rest:
+            self.prepare_rest()
         return 0
+
+    cdef int prepare_rest(self) except -1:
+        """Lays out the memory of the examples after the tiles. What is made of parameters, and found in the batch, is that of the tiles."""
+        cdef run_state *rest = &self.rest
+        rest.schedule = schedule_of_rest(&self.run.schedule)
+        self.blocked_arena.prepare(&rest.schedule)
+        bind_memory(rest, self.blocked_arena.map)
+        rest.memory.packed, rest.memory.combined, rest.memory.batch_sums = self.run.memory.packed, self.run.memory.combined, self.run.memory.batch_sums
+        self.run.rest = rest
+        return 0
+
+    cdef void schedule_stages(self) noexcept:
+        """Adds the phases of the instructions, when all else of the call is set: the rest gets it, too."""
+        cdef run_state *rest = &self.rest
+        add_stages(&self.run)
+        if self.run.rest != NULL:
+            rest.program, rest.batch, rest.train = self.run.program, self.run.batch, self.run.train
+            rest.program.values, rest.batch.examples = self.blocked_arena.map.values, rest.schedule.examples
+            rest.partition, rest.rest, rest.per_example.outputs, rest.per_example.n_outputs = NULL, NULL, NULL, 0
 
     cdef int run_forward(self, const schedule *s) except -1:
         """Runs a forward pass in inference."""
         self.prepare(s)
         self.add_forward(False)
-        add_stages(&self.run)
+        self.schedule_stages()
         with nogil:
             execute(&self.run, 1)
         return 0
@@ -188,7 +223,7 @@ cdef class ExecutionContext:
             if k == scores and self.run.batch.y != NULL:
                 self.add_instr(SCATTER_Y, scores)
             o = &self.run.program.ops[k]
-            if has_work(o, self.run.train.training) if is_blocked(&self.run) else o.forward_tile != NULL:
+            if has_work(o, self.run.train.training) if blocked_of(&self.run) != NULL else o.forward_tile != NULL:
                 self.add_instr(FORWARD, k)
         if scores == n:
             self.add_instr(SCATTER_Y, scores)
@@ -220,5 +255,5 @@ cdef class ExecutionContext:
         cdef const op *o
         for k in range(self.run.program.n_ops - 1, -1, -1):
             o = &self.run.program.ops[k]
-            if (o.backward_tile != NULL or is_blocked(&self.run) and is_repacked(o)) and self.run.program.wanted[k + 1]:
+            if (o.backward_tile != NULL or blocked_of(&self.run) != NULL and is_repacked(o)) and self.run.program.wanted[k + 1]:
                 self.add_instr(BACKWARD, k)

@@ -21,7 +21,7 @@ from libc.string cimport memset
 
 from minidl_c.op cimport op
 from minidl_c.optimizers.clip cimport clip_block
-from minidl_c.runtime.blocked cimport run_blocked, run_chunk, run_converted, run_joint
+from minidl_c.runtime.blocked cimport run_blocked, run_chunks, run_converted, run_joint
 from minidl_c.runtime.lane_sums cimport add_tile_sums, clear_shared_sums, clear_slot_sums, clear_tile_sums
 from minidl_c.runtime.partition cimport run_combine, run_partials
 from minidl_c.runtime.reduce cimport run_check, run_commit, run_reduce, run_update
@@ -49,10 +49,22 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_threading)
 
 
+cdef void run_tiles_or_rest(const run_state *run, const phase *f, Py_ssize_t step, Py_ssize_t task, int thread) noexcept nogil:
+    """Runs a stage over a tile, or a chunk of the rest. Each thread has as many tiles; its last task is one more tile, or a chunk."""
+    cdef Py_ssize_t threads = run.schedule.threads, tiles = run.schedule.tiles // threads, more = run.schedule.tiles % threads
+    cdef Py_ssize_t owner = task // (tiles + 1), number = task % (tiles + 1)
+    if number < tiles:
+        run_tiles(run, f, step, owner * tiles + number, thread)
+    elif owner < more:
+        run_tiles(run, f, step, threads * tiles + owner, thread)
+    else:
+        run_chunks(run.rest, f, step, owner - more, thread)
+
+
 cdef void run_tiles(const run_state *run, const phase *f, Py_ssize_t step, Py_ssize_t task, int thread) noexcept nogil:
     """Runs a stage over one tile, or over the tiles of a slot in order, with their sums."""
     cdef Py_ssize_t t, start = task, end = task + 1
-    cdef int k, has_sums = run.per_example.outputs == NULL and not is_blocked(run)
+    cdef int k, has_sums = run.per_example.outputs == NULL
     if not run.schedule.by_tile:
         start, end = run.schedule.starts[task], run.schedule.starts[task + 1]
     if has_sums:
@@ -61,10 +73,7 @@ cdef void run_tiles(const run_state *run, const phase *f, Py_ssize_t step, Py_ss
         if has_sums:
             clear_tile_sums(run, f, task, t, thread)
         for k in range(f.first, f.last):
-            if is_blocked(run):
-                run_blocked(run, &run.program.instrs[k], step, t, thread, 0, 1, False)
-            else:
-                run_instr(run, &run.program.instrs[k], step, task, t, thread, 0, 1)
+            run_instr(run, &run.program.instrs[k], step, task, t, thread, 0, 1)
         if has_sums:
             add_tile_sums(run, f, task, t, thread)
 
@@ -107,6 +116,8 @@ cdef void run_task(void *arg, Py_ssize_t step, Py_ssize_t number, Py_ssize_t tas
         return
     if f.kind == PREPARE:
         run_prepare(run, f, task)
+    elif f.kind == TILES and run.rest != NULL:
+        run_tiles_or_rest(run, f, step, task, thread)
     elif f.kind == TILES:
         run_tiles(run, f, step, task, thread)
     elif f.kind == SPLIT_TILES:
@@ -114,7 +125,7 @@ cdef void run_task(void *arg, Py_ssize_t step, Py_ssize_t number, Py_ssize_t tas
     elif f.kind == JOINT:
         run_joint(run, &run.program.instrs[f.first], step, thread, task, f.tasks)
     elif f.kind == CHUNKS:
-        run_chunk(run, f, step, task, thread)
+        run_chunks(run, f, step, task, thread)
     elif f.kind == CONVERTED:
         run_converted(run, &run.program.instrs[f.first], step, thread)
     elif f.kind == PARTIALS:

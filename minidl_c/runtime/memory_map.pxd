@@ -18,6 +18,10 @@ cdef extern from "minidl_c/runtime/optimize.h" nogil:
         Py_ssize_t size, channels, bytes
         int alias_of, grad_alias_of, is_reduced, grad_is_reduced
 
+cdef enum:
+    ITEM_BLOCK = 8                      # reduction items of an op that stay in one task
+    NODE_BYTES = 16384                  # of the items of a node that are computed before those of the next one: they stay in the cache
+
 cdef enum array_kind:                   # arrays of a tile
     DATA                                # of a value
     GRAD                                # of a value
@@ -48,6 +52,7 @@ cdef class MemoryMap:
     cdef buffer *sums
     cdef buffer *slot_sums
     cdef buffer *batch_sums
+    cdef buffer *nodes
     cdef int bind(self, const op *ops, const value *values, int n_ops, bint blocked) except -1
     cdef buffer *array_of(self, int kind, int index) noexcept
     cdef int choose_copies(self) except -1
@@ -55,7 +60,8 @@ cdef class MemoryMap:
     cdef void place(self, buffer *b, Py_ssize_t bytes, Py_ssize_t copies) noexcept
     cdef void place_tiles(self, const schedule *s) noexcept
     cdef void place_sums(self, const schedule *s) noexcept
-    cdef void place_converted(self) noexcept
+    cdef void place_converted(self, const schedule *s) noexcept
+    cdef void place_nodes(self, const schedule *s) noexcept
     cdef void place_packed(self) noexcept
     cdef Py_ssize_t scratch_of(self, const op *o) noexcept
     cdef Py_ssize_t lay_out(self, const schedule *s) except -1
@@ -68,3 +74,15 @@ cdef inline char *copy_of(const buffer *b, Py_ssize_t tile, Py_ssize_t thread) n
 
 cdef inline char *nth_copy(const buffer *b, Py_ssize_t i) noexcept nogil:
     return b.base + i * b.stride
+
+
+cdef inline Py_ssize_t items_at_once(const op *o, Py_ssize_t bytes) noexcept nogil:
+    """The number of items, of some bytes each, that all nodes get before the next ones: whole register tiles of a dense layer."""
+    cdef Py_ssize_t block = max(o.reduce.item_block, <Py_ssize_t> ITEM_BLOCK)
+    return max(<Py_ssize_t> NODE_BYTES // (block * bytes), <Py_ssize_t> 1) * block
+
+
+cdef inline Py_ssize_t node_bytes(const op *o) noexcept nogil:
+    """The most bytes of these items of an op, in one node."""
+    cdef Py_ssize_t width = max(o.n_param, o.reduce.n_sums) // o.reduce.n_items * o.real_bytes if o.reduce.n_items else 0
+    return max(<Py_ssize_t> NODE_BYTES, max(o.reduce.item_block, <Py_ssize_t> ITEM_BLOCK) * max(width, o.reduce.partial_bytes))

@@ -17,6 +17,7 @@ cdef extern from "minidl_c/runtime/asan.h":
     const Py_ssize_t RED_ZONE
 
 planned_offsets = lru_cache(64)(plan_offsets)           # a loss that is called outside of a plan of a model plans each time
+cdef Py_ssize_t MAX_TILE_NODES = 4      # of the reduction tree, of less than 16 slots
 cdef Py_ssize_t MAX_BYTES = <Py_ssize_t> 1 << 50       # more than any machine has; sums of such sizes do not overflow
 
 
@@ -67,7 +68,7 @@ cdef class MemoryMap:
     cdef int bind(self, const op *ops, const value *values, int n_ops, bint blocked) except -1:
         """Sets the ops of the plan. Called once."""
         self.ops, self.values, self.n_ops, self.blocked = ops, values, n_ops, blocked
-        self.n_buffers = 4 * (n_ops + 1) + 3 * n_ops + 4
+        self.n_buffers = 4 * (n_ops + 1) + 3 * n_ops + 5
         self.buffers = <buffer *> calloc(self.n_buffers, sizeof(buffer))
         if self.buffers == NULL:
             raise MemoryError()
@@ -76,7 +77,7 @@ cdef class MemoryMap:
         self.packed, self.combined = self.saved + n_ops, self.saved + 2 * n_ops
         self.tile_data, self.tile_grad = self.saved + 3 * n_ops, self.saved + 4 * n_ops + 1
         self.scratch = self.tile_grad + n_ops + 1
-        self.sums, self.slot_sums, self.batch_sums = self.scratch + 1, self.scratch + 2, self.scratch + 3
+        self.sums, self.slot_sums, self.batch_sums, self.nodes = self.scratch + 1, self.scratch + 2, self.scratch + 3, self.scratch + 4
         return 0
 
     def __dealloc__(self):
@@ -152,8 +153,9 @@ cdef class MemoryMap:
             else:
                 self.grad[v].copies = 0
 
-    cdef void place_converted(self) noexcept:
-        """Places the values of converted ops in tiles of all examples: one copy, for the whole step."""
+    cdef void place_converted(self, const schedule *s) noexcept:
+        """Places the values of converted ops in tiles, of all examples or of a chunk: one copy of each, for the whole step."""
+        cdef Py_ssize_t copies = (s.tiles + s.share - 1) // s.share if s.share else 1
         cdef const op *o
         cdef int k, v
         for v in range(self.n_ops + 1):
@@ -166,8 +168,8 @@ cdef class MemoryMap:
                     if v >= 0:
                         self.tile_data[v].bytes = self.tile_grad[v].bytes = self.values[v].size * LANES * o.real_bytes
         for v in range(self.n_ops + 1):
-            self.place(&self.tile_data[v], self.tile_data[v].bytes, 1)
-            self.place(&self.tile_grad[v], self.tile_grad[v].bytes, 1)
+            self.place(&self.tile_data[v], self.tile_data[v].bytes, copies)
+            self.place(&self.tile_grad[v], self.tile_grad[v].bytes, copies)
 
     cdef void place_sums(self, const schedule *s) noexcept:
         """Places the sums over the batch; inference without statistics has none."""
@@ -188,6 +190,14 @@ cdef class MemoryMap:
         self.place(self.sums, n_in_lanes * LANES * real_bytes * has_sums, s.threads + s.tiles - s.whole)
         self.place(self.slot_sums, n_sums * real_bytes * has_sums, s.tiles if s.by_tile else s.slots)
         self.place(self.batch_sums, n_sums * real_bytes, 1)
+
+    cdef void place_nodes(self, const schedule *s) noexcept:
+        """Places the nodes that a thread combines: those of the examples in the blocked layout, and at most four of the tiles before."""
+        cdef Py_ssize_t bytes = 0
+        cdef int k
+        for k in range(self.n_ops if self.blocked and s.share and s.with_backward else 0):
+            bytes = max(bytes, node_bytes(&self.ops[k]))
+        self.place(self.nodes, (s.slots + MAX_TILE_NODES) * bytes, s.threads)
 
     cdef void place_packed(self) noexcept:
         """Places what ops make of their parameters."""
@@ -220,9 +230,10 @@ cdef class MemoryMap:
         for k in range(self.n_ops):
             self.place(&self.combined[k], self.ops[k].reduce.n_items * self.ops[k].reduce.partial_bytes, 1)
             scratch = max(scratch, self.scratch_of(&self.ops[k]))
-        self.place_converted()
+        self.place_converted(s)
         self.place(self.scratch, scratch, s.threads)
         self.place_sums(s)
+        self.place_nodes(s)
         if self.used >= MAX_BYTES:
             raise MemoryError(f"this batch needs more than {MAX_BYTES} bytes")
         return self.used

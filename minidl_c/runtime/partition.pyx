@@ -17,7 +17,7 @@ this node is not finite.
 from libc.stdint cimport int64_t
 
 from minidl_c.op cimport LANES, REDUCES_BY_SLOT, REDUCES_FROM_SUMS
-from minidl_c.runtime.reduction_tree cimport combine_nodes, emit_partial, has_reduction, items_of_task
+from minidl_c.runtime.reduction_tree cimport combine_nodes, cut_nodes, emit_partial, has_reduction, items_of_task
 from minidl_c.runtime.run_state cimport BACKWARD, op_of
 from minidl_c.runtime.schedule cimport find_slots
 
@@ -38,23 +38,6 @@ cdef bint is_distributable(const op *o) noexcept:
     if o.reduce.backward == NULL:
         return True
     return from_sums if o.reduce.n_sums and o.reduce.forward == NULL else o.reduce.inputs & REDUCES_BY_SLOT
-
-
-cdef Py_ssize_t node_size(Py_ssize_t slot, Py_ssize_t end) noexcept:
-    """The number of slots of the largest node that begins with a slot and ends at or before `end`."""
-    cdef Py_ssize_t size = 1
-    while slot % (2 * size) == 0 and slot + 2 * size <= end:
-        size *= 2
-    return size
-
-
-cdef Py_ssize_t cut_nodes(Py_ssize_t slot, Py_ssize_t end, Py_ssize_t *first) noexcept:
-    """Sets `first` to the first slot of each of the largest nodes that make up a range of slots; returns their number."""
-    cdef Py_ssize_t n = 0
-    while slot < end:
-        first[n] = slot
-        slot, n = slot + node_size(slot, end), n + 1
-    return n
 
 
 cdef list find_nodes(partition *s, Py_ssize_t slots):
@@ -113,7 +96,7 @@ cdef inline Py_ssize_t owner_of(Py_ssize_t task, const partition *s) noexcept no
 
 cdef bint losses_finite(const run_state *run, Py_ssize_t step) noexcept nogil:
     """Whether the losses of this process's examples are finite."""
-    cdef Py_ssize_t first = step * run.batch.total_examples + run.schedule.first_tile * LANES
+    cdef Py_ssize_t first = step * run.batch.total_examples + run.schedule.first
     return all_finite_by_bytes(run.program.real_bytes, run.batch.losses + first * run.program.real_bytes, run.batch.examples)
 
 

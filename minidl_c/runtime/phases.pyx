@@ -8,7 +8,8 @@ from minidl_c.runtime.run_state cimport (
     BACKWARD, CHUNKS, COMBINE, CONVERTED, FORWARD, GATHER_X, JOINT, PARTIALS, PREPARE, REDUCE, REDUCE_TASKS, SPLIT_TILES, TILES, instr, op_of,
     phase, phase_kind, program_state, run_state,
 )
-from minidl_c.runtime.schedule cimport BY_EXAMPLE, IN_CHUNKS, TOGETHER
+from minidl_c.runtime.costs cimport rounds_of
+from minidl_c.runtime.schedule cimport IN_CHUNKS, IN_TILES, TOGETHER
 
 cdef Py_ssize_t MAX_ROW_WEIGHTS = 2**18  # bytes of (packed) parameters that each thread reads again if threads share the rows of an image
 cdef double MAX_UNEVEN = 1.25           # of the threads' shares of the channels: the largest over the mean; above, they share rows
@@ -198,12 +199,14 @@ cdef void add_stage(run_state *run, int first, int last) noexcept:
     cdef Py_ssize_t tiles = run.schedule.tiles, threads = run.schedule.threads
     cdef const op *o
     cdef instr *i
-    if run.schedule.form == IN_CHUNKS:                           # each thread has as many chunks, of at most `chunk` examples
-        add_phase(run, CHUNKS, first, last, (tiles + run.schedule.copies - 1) // run.schedule.copies * threads)
-    elif run.schedule.form == TOGETHER or run.schedule.form == BY_EXAMPLE and tiles < threads:
+    if run.schedule.form == IN_CHUNKS:
+        add_phase(run, CHUNKS, first, last, rounds_of(tiles, run.schedule.share))
+    elif run.schedule.form != IN_TILES:
         add_stretches(run, first, last)
     else:
-        if run.schedule.whole:
+        if run.rest != NULL:                                     # each thread has as many tasks, the last one a chunk for some of them
+            add_phase(run, TILES, first, last, (tiles // threads + 1) * threads)
+        elif run.schedule.whole:
             add_phase(run, TILES, first, last, run.schedule.whole if run.schedule.by_tile else run.schedule.slots)
         if run.schedule.whole < tiles:
             add_shared_tiles(run, first, last)

@@ -19,10 +19,10 @@ from minidl_c.runtime.execution_context cimport ExecutionContext
 from minidl_c.runtime.executor cimport execute
 from minidl_c.runtime.partition cimport is_distributable as op_is_distributable
 from minidl_c.runtime.per_example cimport PerExampleOutputs
-from minidl_c.runtime.phases cimport add_phase, add_stages
+from minidl_c.runtime.phases cimport add_phase
 from minidl_c.runtime.program cimport Program
 from minidl_c.runtime.run_state cimport CHECK, CLIP, COMMIT, GATHER_DY, SCATTER_DX, UPDATE, run_state
-from minidl_c.runtime.schedule cimport choose_prediction, choose_step, schedule
+from minidl_c.runtime.schedule cimport IN_CHUNKS, choose_prediction, choose_step, schedule
 from minidl_c.runtime.training_call cimport TrainingCall
 
 cdef tuple FORMS = ("IN_TILES", "BY_EXAMPLE", "TOGETHER", "IN_CHUNKS")      # the names of `form`
@@ -56,21 +56,26 @@ cdef class Plan(Program):
         cdef schedule s
         check_element_count("examples", check_ints("examples", (examples,), 1, 1))
         s = choose_step(&self.costs, examples, num_threads, LONG_FIT, manual, 0, 1)
-        return self.new_context().arena_of(&s).block_bytes(&s)
+        return self.new_context().bytes_of(&s)
 
     def schedules(self, examples, num_threads=None, manual=False):
         """Returns how a call runs: for each part of its examples (form, number of examples, threads), as schedule.pyx says.
 
         The call is a training step if the plan has a loss, else a prediction; manual: `forward` and `backward`.
         """
-        cdef schedule parts[3]
+        cdef schedule parts[2]
         cdef int k, n = 1
+        cdef list found = []
         check_element_count("examples", check_ints("examples", (examples,), 1, 1))
         if self.has_loss or manual:
             parts[0] = choose_step(&self.costs, examples, num_threads, 1, manual, 0, 1)
         else:
             n = choose_prediction(&self.costs, examples, num_threads, parts)
-        return [(FORMS[parts[k].form], parts[k].examples, parts[k].threads) for k in range(n)]
+        for k in range(n):
+            found.append((FORMS[parts[k].form], parts[k].examples - parts[k].rest, parts[k].threads))
+            if parts[k].rest:
+                found.append((FORMS[<int> IN_CHUNKS], parts[k].rest, parts[k].threads))
+        return found
 
     def phases(self, examples, num_threads=None):
         """Returns the phases of a training step, each as (name, number of tasks); threads wait for each other after each of them.
@@ -83,6 +88,7 @@ cdef class Plan(Program):
         check_element_count("examples", check_ints("examples", (examples,), 1, 1))
         s = choose_step(&self.costs, examples, num_threads, LONG_FIT, False, 0, 1)
         run.schedule, run.program.values, run.train.training = s, p.arena_of(&s).map.values, 1
+        run.rest = &p.rest if s.rest else NULL
         self.schedule_steps(p, None)
         return [(PHASES[run.program.phases[k].kind], run.program.phases[k].tasks) for k in range(run.program.n_phases)]
 
@@ -126,7 +132,7 @@ cdef class Plan(Program):
         cdef ExecutionContext p = self.acquire_context(False)
         cdef run_state *run = &p.run
         cdef Py_ssize_t m = p.bind_inputs(x, rows, param, self.dtype, False)
-        cdef schedule parts[3]
+        cdef schedule parts[2]
         cdef int k
         self.check_flat_size(p.arguments.rows)
         run.batch.y = p.arguments.acquire(y, self.dtype, m, self.values[self.n_ops].size, True, "y")
@@ -157,7 +163,7 @@ cdef class Plan(Program):
             s = choose_step(&self.costs, m, num_threads, 1, True, 0, 1)
             p.prepare(&s)
             p.add_forward(False)
-            add_stages(run)
+            p.schedule_stages()
             if self.has_state_updates:
                 add_phase(run, COMMIT, 0, 0, self.n_ops)
             with nogil:
@@ -222,7 +228,7 @@ cdef class Plan(Program):
         p.add_backward()
         if dx is not None:
             p.add_instr(SCATTER_DX, 0)
-        add_stages(run)
+        p.schedule_stages()
         with nogil:
             execute(run, 1)
 
@@ -298,12 +304,13 @@ cdef class Plan(Program):
         p.find_wanted(False)
         p.add_forward(True)
         p.add_backward()
-        add_stages(run)
+        if update is not None:
+            run.train.update = &update.c
+        p.schedule_stages()
         if run.train.clip.norm or run.train.clip.value:
             add_phase(run, CLIP, 0, 0, BLOCKS)
         add_phase(run, CHECK, 0, 0, 1)
         if update is not None:
-            run.train.update = &update.c
             add_phase(run, UPDATE, 0, 0, run.schedule.ranges)
         if self.has_state_updates:
             add_phase(run, COMMIT, 0, 0, self.n_ops)

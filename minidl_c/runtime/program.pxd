@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 
 from minidl_c.op cimport Op, op
 from minidl_c.runtime.memory_map cimport value
-from minidl_c.runtime.schedule cimport costs
+from minidl_c.runtime.costs cimport costs
 
 
 cdef class Program:

@@ -4,7 +4,7 @@ from libc.stdlib cimport calloc, free
 
 from minidl_c.op cimport ALIAS_SKIP, LANES, Op, blocks_of, dtype_of, op, target_bytes
 from minidl_c.runtime.blocked_form cimport adds_sums, can_train, is_converted, is_repacked, keeps_layout
-from minidl_c.runtime.schedule cimport measure_blocked, measure_parts
+from minidl_c.runtime.costs cimport measure_blocked, measure_parts
 
 cdef extern from "minidl_c/runtime/optimize.h" nogil:
     void optimize(op *, int, value *)

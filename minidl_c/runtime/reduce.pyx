@@ -5,8 +5,8 @@ from minidl_c.op cimport LANES, batch_view, op
 from minidl_c.optimizers.clip cimport find_factor, scale_range
 from minidl_c.runtime.lane_sums cimport has_sums
 from minidl_c.runtime.partition cimport aligned_bytes, combined_items, losses_finite
-from minidl_c.runtime.reduction_tree cimport emit_examples, emit_partial, fill_batch_view, has_reduction, item_bytes, items_of_task
-from minidl_c.runtime.run_state cimport BACKWARD, instr, is_blocked, op_of, phase, run_state
+from minidl_c.runtime.reduction_tree cimport emit_batch, emit_partial, fill_batch_view, has_reduction, item_bytes, items_of_task
+from minidl_c.runtime.run_state cimport BACKWARD, blocked_of, instr, op_of, phase, run_state
 from minidl_c.runtime.schedule cimport MAX_SLOTS
 
 cdef extern from "minidl_c/simd/prefetch.h" nogil:
@@ -52,8 +52,8 @@ cdef const char *reduce_op(run_state *run, const instr *i, Py_ssize_t step, Py_s
     items_of_task(o, task, run.schedule.ranges, &i0, &i1)
     if i0 >= i1:
         return combined
-    if is_blocked(run) and back:
-        emit_examples(run, i, total, i0, i1, thread)
+    if blocked_of(run) != NULL:
+        emit_batch(run, i, total, i0, i1, thread)
     elif combined == NULL:
         emit_partial(run, i, 0, run.schedule.slots, total, i0, i1)
     else:

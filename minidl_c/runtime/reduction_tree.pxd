@@ -1,7 +1,8 @@
 """The nodes of a batch's reduction tree. See reduction_tree.pyx."""
 from minidl_c.op cimport batch_view, op, split_range
 from minidl_c.runtime.lane_sums cimport has_sums
-from minidl_c.runtime.run_state cimport BACKWARD, FORWARD, ITEM_BLOCK, instr, op_of, run_state
+from minidl_c.runtime.memory_map cimport ITEM_BLOCK
+from minidl_c.runtime.run_state cimport BACKWARD, FORWARD, instr, op_of, run_state
 
 cdef inline void items_of_task(const op *o, Py_ssize_t task, Py_ssize_t tasks, Py_ssize_t *i0, Py_ssize_t *i1) noexcept nogil:
     """Sets i0..i1 to an op's reduction items in one of some REDUCE tasks: whole register tiles of a dense layer, except the last."""
@@ -27,7 +28,8 @@ cdef inline Py_ssize_t item_bytes(const run_state *run, const instr *i) noexcept
 
 cdef void fill_batch_view(const run_state *run, const instr *i, Py_ssize_t s0, Py_ssize_t s1, batch_view *w,
                           Py_ssize_t *starts) noexcept nogil
-cdef void emit_examples(const run_state *run, const instr *i, char *out, Py_ssize_t i0, Py_ssize_t i1, int thread) noexcept nogil
+cdef Py_ssize_t cut_nodes(Py_ssize_t slot, Py_ssize_t end, Py_ssize_t *first) noexcept nogil
+cdef void emit_batch(const run_state *run, const instr *i, char *out, Py_ssize_t i0, Py_ssize_t i1, int thread) noexcept nogil
 cdef void emit_partial(const run_state *run, const instr *i, Py_ssize_t s0, Py_ssize_t s1, char *out,
                        Py_ssize_t i0, Py_ssize_t i1) noexcept nogil
 cdef void combine_nodes(const run_state *run, const instr *i, const char *nodes, Py_ssize_t stride, const Py_ssize_t *first,

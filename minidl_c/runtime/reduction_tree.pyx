@@ -4,12 +4,13 @@
     reduce.partial            the partial results of its slots, combined
     reduce.backward, no sums  the gradient over the node's examples, as if they were a batch
 
-The whole batch is a node too. Several processes compute smaller nodes and combine them: see partition.pyx.
+The whole batch is a node too. Several processes compute smaller nodes and combine them: see partition.pyx. So does a batch with tiles
+and examples in the blocked layout, which are slots of their own.
 """
 from minidl_c.op cimport LANES
-from minidl_c.runtime.memory_map cimport nth_copy
+from minidl_c.runtime.memory_map cimport items_at_once, nth_copy
 from minidl_c.runtime.lane_sums cimport add_tiles, slot_sums_of
-from minidl_c.runtime.run_state cimport is_blocked
+from minidl_c.runtime.run_state cimport blocked_of, is_blocked
 
 cdef extern from "minidl_c/runtime/reduction_tree.h" nogil:
     const int MAX_PARTIAL_BYTES
@@ -20,18 +21,35 @@ cdef extern from "minidl_c/runtime/reduction_tree.h" nogil:
                                Py_ssize_t)
 
 
+cdef Py_ssize_t node_size(Py_ssize_t slot, Py_ssize_t end) noexcept nogil:
+    """The number of slots of the largest node that begins with a slot and ends at or before `end`."""
+    cdef Py_ssize_t size = 1
+    while slot % (2 * size) == 0 and slot + 2 * size <= end:
+        size *= 2
+    return size
+
+
+cdef Py_ssize_t cut_nodes(Py_ssize_t slot, Py_ssize_t end, Py_ssize_t *first) noexcept nogil:
+    """Sets `first` to the first slot of each of the largest nodes that make up a range of slots; returns their number."""
+    cdef Py_ssize_t n = 0
+    while slot < end:
+        first[n] = slot
+        slot, n = slot + node_size(slot, end), n + 1
+    return n
+
+
 cdef void fill_batch_view(const run_state *run, const instr *i, Py_ssize_t s0, Py_ssize_t s1, batch_view *w,
                           Py_ssize_t *starts) noexcept nogil:
-    """Sets w to slots s0 to s1 as if they were the whole batch; starts [17] OUT is the array of w.starts."""
+    """Sets w to slots s0 to s1 as if they were the whole batch, in the blocked layout one slot; starts [17] OUT is the array of w.starts."""
     cdef const op *o = op_of(run, i)
-    cdef Py_ssize_t first = run.schedule.starts[s0], slot
+    cdef Py_ssize_t first = run.schedule.starts[s0], slot, start = first * (LANES if is_blocked(run) else 1)
     for slot in range(s0, s1 + 1):
         starts[slot - s0] = run.schedule.starts[slot] - first
     w.x_tile, w.dy_tile = run.memory.data[o.plan.input].stride, run.memory.grad[o.plan.output].stride
     w.saved_tile = run.memory.saved[i.op].stride
-    w.x = run.memory.data[o.plan.input].base + first * w.x_tile
-    w.dy = run.memory.grad[o.plan.output].base + first * w.dy_tile
-    w.saved = run.memory.saved[i.op].base + first * w.saved_tile
+    w.x = run.memory.data[o.plan.input].base + start * w.x_tile
+    w.dy = run.memory.grad[o.plan.output].base + start * w.dy_tile
+    w.saved = run.memory.saved[i.op].base + start * w.saved_tile
     w.param, w.packed = run.train.param + o.plan.param * run.program.real_bytes, run.memory.packed[i.op].base
     w.starts, w.slots, w.tiles = starts, s1 - s0, run.schedule.starts[s1] - first
     w.examples, w.training = min(run.batch.examples - first * LANES, w.tiles * LANES), run.train.training
@@ -48,13 +66,17 @@ cdef void sum_slots(const run_state *run, const op *o, Py_ssize_t s0, Py_ssize_t
                        single_slots, s1 - s0, total, a, b)
 
 
-cdef void emit_examples(const run_state *run, const instr *i, char *out, Py_ssize_t i0, Py_ssize_t i1, int thread) noexcept nogil:
-    """Sets `out` to the gradient of the whole batch, one slot of examples in the blocked layout, for items i0 to i1."""
+cdef void emit_examples(const run_state *run, const instr *i, Py_ssize_t slot, char *out, Py_ssize_t i0, Py_ssize_t i1,
+                        int thread) noexcept nogil:
+    """Sets `out` to the result of a slot of examples in the blocked layout, for items i0 to i1."""
     cdef const op *o = op_of(run, i)
     cdef Py_ssize_t starts[17]
     cdef Py_ssize_t width, real_bytes = run.program.real_bytes
     cdef batch_view w
-    fill_batch_view(run, i, 0, 1, &w, starts)
+    if i.kind == FORWARD:                                     # has no sums: see can_train
+        emit_partial(run, i, slot, slot + 1, out, i0, i1)
+        return
+    fill_batch_view(run, i, slot, slot + 1, &w, starts)
     if o.blocked.gradient != NULL:
         w.grad, w.scratch = out, nth_copy(&run.memory.scratch, thread)
         o.blocked.gradient(o, &w, i0, i1)
@@ -62,8 +84,8 @@ cdef void emit_examples(const run_state *run, const instr *i, char *out, Py_ssiz
     if not has_sums(o, BACKWARD):
         return
     width = o.reduce.n_sums // o.reduce.n_items
-    sum_examples_by_bytes(<int> real_bytes, nth_copy(&run.memory.sums, 0) + (o.plan.sums + i0 * width) * real_bytes, w.examples,
-                          starts, 1, run.memory.sums.stride // real_bytes, 0, out + i0 * width * real_bytes, (i1 - i0) * width)
+    sum_examples_by_bytes(<int> real_bytes, nth_copy(&run.memory.sums, slot * LANES) + (o.plan.sums + i0 * width) * real_bytes,
+                          w.examples, starts, 1, run.memory.sums.stride // real_bytes, 0, out + i0 * width * real_bytes, (i1 - i0) * width)
 
 
 cdef void emit_partial(const run_state *run, const instr *i, Py_ssize_t s0, Py_ssize_t s1, char *out,
@@ -99,3 +121,31 @@ cdef void combine_nodes(const run_state *run, const instr *i, const char *nodes,
                              out + item * o.reduce.partial_bytes)
     else:
         sum_nodes_by_bytes(run.program.real_bytes, nodes, stride // run.program.real_bytes, first, n_nodes, out, i0 * width, i1 * width)
+
+
+# ---- a batch with examples in the blocked layout
+
+cdef void emit_batch(const run_state *run, const instr *i, char *out, Py_ssize_t i0, Py_ssize_t i1, int thread) noexcept nogil:
+    """Sets `out` to items i0 to i1 over a batch of which the last slots, or all, are in the blocked layout."""
+    cdef const run_state *blocked = blocked_of(run)
+    cdef Py_ssize_t first[17]
+    cdef Py_ssize_t of_tiles = 0 if is_blocked(run) else run.schedule.slots, slots = blocked.schedule.slots, bytes = item_bytes(run, i)
+    cdef Py_ssize_t n = cut_nodes(0, of_tiles, first), block, k, end
+    cdef char *item0                                          # where item 0 of the first node would be
+    if bytes == 0:                                            # statistics have nothing to add up in backward
+        return
+    if of_tiles == 0 and slots == 1:
+        emit_examples(run, i, 0, out, i0, i1, thread)
+        return
+    for k in range(slots + 1):
+        first[n + k] = of_tiles + k
+    block = items_at_once(op_of(run, i), bytes)
+    while i0 < i1:
+        end, item0 = min(i0 + block, i1), nth_copy(&blocked.memory.nodes, thread) - i0 * bytes
+        for k in range(n + slots):
+            if k < n:
+                emit_partial(run, i, first[k], first[k + 1], item0 + k * block * bytes, i0, end)
+            else:
+                emit_examples(blocked, i, k - n, item0 + k * block * bytes, i0, end, thread)
+        combine_nodes(run, i, item0, block * bytes, first, n + slots, out, i0, end)
+        i0 = end

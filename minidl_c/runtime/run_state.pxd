@@ -18,7 +18,8 @@ ctypedef enum instr_kind:
 
 ctypedef enum phase_kind:
     PREPARE                             # a task: part of the packing of one op
-    TILES                               # a task: a slot, which is a run of tiles, or one tile; all instructions of a stage, depth first
+    TILES                               # a task: a slot, which is a run of tiles, or one tile; all instructions of a stage, depth first.
+                                        # If the batch has a rest, also one of its chunks
     SPLIT_TILES                         # a task: a part of the channels or rows of a tile that threads share. A stretch of
                                         # instructions: see phases.pyx
     JOINT                               # a task: a part of the channels of an op that takes all examples at once, in the blocked layout
@@ -34,7 +35,6 @@ ctypedef enum phase_kind:
 
 cdef enum:
     REDUCE_TASKS = 16                   # of a REDUCE phase of processes that share a batch, for any number of threads
-    ITEM_BLOCK = 8                      # reduction items of an op that stay in one task
 
 ctypedef struct instr:
     instr_kind kind
@@ -71,6 +71,7 @@ ctypedef struct memory_state:           # arrays in the arena
     buffer sums                         # by thread, then by shared tile: [n_sums][16]. In the blocked layout by example: [n_sums]
     buffer slot_sums                    # by slot, or by tile: [n_sums]
     buffer batch_sums                   # [n_sums]
+    buffer nodes                        # by thread: items of an op in each node of a batch with examples in the blocked layout
 
 ctypedef struct example_output:         # the destination of a parameter's per-example gradients: see per_example.pyx
     int op
@@ -129,6 +130,7 @@ ctypedef struct run_state:
     schedule schedule                   # the tiles of this process
     const partition *partition          # NULL: they are the whole batch
     train_state train
+    const run_state *rest               # of the examples after the tiles, in the blocked layout; NULL: there are none
     Py_ssize_t step_offset              # of the steps and phases that run now: see exchange.pyx
     int phase_offset
 
@@ -146,6 +148,11 @@ cdef inline bint is_shared(const run_state *run, Py_ssize_t t) noexcept nogil:
 cdef inline Py_ssize_t row_of(const run_state *run, Py_ssize_t slot, Py_ssize_t t) noexcept nogil:
     """The row of the sums that tile t of a slot adds to."""
     return t if run.schedule.by_tile else slot
+
+
+cdef inline const run_state *blocked_of(const run_state *run) noexcept nogil:
+    """The examples of a batch that are in the blocked layout: all, the rest, or NULL."""
+    return run if run.schedule.form != IN_TILES else run.rest
 
 
 cdef inline bint is_blocked(const run_state *run) noexcept nogil:

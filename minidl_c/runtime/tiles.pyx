@@ -82,6 +82,8 @@ cdef void run_op(const run_state *run, const op *o, tile *v, Py_ssize_t row, Py_
     """Runs one op on one tile, forward or backward. The caller has set what `v` says of the batch; this sets its arrays."""
     cdef int k = <int> (o - run.program.ops)
     cdef Py_ssize_t seat = seat_of(run, t, thread)
+    if (o.backward_tile if back else o.forward_tile) == NULL: # y is x: only the blocked layout of a rest moves its elements
+        return
     choose_channels(o, v, back)
     v.x = copy_of(&run.memory.data[o.plan.input], t, seat)
     v.y = copy_of(&run.memory.data[o.plan.output], t, seat)
@@ -138,7 +140,7 @@ cdef void run_instr(const run_state *run, const instr *i, Py_ssize_t step, Py_ss
                     Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
     """Runs one instruction on one tile, or on part `part` of it; row: of its sums."""
     cdef Py_ssize_t seat = seat_of(run, t, thread)
-    cdef Py_ssize_t first = step * run.batch.total_examples + (run.schedule.first_tile + t) * LANES    # the tile's first position
+    cdef Py_ssize_t start = run.schedule.first + t * LANES, first = step * run.batch.total_examples + start       # the tile's first position
     cdef Py_ssize_t examples = min(<Py_ssize_t> LANES, run.batch.examples - t * LANES)
     cdef int n_ops = run.program.n_ops, is_loss = run.batch.losses != NULL and i.op == n_ops - 1
     cdef tile v
@@ -153,7 +155,7 @@ cdef void run_instr(const run_state *run, const instr *i, Py_ssize_t step, Py_ss
     else:
         v.labels = NULL
         v.targets = v.weights = v.losses = NULL
-        v.example_ids, v.index, v.examples = run.batch.example_ids + first, run.schedule.first_tile + t, examples
+        v.example_ids, v.index, v.examples = run.batch.example_ids + first, start // LANES, examples
         v.part, v.parts = part, parts
         v.seed, v.step = run.train.seed, run.train.first_step + step
         if is_loss:

@@ -9,10 +9,11 @@ ctypedef struct costs:                  # of a plan's ops, in multiply-adds
     bint trains                         # the plan ends in a loss
     double work                         # of one example's forward, about
     double tile, example                # of a tile, and of an example in the blocked layout
+    double rest                         # of a step that has examples in both layouts, whatever their number
     Py_ssize_t limit                    # blocked_limit; 0: the ops do not fit the blocked layout, or it does not pay
     bint together                       # joint ops read many weights: predictions in the blocked layout read them once for all
     bint mixes                          # a training step may have tiles, and a rest in the blocked layout
-    Py_ssize_t chunk                    # examples that a thread predicts at a time, IN_CHUNKS; 0: never all of a prediction
+    bint in_chunks                      # joint ops do nearly all the work: large predictions are IN_CHUNKS
     Py_ssize_t min_chunk                # examples for each thread, at least: fewer go TOGETHER
     int phases                          # of a tile that threads share, in one direction
     int barriers                        # ops that reduce over the batch within a step

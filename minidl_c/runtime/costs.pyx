@@ -12,7 +12,7 @@ cdef double CONVERTED_EXAMPLE = 2       # the copies of an example to and from t
 cdef double JOINT_SHARE = 10            # weights that are read once for all examples, for each element of a value
 cdef double CHUNK_SHARE = 0.85          # of the work, in joint ops with full lanes
 cdef Py_ssize_t MIN_CHUNK = 4           # examples of a thread that reads all weights from its cache, instead of its share of them
-cdef double TRANSPOSED_WORK = 1.5       # a multiply-add of a dense layer in training, which transposes its weights for dx
+cdef double JOINT_REST = 60             # a weight of a joint op in the rest of a step: it is transposed for dx, and has one more gradient
 cdef double READ_CHANNELS = 2           # channels of y that take as long as reading x
 
 
@@ -24,7 +24,7 @@ cdef inline double waste_of(Py_ssize_t channels) noexcept:
 cdef void measure_joint(costs *c, const op *ops, int n_ops) noexcept:
     """Sets `together` if reading the weights of joint ops once saves more than keeping the values of all examples costs.
 
-    If joint ops do nearly all the work, also sets how many examples form a chunk.
+    If joint ops do nearly all the work, also sets that tiles are no better.
     """
     cdef double weights = 0, elements = 0, work = 0
     cdef int k
@@ -34,8 +34,8 @@ cdef void measure_joint(costs *c, const op *ops, int n_ops) noexcept:
             weights += ops[k].n_param
             work += ops[k].work / waste_of(ops[k].out_channels)
     c.together = weights > JOINT_SHARE * elements
-    c.chunk = 2 * LANES if c.together and work > CHUNK_SHARE * c.work else 0
-    c.min_chunk = MIN_CHUNK if weights < CACHED_WEIGHTS else c.chunk
+    c.in_chunks = c.together and work > CHUNK_SHARE * c.work
+    c.min_chunk = MIN_CHUNK if weights < CACHED_WEIGHTS else 2 * LANES
 
 
 cdef void measure_blocked(costs *c, const op *ops, int n_ops) noexcept:
@@ -55,10 +55,9 @@ cdef void measure_blocked(costs *c, const op *ops, int n_ops) noexcept:
         has_trained |= training and o.n_param > 0
         if has_work(o, training):
             lanes, least = lanes + o.work, least + o.work * waste
-            # loads are wasted too: powers of 1.5 and, in training, 1.75 (pow would need glibc 2.29)
-            blocked += o.work * waste * sqrt(waste) * (sqrt(sqrt(waste)) if training else 1) * (
-                TRANSPOSED_WORK if training and o.blocked.joint and o.memory.prepare_dx == NULL else 1)
-            weights += 0 if training or c.together and o.blocked.joint else o.n_param
+            blocked += o.work * waste * sqrt(waste)           # loads are wasted too
+            weights += 0 if training or o.blocked.joint else o.n_param
+        c.rest += training * o.blocked.joint * JOINT_REST * o.n_param
     blocked += weights * (CACHED_READ if weights < CACHED_WEIGHTS else MEMORY_READ)
     c.tile, c.example = LANES * lanes, blocked
     c.limit = <Py_ssize_t> min(<double> LANES, c.tile / blocked) if blocked else 0

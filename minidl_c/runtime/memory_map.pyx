@@ -21,8 +21,9 @@ cdef Py_ssize_t MAX_TILE_NODES = 4      # of the reduction tree, of less than 16
 cdef Py_ssize_t MAX_BYTES = <Py_ssize_t> 1 << 50       # more than any machine has; sums of such sizes do not overflow
 
 
-cdef dict lifetimes(const op *ops, int n_ops, const value *values, int with_backward, bint shared):
-    """Returns the first and last use of each array of a tile: {(DATA or GRAD, value) or (SAVED, op): (first, last)}.
+cdef tuple lifetimes(const op *ops, int n_ops, const value *values, int with_backward, bint shared):
+    """Returns the first and last use of each array of a tile: {(DATA or GRAD, value) or (SAVED, op): (first, last)}, and the times of
+    joint ops in forward.
 
     A time is the index of an instruction: gather x, forward of each op, scatter y and gather dy, backward of each op, scatter dx.
     shared: threads share tiles or examples. Ops that may run without a barrier between them then have the same time: see `add_stretches`
@@ -30,12 +31,14 @@ cdef dict lifetimes(const op *ops, int n_ops, const value *values, int with_back
     """
     cdef int k, forward = 0, backward = n_ops + 1
     cdef const op *o
-    uses = [(0, DATA, values[0].alias_of), (n_ops + 1, DATA, values[n_ops].alias_of)]
+    uses, joint = [(0, DATA, values[0].alias_of), (n_ops + 1, DATA, values[n_ops].alias_of)], []
     for k in range(n_ops):
         o = &ops[k]
         forward += not shared or k == 0 or reach_of(o, with_backward) == REACHES_ALL
         uses += [(forward, DATA, values[v].alias_of) for v in (o.plan.input, o.plan.output, o.branch.skip) if v >= 0]
         uses.append((forward, SAVED, k))
+        if ops[k].blocked.joint:
+            joint.append(forward)
     for k in range(n_ops - 1, -1 if with_backward else n_ops - 1, -1):
         o = &ops[k]
         backward += not shared or k == n_ops - 1 or reach_back(o) == REACHES_ALL
@@ -49,7 +52,7 @@ cdef dict lifetimes(const op *ops, int n_ops, const value *values, int with_back
     for time, kind, index in uses:
         first, last = found.get((kind, index), (time, time))
         found[kind, index] = min(first, time), max(last, time)
-    return found
+    return found, joint
 
 
 cdef Py_ssize_t converting_scratch(const op *o, const value *values) noexcept:
@@ -112,7 +115,10 @@ cdef class MemoryMap:
         self.modes = None
         self.keep_all, self.with_backward = keep_all, with_backward
         self.choose_copies()
-        alive = lifetimes(self.ops, self.n_ops, self.values, with_backward, self.blocked or shared)
+        alive, joint = lifetimes(self.ops, self.n_ops, self.values, with_backward, self.blocked or shared)
+        if self.blocked and not with_backward:                # the examples of a chunk meet in joint ops alone
+            for (kind, index), (first, last) in alive.items():
+                self.array_of(kind, index).per_tile |= any([first <= time <= last for time in joint])
         self.per_tile = [array for array in alive if self.array_of(array[0], array[1]).per_tile]
         self.per_thread = [array for array in alive if not self.array_of(array[0], array[1]).per_tile]
         self.offsets, self.thread_bytes = planned_offsets(tuple(

@@ -46,6 +46,7 @@ cdef double WORTHWHILE = 0.97           # a schedule that is less simple has to 
 cdef double BARRIER = 2e5, BARRIER_THREAD = 4e3        # of all threads, and for each, in multiply-adds
 cdef double NEVER = 1e300               # the time of what is not possible
 cdef enum:
+    CHUNK = 32                          # examples of a prediction for which a thread has memory
     STEP_PHASES = 5                     # of a step, in one stage: PREPARE, TILES, REDUCE, CHECK, UPDATE
 cdef double UPDATE_WORK = 6             # of a parameter, in multiply-adds: the sums of its gradient, and the optimizer
 
@@ -164,14 +165,14 @@ cdef schedule in_chunks(Py_ssize_t first, Py_ssize_t examples, int threads, Py_s
     cdef schedule s = in_blocks(IN_CHUNKS, first, examples, threads, with_backward)
     s.share, s.chunk = share, chunk
     if not with_backward:
-        s.copies, s.keep_all = chunk * threads, chunk > 1
+        s.copies = chunk * threads
     return s
 
 
 cdef schedule with_rest(const costs *c, Py_ssize_t n, Py_ssize_t tiles, int threads, bint keep_all, bint with_backward) noexcept:
     """Returns the schedule of n examples of which the first are in some whole tiles, the others in the blocked layout."""
     cdef Py_ssize_t rest = n - tiles * LANES, share = rounds_of(rest, threads - tiles % threads)
-    cdef Py_ssize_t chunk = share if with_backward else 2 * LANES if c.together else 1
+    cdef Py_ssize_t chunk = share if with_backward else CHUNK
     cdef schedule s
     if tiles == 0:
         return in_chunks(0, n, threads, share, chunk, with_backward)
@@ -189,16 +190,17 @@ cdef schedule schedule_of_rest(const schedule *s) noexcept:
 cdef int choose_blocked(const costs *c, Py_ssize_t n, int threads, schedule *parts) noexcept:
     """Sets the schedules of a prediction of n examples in the blocked layout; returns their number."""
     cdef Py_ssize_t shared = n % threads if 2 * (n % threads) <= threads else 0, tasks
-    cdef int k = 0
+    cdef int k = 0, threads_of_chunks
     if c.together and n > 1:
-        if c.chunk and n >= c.min_chunk * threads:
-            tasks = rounds_of(n, c.chunk * threads) * threads
-            parts[0] = in_chunks(0, n, threads, rounds_of(n, tasks), c.chunk, False)
+        if c.in_chunks and n >= c.min_chunk * threads:
+            tasks = rounds_of(n, CHUNK * threads) * threads
+            parts[0] = in_chunks(0, n, threads, rounds_of(n, tasks), CHUNK, False)
         else:
             parts[0] = in_blocks(TOGETHER, 0, n, threads, False)
         return 1
     if n > shared:
-        parts[k] = in_chunks(0, n - shared, min(<Py_ssize_t> threads, n - shared), 1, 1, False)
+        threads_of_chunks = min(<Py_ssize_t> threads, n - shared)
+        parts[k] = in_chunks(0, n - shared, threads_of_chunks, rounds_of(n - shared, threads_of_chunks), CHUNK, False)
         k += 1
     if shared:
         parts[k] = in_blocks(BY_EXAMPLE, n - shared, shared, threads, False)
@@ -213,7 +215,7 @@ cdef int choose_prediction(const costs *c, Py_ssize_t n, object num_threads, sch
     cdef double time = NEVER
     if n == 0:
         return 0
-    if n <= c.limit or c.limit and c.chunk and n > LANES:
+    if n <= c.limit or c.limit and c.in_chunks and n > LANES:
         return choose_blocked(c, n, threads, parts)
     parts[0] = in_tiles(c, n, threads, False, False, 0, 1)
     if c.limit:
@@ -240,7 +242,7 @@ cdef schedule step_on(const costs *c, Py_ssize_t n, int threads, bint manual, Py
                 s, phases = in_blocks(TOGETHER, 0, n, threads, True), phases + 2 * c.phases
                 time[0] = 3 * n * c.example / threads
         elif c.mixes and n <= LANES * MAX_SLOTS and (chooses_threads() or n % LANES):     # tests share all whole tiles
-            mixed = 3 * divide_examples(c, n, threads, &tiles)
+            mixed = 3 * divide_examples(c, n, threads, &tiles) + c.rest
         if mixed < WORTHWHILE * time[0]:
             s, time[0] = with_rest(c, n, tiles, threads, keep_all, True), mixed
     time[0] += UPDATE_WORK * c.n_flat / threads + phases * barrier_work(threads)

@@ -149,6 +149,10 @@ INLINE void FN(sum_nodes_block)(const REAL *nodes, ptrdiff_t stride, const ptrdi
 /* The same for a <= i < b. */
 NOINLINE void FN(sum_nodes)(const REAL *nodes, ptrdiff_t stride, const ptrdiff_t *first, ptrdiff_t n_nodes, REAL *total,
                             ptrdiff_t a, ptrdiff_t b) {
+  if (n_nodes == 2) {                                        /* whatever their sizes: the children of the root */
+    for (ptrdiff_t i = a; i < b; i++) total[i] = nodes[i] + nodes[stride + i];
+    return;
+  }
   for (; a + 16 <= b; a += 16) FN(sum_nodes_block)(nodes + a, stride, first, n_nodes, total + a, 16);
   if (a < b) FN(sum_nodes_block)(nodes + a, stride, first, n_nodes, total + a, b - a);
 }

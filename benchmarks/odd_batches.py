@@ -21,6 +21,7 @@ KINDS = ["fit", "predict"]
 BATCHES = [*range(1, 131), *range(136, 321, 8)]
 KNOTS = [16, *range(32, 1025, 32)]  # the line between the times of these sizes
 BOUND = 1.15  # of the line
+STATISTICS = {"median": statistics.median, "fastest": min}  # of the rounds; on a noisy machine the fastest vary less
 SLOWER = 1.03  # than before, or than a larger batch
 
 
@@ -138,7 +139,7 @@ def measure(net, args):
     results = {}
     for (kind, threads, batch), found in rounds.items():
         for name, times in found.items():
-            results.setdefault(f"{kind}, {threads}", {}).setdefault(name, {})[batch] = statistics.median(times)
+            results.setdefault(f"{kind}, {threads}", {}).setdefault(name, {})[batch] = STATISTICS[args.statistic](times)
     return results
 
 
@@ -151,6 +152,7 @@ def main():
     parser.add_argument("--threads", nargs="+", type=positive, default=[1, 2])
     parser.add_argument("--rounds", type=positive, default=5)
     parser.add_argument("--seconds", type=float, default=0.02, help="of a cell in a round, about")
+    parser.add_argument("--statistic", choices=STATISTICS, default="median")
     parser.add_argument("--before", type=Path, help="a folder with another build, to compare")
     parser.add_argument("--json", metavar="FILE", help="write the figures to this file")
     parser.add_argument("--child", metavar="NET", help=argparse.SUPPRESS)

@@ -37,7 +37,7 @@ cdef class ExecutionContext:
     cdef int prepare(self, const schedule *s) except -1
     cdef int prepare_rest(self) except -1
     cdef void schedule_stages(self) noexcept
-    cdef int run_forward(self, const schedule *s) except -1
+    cdef int run_forward(self, const schedule *s, double work) except -1
     # ---- instructions
     cdef void add_instr(self, instr_kind kind, int op) noexcept
     cdef void add_forward(self, int has_loss) noexcept

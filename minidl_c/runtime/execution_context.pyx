@@ -16,6 +16,7 @@ from minidl_c.runtime.run_state cimport (
     BACKWARD, FORWARD, GATHER_X, SCATTER_Y, batch_state, blocked_of, instr, instr_kind, phase, run_state,
 )
 from minidl_c.runtime.schedule cimport IN_TILES, schedule_of_rest
+from minidl_c.runtime.threads cimport keeps_lock
 
 cdef enum:
     KEPT_ROWS = 4096                    # of a call; longer arrays are not kept for the next one
@@ -198,13 +199,16 @@ cdef class ExecutionContext:
             rest.program.values, rest.batch.examples = self.blocked_arena.map.values, rest.schedule.examples
             rest.partition, rest.rest, rest.per_example.outputs, rest.per_example.n_outputs = NULL, NULL, NULL, 0
 
-    cdef int run_forward(self, const schedule *s) except -1:
-        """Runs a forward pass in inference."""
+    cdef int run_forward(self, const schedule *s, double work) except -1:
+        """Runs a forward pass in inference, of so many multiply-adds."""
         self.prepare(s)
         self.add_forward(False)
         self.schedule_stages()
-        with nogil:
+        if s.threads == 1 and keeps_lock(work):
             execute(&self.run, 1)
+        else:
+            with nogil:
+                execute(&self.run, 1)
         return 0
 
     # ---- instructions

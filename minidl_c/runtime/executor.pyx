@@ -29,6 +29,7 @@ from minidl_c.runtime.run_state cimport (
     CHECK, CHUNKS, CLIP, COMBINE, CONVERTED, FORWARD, GATHER_DY, GATHER_X, JOINT, PARTIALS, PREPARE, REDUCE, SPLIT_TILES, TILES, UPDATE,
     instr, is_blocked, op_of, phase, run_state,
 )
+from minidl_c.runtime.threads cimport begin_call, end_call
 from minidl_c.runtime.tiles cimport run_instr
 
 cdef extern from "minidl_c/runtime/team.h" nogil:
@@ -159,5 +160,7 @@ cdef void execute_phases(run_state *run, Py_ssize_t step, int first, int last) n
 
 cdef void execute(run_state *run, Py_ssize_t n_steps) noexcept nogil:
     """Runs all phases of n_steps steps."""
+    begin_call()
     begin_run(run)
     team_run(run_task, run, n_steps, run.program.tasks, run.program.n_phases, run.schedule.threads)
+    end_call()

@@ -138,7 +138,7 @@ cdef class Plan(Program):
         run.batch.y = p.arguments.acquire(y, self.dtype, m, self.values[self.n_ops].size, True, "y")
         p.arguments.check_no_overlap()
         for k in range(choose_prediction(&self.costs, m, num_threads, parts)):
-            p.run_forward(&parts[k])
+            p.run_forward(&parts[k], self.costs.work * m)
         self.release_context(p)
 
     def forward(self, x, param, y, num_threads=None, seed=0, step=0, example_ids=None):

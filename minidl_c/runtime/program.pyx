@@ -81,7 +81,7 @@ cdef class Program:
         largest = LANES if self.blocked_values != NULL else 0
         if not 0 <= index(value) <= largest:
             raise ValueError(f"blocked_limit: expected a number from 0 to {largest}, got {value}")
-        self.costs.limit, self.costs.example = value, 0
+        self.costs.limit, self.costs.example, self.costs.rest = value, 0, 0
 
     cdef int add(self, int k, Op source, Py_ssize_t offset) except -1:
         """Adds op k; raises TypeError or ValueError unless it fits the ops before it."""

@@ -190,7 +190,7 @@ cdef schedule schedule_of_rest(const schedule *s) noexcept:
 cdef int choose_blocked(const costs *c, Py_ssize_t n, int threads, schedule *parts) noexcept:
     """Sets the schedules of a prediction of n examples in the blocked layout; returns their number."""
     cdef Py_ssize_t shared = n % threads if 2 * (n % threads) <= threads else 0, tasks
-    cdef int k = 0, threads_of_chunks
+    cdef int k = 0
     if c.together and n > 1:
         if c.in_chunks and n >= c.min_chunk * threads:
             tasks = rounds_of(n, CHUNK * threads) * threads
@@ -199,8 +199,7 @@ cdef int choose_blocked(const costs *c, Py_ssize_t n, int threads, schedule *par
             parts[0] = in_blocks(TOGETHER, 0, n, threads, False)
         return 1
     if n > shared:
-        threads_of_chunks = min(<Py_ssize_t> threads, n - shared)
-        parts[k] = in_chunks(0, n - shared, threads_of_chunks, rounds_of(n - shared, threads_of_chunks), CHUNK, False)
+        parts[k] = in_chunks(0, n - shared, min(<Py_ssize_t> threads, n - shared), 1, 1, False)
         k += 1
     if shared:
         parts[k] = in_blocks(BY_EXAMPLE, n - shared, shared, threads, False)
@@ -241,7 +240,7 @@ cdef schedule step_on(const costs *c, Py_ssize_t n, int threads, bint manual, Py
             if n <= c.limit or threads > 1 and n * c.example <= c.tile * BLOCKED_TRAINING:
                 s, phases = in_blocks(TOGETHER, 0, n, threads, True), phases + 2 * c.phases
                 time[0] = 3 * n * c.example / threads
-        elif c.mixes and n <= LANES * MAX_SLOTS and (chooses_threads() or n % LANES):     # tests share all whole tiles
+        elif c.mixes and n <= LANES * MAX_SLOTS and (chooses_threads() or n <= LANES or n % LANES):    # tests share whole tiles
             mixed = 3 * divide_examples(c, n, threads, &tiles) + c.rest
         if mixed < WORTHWHILE * time[0]:
             s, time[0] = with_rest(c, n, tiles, threads, keep_all, True), mixed

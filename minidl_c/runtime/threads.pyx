@@ -11,6 +11,13 @@ work.
 import os
 from operator import index
 
+cdef extern from "minidl_c/runtime/calls.h" nogil:
+    void forget_calls()
+    int computing_calls()
+    int calls_are_rare()
+    void begin_computing()
+    void end_computing(int cores)
+
 cdef extern from *:
     """
     static _Thread_local int most;                        /* threads of the calls of this thread; 0: any number */
@@ -47,6 +54,10 @@ cdef double MIN_CALL_WORK = 4e6         # about 50 us: in less, a second thread 
 # million multiply-adds, two threads took 0.95 to 1.7 times as long, after a pause 1 to 26 times; with 11 to 12 million, 0.65 to 0.85 times,
 # but a net of many small layers 1.4 times at once.
 cdef double THREAD_WORK = 2e6
+# Multiply-adds of a call for which threads that sleep are woken: about 4 ms. Measured on two cores, after pauses of 0.3 to 10 ms: with 10
+# to 190 million multiply-adds, two threads took 0.6 to 1.3 times as long as one; with 320 million and more, 0.55 to 0.75 times.
+cdef double WAKING_WORK = 1.5e8
+cdef double LOCKED_WORK = 2e5           # about 5 us: to give up the interpreter's lock for less costs more than others gain
 cdef bint _chooses = True               # else calls use all threads that they may, however little work they have
 _num_threads = None     # the argument of set_num_threads
 _forked = False         # OpenMP's threads do not survive a fork: a child that opened a region would hang
@@ -83,6 +94,7 @@ _limit_is_set = _omp_num_threads() is not None         # read once, as OpenMP do
 def _after_fork():
     global _forked
     _forked = True
+    forget_calls()
 
 
 if hasattr(os, "register_at_fork"):
@@ -202,16 +214,40 @@ cdef int most_threads(object num_threads) except -1:
     return 1 if _forked and MINIDL_OPENMP else limited(num_threads)
 
 
+cdef int threads_that_pay(int most, double work) noexcept:
+    """Returns the number of threads, at most `most`, of a call of `work` multiply-adds: other calls may compute now, or none since long."""
+    if calls_are_rare() and work < WAKING_WORK:
+        return 1
+    return max(1, min(most, _cores // (computing_calls() + 1)))
+
+
 cdef int threads_for(object num_threads, double work, double n_steps) except -1:
     """Returns the number of threads of n_steps training steps of `work` multiply-adds each."""
     cdef bint is_small = work < MIN_STEP_WORK or work * n_steps < MIN_CALL_WORK
     cdef int most = most_threads(num_threads)
     if is_small and num_threads is None and _num_threads is None and not _limit_is_set:
         return 1
-    return min(most, _cores) if _chooses else most
+    if not _chooses:
+        return most
+    return threads_that_pay(most, work) if n_steps == 1 else min(most, _cores)
 
 
 cdef int threads_of_prediction(object num_threads, double work) except -1:
     """Returns the number of threads of a prediction of `work` multiply-adds."""
     cdef int most = most_threads(num_threads)
-    return <int> max(1.0, min(<double> min(most, _cores), work / THREAD_WORK)) if _chooses else most
+    return <int> max(1.0, min(<double> threads_that_pay(most, work), work / THREAD_WORK)) if _chooses else most
+
+
+cdef bint keeps_lock(double work) noexcept:
+    """Whether a call on one thread keeps the interpreter's lock: it computes for a few microseconds."""
+    return work < LOCKED_WORK
+
+
+cdef void begin_call() noexcept nogil:
+    """Begins a computation, after which the interpreter's lock is given up."""
+    begin_computing()
+
+
+cdef void end_call() noexcept nogil:
+    """Ends it, before the interpreter's lock is taken back."""
+    end_computing(_cores)

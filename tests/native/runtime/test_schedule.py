@@ -8,48 +8,66 @@ from minidl.optimizers import SGD
 from minidl_c.runtime.threads import set_thread_choice
 
 THREADS = range(1, 9)
-FORMS = {  # of the parts of a prediction
+FORMS = {  # of the parts of a call
     ("IN_TILES",): "T",
-    ("BY_EXAMPLE",): "e",
-    ("BY_EXAMPLE", "BY_EXAMPLE"): "m",  # as many for each thread, then threads share what is left over
-    ("IN_TILES", "BY_EXAMPLE"): "E",
-    ("IN_TILES", "BY_EXAMPLE", "BY_EXAMPLE"): "M",
-    ("TOGETHER",): "J",
+    ("IN_TILES", "IN_CHUNKS"): "R",
     ("IN_CHUNKS",): "C",
+    ("IN_CHUNKS", "BY_EXAMPLE"): "m",  # as many for each thread, then threads share what is left over
+    ("BY_EXAMPLE",): "s",
+    ("TOGETHER",): "J",
 }
 PREDICTIONS = {  # for each number of threads, the forms of 1 to 64 examples
     "lenet": [
-        "eeeeeeTTTTTTTTTTEEEEEETTTTTTTTTTEEEEEETTTTTTTTTTEEEEEETTTTTTTTTT",
-        "eemememememeTTTTEEMEMETTTTTTTTTTEEMEMETTTTTTTTTTEEMEMETTTTTTTTTT",
-        "eeemeemeemeemeeTeeTTTTTTTTTTTTTTEEEMEETTTTTTTTTTEEEMEETTTTTTTTTT",
-        "eeeemmeemmeemmeemmeemmeeTTTTTTTTTTTTTTTTTTTTTTTTEEEEMMTTTTTTTTTT",
-        "eeeeemmeeemmeeemmeeemmeeemmeeeTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTT",
-        "eeeeeemmmeeemmmeeemmmeeemmmeeeTTmeeeTTTTTTTTTTTTTTTTTTTTTTTTTTTT",
-        "eeeeeeemmmeeeemmmeeeemmmeeeemmmeeeemmmeeeeTTTTTTTTTTTTTTTTTTTTTT",
-        "eeeeeeeemmmmeeeemmmmeeeemmmmeeeemmmmeeeemmmmeeeeTTTTTTTTTTTTTTTT",
+        "CCCCCCCTTTTTTTTTRRRRRRRTTTTTTTTTRRRRRRRTTTTTTTTTRRRRRRRTTTTTTTTT",
+        "sCmCmCmCmCmCmCTTRRRRRRRTTTTTTTTTRRRRRRRRRRRRRRTTRRRRRRRTTTTTTTTT",
+        "sCCmCCmCCmCCmCCmCCmCCRRRRRRRRRTTRRRRRRRTTTTTTTTTRRRRRRRRRRRRRRRR",
+        "ssCCmmCCmmCCmmCCmmCCmmCCmmCCTTTTRRRRRRRRRRRRRRTTRRRRRRRTTTTTTTTT",
+        "ssCCCmmCCCmmCCCmmCCCmmCCCmmCCCmmCCCRRRRRRRRRRRRRRRRRRRRRRRRRRRTT",
+        "sssCCCmmmCCCmmmCCCmmmCCCmmmCCCmmmCCCmmmCCCTTTTTTRRRRRRRRRRRRRRRR",
+        "sssCCCCmmmCCCCmmmCCCCmmmCCCCmmmCCCCmmmCCCCmmmCCCCRRRRRRRRRRRRRRR",
+        "ssssCCCCmmmmCCCCmmmmCCCCmmmmCCCCmmmmCCCCmmmmCCCCmmmmCCCCTTTTTTTT",
     ],
     "cnn": [
-        "eeeeeeeeeeeeeeTTEEEEEEEEEEEEEETTEEEEEEEEEEEEEETTEEEEEEEEEEEEEETT",
-        "eemememememememeEEMEMEMEMEMEMETTEEMEMEMEMEMEMETTEEMEMEMEMEMEMETT",
-        "eeemeemeemeemeemeemeemeemeemeemeEEEMEEMEEMEEMETTEEEMEEMEEMEEMETT",
-        "eeeemmeemmeemmeemmeemmeemmeemmeemmeemmeemmeemmeeEEEEMMEEMMEEMMTT",
-        "eeeeemmeeemmeeemmeeemmeeemmeeemmeeemmeeemmeeemmeeemmeeemmeeemmee",
-        "eeeeeemmmeeemmmeeemmmeeemmmeeemmmeeemmmeeemmmeeemmmeeemmmeeemmme",
-        "eeeeeeemmmeeeemmmeeeemmmeeeemmmeeeemmmeeeemmmeeeemmmeeeemmmeeeem",
-        "eeeeeeeemmmmeeeemmmmeeeemmmmeeeemmmmeeeemmmmeeeemmmmeeeemmmmeeee",
+        "CCCCCCCCCCCCCCCTRRRRRRRRRRRRRRRTRRRRRRRRRRRRRRRTRRRRRRRRRRRRRRRT",
+        "sCmCmCmCmCmCmCmCmCmCmCmCmCmCmCRTRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRT",
+        "sCCmCCmCCmCCmCCmCCmCCmCCmCCmCCmCCmCCmCCmCCmCCRRTRRRRRRRRRRRRRRRR",
+        "ssCCmmCCmmCCmmCCmmCCmmCCmmCCmmCCmmCCmmCCmmCCmmCCmmCCmmCCmmCCRRRT",
+        "ssCCCmmCCCmmCCCmmCCCmmCCCmmCCCmmCCCmmCCCmmCCCmmCCCmmCCCmmCCCmmCC",
+        "sssCCCmmmCCCmmmCCCmmmCCCmmmCCCmmmCCCmmmCCCmmmCCCmmmCCCmmmCCCmmmC",
+        "sssCCCCmmmCCCCmmmCCCCmmmCCCCmmmCCCCmmmCCCCmmmCCCCmmmCCCCmmmCCCCm",
+        "ssssCCCCmmmmCCCCmmmmCCCCmmmmCCCCmmmmCCCCmmmmCCCCmmmmCCCCmmmmCCCC",
     ],
     "mlp": [
-        "eJJCCCCCCCCCCCCTCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC",
-        "eJJJJJJCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC",
-        "eJJJJJJJJJJCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC",
-        "eJJJJJJJJJJJJJJCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC",
-        "eJJJJJJJJJJJJJJJJJJCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC",
-        "eJJJJJJJJJJJJJJJJJJJJJJCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC",
-        "eJJJJJJJJJJJJJJJJJJJJJJJJJJCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC",
-        "eJJJJJJJJJJJJJJJJJJJJJJJJJJJJJJCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC",
+        "CJJCCCCCCCCCCCCTCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC",
+        "sJJJJJJCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC",
+        "sJJJJJJJJJJCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC",
+        "sJJJJJJJJJJJJJJCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC",
+        "sJJJJJJJJJJJJJJJJJJCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC",
+        "sJJJJJJJJJJJJJJJJJJJJJJCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC",
+        "sJJJJJJJJJJJJJJJJJJJJJJJJJJCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC",
+        "sJJJJJJJJJJJJJJJJJJJJJJJJJJJJJJCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC",
     ],
 }
-LARGEST_BLOCKED_BATCH = {"lenet": (5, 5), "cnn": (15, 16), "mlp": (10, 11)}  # in training: on one thread, on several
+STEPS = {  # the same in training, on 1, 2, 4 and 8 threads
+    "lenet": [
+        "JJJJJJTTTTTTTTTTRRRRRTTTTTTTTTTTRRRRRTTTTTTTTTTTRRRRRTTTTTTTTTTT",
+        "JJJCCCCCTTTTTTTTTTTTTTTTTTTTTTTTRRRRRRRRRRTTTTTTTTTTTTTTTTTTTTTT",
+        "JJJCCCCCCCCCCCCCCCCCTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTT",
+        "JJJJJJCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCTTTTTTTTTTTTTTTTTTTTTTTT",
+    ],
+    "cnn": [
+        "JJJJJJJJJJJJJJJTRRRRRRRRRRRRRRTTRRRRRRRRRRRRRRTTRRRRRRRRRRRRRRTT",
+        "JCCCCCCCCCCCCCCCCCCCCCCCCCCCCCTTRRRRRRRRRRRRRRRRRRRRRRRRRRRRTTTT",
+        "JJJCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCTTTT",
+        "JJJJJJJCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC",
+    ],
+    "mlp": [
+        "JJJJJJJJJJJJJJJTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTT",
+        "JJJJJJJJJJJJJJJJTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTT",
+        "JJJJJJJJJJJJJJJJTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTT",
+        "JJJJJJJJJJJJJJJJTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTT",
+    ],
+}
 
 
 def lenet():
@@ -87,11 +105,17 @@ def thread_choice():
     set_thread_choice(False)
 
 
+def forms_of(parts):
+    return FORMS[tuple(form for form, _, _ in parts)]
+
+
 def threads_of(form, examples, threads):
-    """Threads share an example only if there are two for each, a tile if it pays; joint ops have work for all."""
+    """Threads share an example only if there are two for each, a tile if it pays; chunks and joint ops have work for all."""
     if form == "BY_EXAMPLE":
-        return {threads if 2 * examples <= threads else min(threads, examples, 16)}
-    return {threads, min(threads, -(-examples // 16))} if form == "IN_TILES" else {threads}
+        assert 2 * examples <= threads
+    return {"IN_TILES": {threads, min(threads, -(-examples // 16))}, "IN_CHUNKS": {threads, min(threads, examples)}}.get(
+        form, {threads}
+    )
 
 
 @pytest.mark.parametrize("make", [lenet, cnn, mlp])
@@ -99,7 +123,7 @@ def test_each_prediction_has_the_form_of_the_table(make):
     plan = model_of(make).network.segments[0].plan
     for threads, expected in zip(THREADS, PREDICTIONS[make.__name__], strict=True):
         calls = [plan.schedules(n, threads) for n in range(1, 65)]
-        assert "".join(FORMS[tuple(form for form, _, _ in parts)] for parts in calls) == expected, f"{threads} threads"
+        assert "".join(map(forms_of, calls)) == expected, f"{threads} threads"
         for n, parts in enumerate(calls, 1):
             assert sum(examples for _, examples, _ in parts) == n
             for form, examples, used in parts:
@@ -107,17 +131,29 @@ def test_each_prediction_has_the_form_of_the_table(make):
             assert all(examples % 16 == 0 for form, examples, _ in parts[:-1] if form == "IN_TILES")
 
 
+@pytest.mark.usefixtures("thread_choice")
 @pytest.mark.parametrize("make", [lenet, cnn, mlp])
-def test_small_batches_are_trained_together_in_the_blocked_layout(make):
-    plan, (alone, shared) = training_plan(make), LARGEST_BLOCKED_BATCH[make.__name__]
-    for threads in THREADS:
-        for n in range(1, 65):
-            form = "TOGETHER" if n <= (alone if threads == 1 else shared) else "IN_TILES"
-            for expected, ((found, examples, used),) in (
-                (form, plan.schedules(n, threads)), ("IN_TILES", plan.schedules(n, threads, manual=True))
-            ):  # fmt: skip
-                assert (found, examples) == (expected, n)
-                assert used in threads_of(form, n, threads), f"{n} examples on {threads} threads: {used}"
+def test_each_step_has_the_form_of_the_table(make):
+    plan = training_plan(make)
+    for threads, expected in zip((1, 2, 4, 8), STEPS[make.__name__], strict=True):
+        calls = [plan.schedules(n, threads) for n in range(1, 65)]
+        assert "".join(map(forms_of, calls)) == expected, f"{threads} threads"
+        for n, parts in enumerate(calls, 1):
+            assert sum(examples for _, examples, _ in parts) == n
+            assert [form for form, _, _ in plan.schedules(n, threads, manual=True)] == ["IN_TILES"]
+
+
+@pytest.mark.usefixtures("thread_choice")
+def test_threads_without_one_more_tile_compute_the_rest_of_a_step():
+    plan = training_plan(cnn)
+    for n, threads, tiles in (
+        (17, 1, 1), (33, 1, 2), (35, 2, 2), (48, 2, 2), (60, 2, 2), (64, 2, 4), (72, 4, 4), (100, 4, 4), (256, 1, 16)
+    ):  # fmt: skip
+        parts = plan.schedules(n, threads)
+        assert sum(examples for form, examples, _ in parts if form == "IN_TILES") == 16 * tiles, parts
+        (tasks,) = [tasks for name, tasks in plan.phases(n, threads) if name == "TILES"]
+        assert tasks == (tiles if n == 16 * tiles else threads * (tiles // threads + 1))
+    assert [form for form, _, _ in plan.schedules(257, 1)] == ["IN_TILES"]  # more tiles than slots
 
 
 # (tiles, threads): tasks of whole tiles (slots, if there are 16), tiles that threads share, parts of each of these
@@ -140,6 +176,7 @@ def shares(plan, tiles, threads):
 @pytest.mark.usefixtures("thread_choice")
 def test_whole_tiles_come_first_and_threads_share_those_that_are_left_over():
     plan = training_plan(cnn)
+    plan.blocked_limit = 0
     for (tiles, threads), expected in WHOLE.items():
         found = shares(plan, tiles, threads)
         assert found == expected, f"{tiles} tiles on {threads} threads: {found}"

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -162,6 +163,39 @@ def predict(w):
     w.model.predict(w.X[:0])
 
 
+def several_callers(w):
+    whole, found = w.model.predict(w.X, 1), {}
+    sizes = [int(n) for n in w.rng.integers(1, len(w.X) + 1, 4)]
+
+    def call(number):
+        found[number] = [w.model.predict(w.X[: sizes[number]], 1 + number % 2) for _ in range(3)]
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(len(sizes))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number, scores in found.items():
+        for one in scores:
+            same(f"predict of {sizes[number]} rows beside other threads", whole[: sizes[number]], one)
+
+
+def left_over(w):
+    """A step with as many examples as possible in the blocked layout has the bits of one in tiles."""
+    X, y = w.some(min(17, len(w.X)))
+    rate, found = SGD(0.01, momentum=0.9), []
+    for limit, threads in ((0, 1), (16, 1), (16, 3)):
+        trainer = Trainer(copy.deepcopy(w.model), "softmax_cross_entropy", copy.copy(rate), num_threads=threads)
+        if w.model.network.native:
+            plan = trainer.steps().plan
+            plan.blocked_limit = min(limit, plan.blocked_limit and 16)
+        loss = trainer.train_batch(X, y)
+        found.append([np.asarray(loss), *trainer.model.state_dict().values()])
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            same(f"a step of {len(X)} examples in both layouts", a, b)
+
+
 def predict_proba(w):
     same("predict_proba on 1 and 3 threads", w.model.predict_proba(w.X, 1), w.model.predict_proba(w.X, 3))
 
@@ -273,5 +307,5 @@ def estimator(w):
     same("an estimator, pickled and back", pickle.loads(pickle.dumps(made)).predict(rows), made.predict(rows))
 
 
-CALLS = [fit, train_batch, predict, predict_proba, evaluate, by_hand, cut, freeze, save_and_load, checkpoint_and_resume]
-CALLS += [pickled, copied, per_example, states, told, threads_set, estimator] + [to_onnx_and_back] * EXPORTS
+CALLS = [fit, train_batch, predict, several_callers, left_over, predict_proba, evaluate, by_hand, cut, freeze]
+CALLS += [save_and_load, checkpoint_and_resume, pickled, copied, per_example, states, told, threads_set, estimator] + [to_onnx_and_back] * EXPORTS

@@ -17,6 +17,7 @@ from minidl_c.runtime.threads import set_thread_choice
 LANES, SLOTS, PARTS, RANGES, ROWS_AT_ONCE, PATCH = 16, 16, 16, 64, 8, 4
 # As in schedule.pyx, in multiply-adds, channels and as a factor: fitted on two cores, a guess for more
 BARRIER, BARRIER_THREAD, READ_CHANNELS, SHARED_TILE = 2e5, 4e3, 2, 1.35
+BLOCKED = 1.15  # an example in the blocked layout, compared with its share of a tile: as measured for nets of 16 channels and more
 THREADS = (1, 2, 4, 8, 16, 32, 64)
 REAL_BYTES = 4
 
@@ -66,12 +67,20 @@ def tiles_time(work, tiles, threads, slots, ideal=True):
     return math.ceil(slots / threads) * math.ceil(tiles / slots) * whole
 
 
-def critical_path(model, batch_size, threads, slots=None, ideal=True):
-    """Returns the multiply-adds that must be done in sequence, if no thread ever waits. slots: as for tiles_time."""
+def critical_path(model, batch_size, threads, slots=None, ideal=True, rest=0):
+    """Returns the multiply-adds that must be done in sequence, if no thread ever waits. slots: as for tiles_time.
+
+    rest: the examples at the end that are in the blocked layout; threads that have no more tiles than others share them.
+    """
     layers = [layer for layer in leaves(model) if isinstance(layer, Conv2D | Dense)]
     tiles = math.ceil(batch_size / LANES)
     work = [part for layer in layers for part in tile_work(layer, layer is layers[0])]
-    total = tiles_time(work, tiles, threads, slots, ideal)
+    if rest:
+        whole, more = divmod((batch_size - rest) // LANES, threads)
+        chunk = math.ceil(rest / (threads - more)) * BLOCKED / LANES
+        total = (whole + max(more > 0, chunk)) * sum(macs for macs, _, _ in work)
+    else:
+        total = tiles_time(work, tiles, threads, slots, ideal)
     ranges = SLOTS if slots or SLOTS % threads == 0 else RANGES
     for layer in layers:
         if isinstance(layer, Dense):  # rows are split into ranges of whole register tiles, ranges among the threads
@@ -91,9 +100,10 @@ def modelled(model, plan, batch_size):
     """Returns the speedup with the costs of sharing, by number of threads: of as many as a step takes of them."""
     single, found = critical_path(model, batch_size, 1), {}
     for threads in THREADS:
-        ((_, _, used),) = plan.schedules(batch_size, threads)
+        parts = plan.schedules(batch_size, threads)
+        used, rest = parts[0][2], sum(examples for form, examples, _ in parts if form == "IN_CHUNKS")
         barriers = len(plan.phases(batch_size, threads)) * (BARRIER + BARRIER_THREAD * used) if used > 1 else 0
-        found[threads] = single / (barriers + critical_path(model, batch_size, used, ideal=False))
+        found[threads] = single / (barriers + critical_path(model, batch_size, used, ideal=False, rest=rest))
     return found
 
 

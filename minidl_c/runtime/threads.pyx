@@ -54,7 +54,7 @@ cdef double MIN_CALL_WORK = 4e6         # about 50 us: in less, a second thread 
 # million multiply-adds, two threads took 0.95 to 1.7 times as long, after a pause 1 to 26 times; with 11 to 12 million, 0.65 to 0.85 times,
 # but a net of many small layers 1.4 times at once.
 cdef double THREAD_WORK = 2e6
-# Multiply-adds of a call for which threads that sleep are woken: about 4 ms. Measured on two cores, after pauses of 0.3 to 10 ms: with 10
+# Multiply-adds of a prediction for which threads that sleep are woken: about 4 ms. Measured on two cores, after pauses of 0.3 to 10 ms: with 10
 # to 190 million multiply-adds, two threads took 0.6 to 1.3 times as long as one; with 320 million and more, 0.55 to 0.75 times.
 cdef double WAKING_WORK = 1.5e8
 cdef double LOCKED_WORK = 2e5           # about 5 us: to give up the interpreter's lock for less costs more than others gain
@@ -214,28 +214,23 @@ cdef int most_threads(object num_threads) except -1:
     return 1 if _forked and MINIDL_OPENMP else limited(num_threads)
 
 
-cdef int threads_that_pay(int most, double work) noexcept:
-    """Returns the number of threads, at most `most`, of a call of `work` multiply-adds: other calls may compute now, or none since long."""
-    if calls_are_rare() and work < WAKING_WORK:
-        return 1
-    return max(1, min(most, _cores // (computing_calls() + 1)))
-
-
 cdef int threads_for(object num_threads, double work, double n_steps) except -1:
     """Returns the number of threads of n_steps training steps of `work` multiply-adds each."""
     cdef bint is_small = work < MIN_STEP_WORK or work * n_steps < MIN_CALL_WORK
     cdef int most = most_threads(num_threads)
     if is_small and num_threads is None and _num_threads is None and not _limit_is_set:
         return 1
-    if not _chooses:
-        return most
-    return threads_that_pay(most, work) if n_steps == 1 else min(most, _cores)
+    return min(most, _cores) if _chooses else most
 
 
 cdef int threads_of_prediction(object num_threads, double work) except -1:
-    """Returns the number of threads of a prediction of `work` multiply-adds."""
+    """Returns the number of threads of a prediction of `work` multiply-adds: other calls may compute now, or none since long."""
     cdef int most = most_threads(num_threads)
-    return <int> max(1.0, min(<double> threads_that_pay(most, work), work / THREAD_WORK)) if _chooses else most
+    if not _chooses:
+        return most
+    if calls_are_rare() and work < WAKING_WORK:
+        return 1
+    return <int> max(1.0, min(<double> min(most, _cores // (computing_calls() + 1)), work / THREAD_WORK))
 
 
 cdef bint keeps_lock(double work) noexcept:

@@ -5,6 +5,7 @@ round starts one process per build, condition and task, in alternating order. RE
 """
 
 import argparse
+import itertools
 import json
 import os
 import shutil
@@ -39,25 +40,43 @@ def build_copy():
     return COPY
 
 
-def time_task(net, task, threads, seconds):
-    """Returns the milliseconds of single calls (of steps, in `fit`) for `seconds` seconds, after a warm-up."""
+def peer_call(net, task, batch, threads):
+    """Returns a call of the library that minidl is compared with: a step of PyTorch, or a prediction of onnxruntime."""
     import numpy as np
+    from inference import export_and_open
     from nets import NETS
+    from sides import Task
+
+    work = Task(NETS[net], batch, 1, threads)
+    if task == "predict":
+        return export_and_open(work.model(), work.X.astype(np.float32), threads).predict
+    from torch_steps import TorchSteps
+
+    side = TorchSteps(work, "eager")
+    return lambda: side.run(1)
+
+
+def minidl_call(net, task, batch, threads, steps):
+    from nets import NETS
+    from sides import Task
 
     from minidl import Trainer
     from minidl.optimizers import SGD
 
-    model, batch = NETS[net].model(), 64
+    work = Task(NETS[net], batch, steps, threads)
+    model = work.model()
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.01), num_threads=threads)
-    rng = np.random.default_rng(0)
-    steps = 20 if task == "fit" else 1
-    X = rng.integers(0, 256, (steps * batch, *NETS[net].image), dtype=np.uint8)
-    y = rng.integers(0, 10, steps * batch)
-    call = {
-        "train_batch": lambda: trainer.train_batch(X, y),
-        "predict": lambda: model.predict(X, num_threads=threads),
-        "fit": lambda: trainer.fit(X, y, batch_size=batch, verbose=0),
+    return {
+        "train_batch": lambda: trainer.train_batch(work.X, work.y),
+        "predict": lambda: model.predict(work.X, num_threads=threads),
+        "fit": lambda: trainer.fit(work.X, work.y, batch_size=batch, verbose=0),
     }[task]
+
+
+def time_task(side, net, task, batch, threads, seconds):
+    """Returns the milliseconds of single calls (of steps, in `fit`) for `seconds` seconds, after a warm-up."""
+    steps = 20 if task == "fit" and side != "peer" else 1
+    call = peer_call(net, task, batch, threads) if side == "peer" else minidl_call(net, task, batch, threads, steps)
     for _ in range(5):
         call()
     times, end = [], time.perf_counter() + seconds
@@ -68,28 +87,28 @@ def time_task(net, task, threads, seconds):
     return times
 
 
-def run_child(build, net, task, args):
+def run_child(build, net, task, batch, args):
     """Times a task in a new process that uses one of the builds."""
     path = os.pathsep.join(map(str, [args.pool if build == "pool" else ROOT, Path(__file__).parent]))
-    settings = [net, task, str(args.threads), str(args.seconds)]
+    settings = json.dumps([build, net, task, batch, args.threads, args.seconds])
     done = subprocess.run(
-        [sys.executable, "-P", __file__, "--child", *settings],
+        [sys.executable, "-P", __file__, "--child", settings],
         env=os.environ | {"PYTHONPATH": path},
         cwd=args.pool,
         check=True,
         capture_output=True,
         text=True,
     )
-    return json.loads(done.stdout)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
-def compare(net, task, busy, args):
-    """Returns mean, median and the 95th percentile of both builds, beside `busy` other processes."""
-    times = {"OpenMP": [], "pool": []}
+def compare(net, task, batch, busy, args):
+    """Returns mean, median and the 95th percentile of all sides, beside `busy` other processes."""
+    times = {"OpenMP": [], "pool": []} | ({"peer": []} if args.peers else {})
     for number in range(args.rounds):
         for build in times if number % 2 == 0 else reversed(times):
             with busy_neighbours(busy):
-                times[build] += run_child(build, net, task, args)
+                times[build] += run_child(build, net, task, batch, args)
     return {
         build: {
             "mean": statistics.fmean(found),
@@ -110,24 +129,24 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.5, help="of each process")
     parser.add_argument("--json", help="file for the results")
     parser.add_argument("--pool", type=Path, help="folder of a build without OpenMP (default: makes one)")
-    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--batch-sizes", nargs="+", type=positive, default=[64])
+    parser.add_argument("--peers", action="store_true", help="also a step of PyTorch, and a prediction of onnxruntime")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
-        net, task, threads, seconds = args.child
-        print(json.dumps(time_task(net, task, int(threads), float(seconds))))
+        print(json.dumps(time_task(*json.loads(args.child))))
         return
     args.pool = args.pool or build_copy()
     results = {"machine": machine() | {"threads": args.threads}}
     print_machine(results["machine"])
-    print(f"\nmilliseconds per step, OpenMP / pool\n\n{'':34}{'mean':>18}{'median':>18}{'95 %':>18}")
-    for busy in args.busy:
-        for net in args.nets:
-            for task in args.tasks:
-                name = f"{busy} busy, {net}, {task}"
-                results[name] = found = compare(net, task, busy, args)
-                cells = (f"{found['OpenMP'][k]:9.3f} /{found['pool'][k]:7.3f}" for k in ("mean", "median", "95 %"))
-                print(f"{name:34}{''.join(cells)}", flush=True)
-                write_json(args.json, results)
+    sides = "OpenMP / pool" + (" / PyTorch or onnxruntime" if args.peers else "")
+    print(f"\nmilliseconds per step, {sides}\n\n{'':34}{'mean':>28}{'median':>28}{'95 %':>28}")
+    for busy, net, task, batch in itertools.product(args.busy, args.nets, args.tasks, args.batch_sizes):
+        name = f"{busy} busy, {net}, {task}, {batch}"
+        results[name] = found = compare(net, task, batch, busy, args)
+        cells = (" / ".join(f"{side[k]:.3f}" for side in found.values()) for k in ("mean", "median", "95 %"))
+        print(f"{name:34}{''.join(f'{cell:>28}' for cell in cells)}", flush=True)
+        write_json(args.json, results)
 
 
 if __name__ == "__main__":

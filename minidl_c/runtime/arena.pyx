@@ -57,7 +57,7 @@ cdef class Arena:
         """Lays out a call and sets the address of each buffer. Raises MemoryError, after which it can be called again."""
         cdef Py_ssize_t bytes, i
         cdef buffer *b
-        shape = (s.copies, s.threads, s.whole, s.share, s.by_tile, s.keep_all, s.with_backward)
+        shape = (s.copies, s.threads, s.whole, s.chunks, s.by_tile, s.keep_all, s.with_backward)
         if self.shape != shape:
             bytes = self.block_bytes(s)
             if bytes > self.capacity:

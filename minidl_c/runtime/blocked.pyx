@@ -248,9 +248,10 @@ cdef void run_chunk(const run_state *run, const phase *f, Py_ssize_t step, const
 
 cdef void run_chunks(const run_state *run, const phase *f, Py_ssize_t step, Py_ssize_t task, int thread) noexcept nogil:
     """Runs a stage on the chunks of a task. In training, a task is one chunk; else the chunks of a thread have the same memory."""
-    cdef Py_ssize_t start = task * run.schedule.share, end = min(start + run.schedule.share, run.schedule.tiles), offset
+    cdef Py_ssize_t start = 0, end = 0, offset
     cdef run_state part = run[0]
     cdef chunk c
+    split_range(run.schedule.tiles, task, run.schedule.chunks, &start, &end)
     c.number = task
     while start < end:
         offset = 0 if run.schedule.with_backward else start - thread * run.schedule.chunk

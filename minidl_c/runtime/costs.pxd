@@ -12,6 +12,7 @@ ctypedef struct costs:                  # of a plan's ops, in multiply-adds
     double rest                         # of a step that has examples in both layouts, whatever their number
     Py_ssize_t limit                    # blocked_limit; 0: the ops do not fit the blocked layout, or it does not pay
     bint together                       # joint ops read many weights: predictions in the blocked layout read them once for all
+    bint reads                          # joint ops read enough weights that small chunks pay in predictions of few examples
     bint mixes                          # a training step may have tiles, and a rest in the blocked layout
     bint in_chunks                      # joint ops do nearly all the work: large predictions are IN_CHUNKS
     Py_ssize_t min_chunk                # examples for each thread, at least: fewer go TOGETHER

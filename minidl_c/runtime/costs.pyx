@@ -9,6 +9,7 @@ from minidl_c.runtime.partition cimport is_distributable
 cdef double CACHED_READ = 3, MEMORY_READ = 19
 cdef Py_ssize_t CACHED_WEIGHTS = 2**22
 cdef double CONVERTED_EXAMPLE = 2       # the copies of an example to and from the tile of a converted op
+cdef double READ_SHARE = 0.25           # of an example's work, above which weights of joint ops are read once for some examples
 cdef double JOINT_SHARE = 10            # weights that are read once for all examples, for each element of a value
 cdef double CHUNK_SHARE = 0.85          # of the work, in joint ops with full lanes
 cdef Py_ssize_t MIN_CHUNK = 4           # examples of a thread that reads all weights from its cache, instead of its share of them
@@ -40,7 +41,7 @@ cdef void measure_joint(costs *c, const op *ops, int n_ops) noexcept:
 
 cdef void measure_blocked(costs *c, const op *ops, int n_ops) noexcept:
     """Sets the costs of ops that fit the blocked layout, and the number of examples up to which it costs less than a tile."""
-    cdef double lanes = 0, blocked = 0, least = 0, waste, weights = 0
+    cdef double lanes = 0, blocked = 0, least = 0, waste, weights = 0, joint_weights = 0
     cdef bint training = c.trains, has_trained = False
     cdef const op *o
     cdef int k
@@ -57,8 +58,10 @@ cdef void measure_blocked(costs *c, const op *ops, int n_ops) noexcept:
             lanes, least = lanes + o.work, least + o.work * waste
             blocked += o.work * waste * sqrt(waste)           # loads are wasted too
             weights += 0 if training or o.blocked.joint else o.n_param
-        c.rest += training * o.blocked.joint * JOINT_REST * o.n_param
+        joint_weights += o.n_param if o.blocked.joint else 0
+    c.rest = JOINT_REST * joint_weights if training else 0
     blocked += weights * (CACHED_READ if weights < CACHED_WEIGHTS else MEMORY_READ)
+    c.reads = joint_weights * (CACHED_READ if joint_weights < CACHED_WEIGHTS else MEMORY_READ) > READ_SHARE * blocked
     c.tile, c.example = LANES * lanes, blocked
     c.limit = <Py_ssize_t> min(<double> LANES, c.tile / blocked) if blocked else 0
     if c.limit == 0 and least <= c.tile:                      # one example alone is no slower

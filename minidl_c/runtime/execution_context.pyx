@@ -8,7 +8,7 @@ from minidl_c.op cimport dtype_of, op, op_loss
 from minidl_c.runtime.arena cimport Arena
 from minidl_c.runtime.blocked_form cimport has_work, is_repacked
 from minidl_c.runtime.copies cimport FLOAT32, FLOAT64, INT64, UINT8, copies_of
-from minidl_c.runtime.executor cimport execute
+from minidl_c.runtime.executor cimport execute, execute_unlocked
 from minidl_c.runtime.gather cimport label
 from minidl_c.runtime.memory_map cimport MemoryMap, value
 from minidl_c.runtime.phases cimport add_stages
@@ -208,7 +208,7 @@ cdef class ExecutionContext:
             execute(&self.run, 1)
         else:
             with nogil:
-                execute(&self.run, 1)
+                execute_unlocked(&self.run, 1)
         return 0
 
     # ---- instructions

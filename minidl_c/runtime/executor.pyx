@@ -58,7 +58,7 @@ cdef void run_tiles_or_rest(const run_state *run, const phase *f, Py_ssize_t ste
         run_tiles(run, f, step, owner * tiles + number, thread)
     elif owner < more:
         run_tiles(run, f, step, threads * tiles + owner, thread)
-    else:
+    elif owner - more < run.rest.schedule.chunks:
         run_chunks(run.rest, f, step, owner - more, thread)
 
 
@@ -160,7 +160,12 @@ cdef void execute_phases(run_state *run, Py_ssize_t step, int first, int last) n
 
 cdef void execute(run_state *run, Py_ssize_t n_steps) noexcept nogil:
     """Runs all phases of n_steps steps."""
-    begin_call()
     begin_run(run)
     team_run(run_task, run, n_steps, run.program.tasks, run.program.n_phases, run.schedule.threads)
+
+
+cdef void execute_unlocked(run_state *run, Py_ssize_t n_steps) noexcept nogil:
+    """Runs all phases of n_steps steps while the caller has given up the interpreter's lock."""
+    begin_call()
+    execute(run, n_steps)
     end_call()

@@ -161,7 +161,7 @@ cdef class MemoryMap:
 
     cdef void place_converted(self, const schedule *s) noexcept:
         """Places the values of converted ops in tiles, of all examples or of a chunk: one copy of each, for the whole step."""
-        cdef Py_ssize_t copies = (s.tiles + s.share - 1) // s.share if s.share else 1
+        cdef Py_ssize_t copies = max(s.chunks, <Py_ssize_t> 1)
         cdef const op *o
         cdef int k, v
         for v in range(self.n_ops + 1):
@@ -201,7 +201,7 @@ cdef class MemoryMap:
         """Places the nodes that a thread combines: those of the examples in the blocked layout, and at most four of the tiles before."""
         cdef Py_ssize_t bytes = 0
         cdef int k
-        for k in range(self.n_ops if self.blocked and s.share and s.with_backward else 0):
+        for k in range(self.n_ops if self.blocked and s.chunks and s.with_backward else 0):
             bytes = max(bytes, node_bytes(&self.ops[k]))
         self.place(self.nodes, (s.slots + MAX_TILE_NODES) * bytes, s.threads)
 

@@ -8,7 +8,6 @@ from minidl_c.runtime.run_state cimport (
     BACKWARD, CHUNKS, COMBINE, CONVERTED, FORWARD, GATHER_X, JOINT, PARTIALS, PREPARE, REDUCE, REDUCE_TASKS, SPLIT_TILES, TILES, instr, op_of,
     phase, phase_kind, program_state, run_state,
 )
-from minidl_c.runtime.costs cimport rounds_of
 from minidl_c.runtime.schedule cimport IN_CHUNKS, IN_TILES, TOGETHER
 
 cdef Py_ssize_t MAX_ROW_WEIGHTS = 2**18  # bytes of (packed) parameters that each thread reads again if threads share the rows of an image
@@ -200,7 +199,7 @@ cdef void add_stage(run_state *run, int first, int last) noexcept:
     cdef const op *o
     cdef instr *i
     if run.schedule.form == IN_CHUNKS:
-        add_phase(run, CHUNKS, first, last, rounds_of(tiles, run.schedule.share))
+        add_phase(run, CHUNKS, first, last, run.schedule.chunks)
     elif run.schedule.form != IN_TILES:
         add_stretches(run, first, last)
     else:

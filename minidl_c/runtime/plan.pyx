@@ -16,7 +16,7 @@ from minidl_c.optimizers.update cimport Update
 from minidl_c.runtime.context_pool cimport ContextPool, begin_backward, move_arena
 from minidl_c.runtime.exchange cimport run_distributed
 from minidl_c.runtime.execution_context cimport ExecutionContext
-from minidl_c.runtime.executor cimport execute
+from minidl_c.runtime.executor cimport execute_unlocked
 from minidl_c.runtime.partition cimport is_distributable as op_is_distributable
 from minidl_c.runtime.per_example cimport PerExampleOutputs
 from minidl_c.runtime.phases cimport add_phase
@@ -167,7 +167,7 @@ cdef class Plan(Program):
             if self.has_state_updates:
                 add_phase(run, COMMIT, 0, 0, self.n_ops)
             with nogil:
-                execute(run, 1)
+                execute_unlocked(run, 1)
         p.arguments.release()
         return p
 
@@ -230,7 +230,7 @@ cdef class Plan(Program):
             p.add_instr(SCATTER_DX, 0)
         p.schedule_stages()
         with nogil:
-            execute(run, 1)
+            execute_unlocked(run, 1)
 
     # ---- training
 
@@ -263,7 +263,7 @@ cdef class Plan(Program):
         try:
             if run.partition == NULL:
                 with nogil:
-                    execute(run, n_steps)
+                    execute_unlocked(run, n_steps)
             else:
                 run_distributed(run, &p.partition, p.exchange_buffers, n_steps, call.comm)
         finally:

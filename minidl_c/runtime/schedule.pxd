@@ -24,7 +24,7 @@ ctypedef struct schedule:
     bint by_tile                        # each tile has sums of its own; else each slot
     Py_ssize_t ranges                   # of parameters, for reductions and the optimizer; at most 64
     Py_ssize_t rest                     # IN_TILES: examples after the tiles, which have the schedule `schedule_of_rest`
-    Py_ssize_t share, chunk             # IN_CHUNKS, and of the rest: examples of a task, and how many of them a thread runs at a time
+    Py_ssize_t chunks, chunk            # IN_CHUNKS, and of the rest: the number of tasks, and the examples that a thread runs at a time
     Py_ssize_t copies                   # of an array that has one per tile: `tiles`, or fewer IN_CHUNKS
     bint keep_all                       # every array of a tile has a copy per tile
     bint with_backward

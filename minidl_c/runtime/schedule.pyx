@@ -18,13 +18,13 @@ there are at least two threads for each.
 A call may have a number of threads, and uses as many as the model finds to be faster (`choose_step`, threads.pyx).
 
     call                                                                           form
-    predict, if the plan has chunks and n > 16                                     IN_CHUNKS
+    predict, if joint ops do nearly all the work, and n > 16                       IN_CHUNKS
     predict, if tiles cost less, or n % 16 > limit on one thread                   IN_TILES
     predict, if it costs less that the last examples are blocked                   IN_TILES with a rest
     predict, if it costs less that all are
       if joint ops read many weights and there are at least 2 examples             TOGETHER
-      the same, with at least `min_chunk` examples for each thread                 IN_CHUNKS, if the plan has chunks
-      otherwise, first the same number of examples for each thread                 IN_CHUNKS of one example
+      the same, if they do nearly all the work, with `min_chunk` for each thread   IN_CHUNKS
+      otherwise, first the same number of examples for each thread                 IN_CHUNKS of 1 to 4 examples
                  then what is left over                                            BY_EXAMPLE, if there are two threads for each
     train, if n <= limit, or n <= 16 and it costs less on several threads          TOGETHER; all examples are one slot
       the same, if joint ops read few weights, for n >= threads > 1                IN_CHUNKS
@@ -47,6 +47,7 @@ cdef double BARRIER = 2e5, BARRIER_THREAD = 4e3        # of all threads, and for
 cdef double NEVER = 1e300               # the time of what is not possible
 cdef enum:
     CHUNK = 32                          # examples of a prediction for which a thread has memory
+    SMALL_CHUNK = 4                     # fewer examples of a task: a thread that comes late leaves more of them to the others
     STEP_PHASES = 5                     # of a step, in one stage: PREPARE, TILES, REDUCE, CHECK, UPDATE
 cdef double UPDATE_WORK = 6             # of a parameter, in multiply-adds: the sums of its gradient, and the optimizer
 
@@ -137,7 +138,7 @@ cdef schedule in_tiles(const costs *c, Py_ssize_t examples, int threads, bint ke
     s.form, s.first, s.tiles, s.slots = IN_TILES, starts[s0] * LANES, starts[s1] - starts[s0], s1 - s0
     s.total_examples = examples
     s.examples = max(min(examples, starts[s1] * LANES) - starts[s0] * LANES, <Py_ssize_t> 0)
-    s.rest, s.share, s.chunk = 0, 0, 0
+    s.rest, s.chunks, s.chunk = 0, 0, 0
     s.copies, s.keep_all, s.with_backward = max(s.tiles, <Py_ssize_t> 1), keep_all, with_backward
     divide_tiles(c, &s, threads)
     s.threads = threads if s.whole < s.tiles else max(1, min(<Py_ssize_t> threads, s.tiles if s.by_tile else s.slots))
@@ -155,51 +156,49 @@ cdef schedule in_blocks(form form, Py_ssize_t first, Py_ssize_t examples, int th
     for slot in range(s.slots + 1):
         s.starts[slot] = slot
     s.whole, s.parts, s.by_tile = examples, 1, False          # how examples are shared, phases.pyx says
-    s.rest, s.share, s.chunk, s.keep_all, s.ranges = 0, 0, 0, form == TOGETHER and not with_backward, ranges_of(threads)
+    s.rest, s.chunks, s.chunk, s.keep_all, s.ranges = 0, 0, 0, form == TOGETHER and not with_backward, ranges_of(threads)
     return s
 
 
-cdef schedule in_chunks(Py_ssize_t first, Py_ssize_t examples, int threads, Py_ssize_t share, Py_ssize_t chunk,
-                        bint with_backward) noexcept:
-    """Returns the schedule of some examples in chunks; share: of a task, chunk: those that a thread runs at a time."""
+cdef schedule in_chunks(Py_ssize_t first, Py_ssize_t examples, int threads, Py_ssize_t chunks, bint with_backward) noexcept:
+    """Returns the schedule of some examples in at most so many chunks. In training, a thread runs a chunk at a time."""
     cdef schedule s = in_blocks(IN_CHUNKS, first, examples, threads, with_backward)
-    s.share, s.chunk = share, chunk
+    s.chunks = min(chunks, examples)
+    s.chunk = rounds_of(examples, s.chunks) if with_backward else CHUNK
     if not with_backward:
-        s.copies = chunk * threads
+        s.copies = s.chunk * threads
     return s
 
 
 cdef schedule with_rest(const costs *c, Py_ssize_t n, Py_ssize_t tiles, int threads, bint keep_all, bint with_backward) noexcept:
     """Returns the schedule of n examples of which the first are in some whole tiles, the others in the blocked layout."""
-    cdef Py_ssize_t rest = n - tiles * LANES, share = rounds_of(rest, threads - tiles % threads)
-    cdef Py_ssize_t chunk = share if with_backward else CHUNK
     cdef schedule s
     if tiles == 0:
-        return in_chunks(0, n, threads, share, chunk, with_backward)
+        return in_chunks(0, n, threads, threads, with_backward)
     s = in_tiles(c, tiles * LANES, threads, keep_all, with_backward, 0, 1)
     s.total_examples = s.examples = n
     s.whole, s.parts, s.by_tile, s.threads, s.ranges = tiles, 1, True, threads, ranges_of(threads)
-    s.rest, s.share, s.chunk = rest, share, chunk
+    s.rest, s.chunks = n - tiles * LANES, threads - tiles % threads
     return s
 
 
 cdef schedule schedule_of_rest(const schedule *s) noexcept:
-    return in_chunks(s.first + s.tiles * LANES, s.rest, s.threads, s.share, s.chunk, s.with_backward)
+    return in_chunks(s.first + s.tiles * LANES, s.rest, s.threads, s.chunks, s.with_backward)
 
 
 cdef int choose_blocked(const costs *c, Py_ssize_t n, int threads, schedule *parts) noexcept:
     """Sets the schedules of a prediction of n examples in the blocked layout; returns their number."""
-    cdef Py_ssize_t shared = n % threads if 2 * (n % threads) <= threads else 0, tasks
+    cdef Py_ssize_t shared = n % threads if 2 * (n % threads) <= threads else 0, chunks
     cdef int k = 0
     if c.together and n > 1:
         if c.in_chunks and n >= c.min_chunk * threads:
-            tasks = rounds_of(n, CHUNK * threads) * threads
-            parts[0] = in_chunks(0, n, threads, rounds_of(n, tasks), CHUNK, False)
+            parts[0] = in_chunks(0, n, threads, rounds_of(n, CHUNK * threads) * threads, False)
         else:
             parts[0] = in_blocks(TOGETHER, 0, n, threads, False)
         return 1
     if n > shared:
-        parts[k] = in_chunks(0, n - shared, min(<Py_ssize_t> threads, n - shared), 1, 1, False)
+        chunks = rounds_of(n, SMALL_CHUNK * threads) * threads if c.reads else n
+        parts[k] = in_chunks(0, n - shared, min(<Py_ssize_t> threads, n - shared), chunks, False)
         k += 1
     if shared:
         parts[k] = in_blocks(BY_EXAMPLE, n - shared, shared, threads, False)

@@ -8,7 +8,7 @@ from minidl_c.array_args cimport ArrayArgs
 from minidl_c.op cimport Op, dtype_of
 from minidl_c.op import check_ints
 from minidl_c.runtime.execution_context cimport ExecutionContext
-from minidl_c.runtime.executor cimport execute
+from minidl_c.runtime.executor cimport execute_unlocked
 from minidl_c.runtime.phases cimport add_stages
 from minidl_c.runtime.plan cimport Plan
 from minidl_c.runtime.run_state cimport SCATTER_DX, run_state
@@ -146,5 +146,5 @@ def loss_batch(
             p.add_instr(SCATTER_DX, 0)
         add_stages(run)
         with nogil:
-            execute(run, 1)
+            execute_unlocked(run, 1)
     plan.release_context(p)

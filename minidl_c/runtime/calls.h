@@ -64,6 +64,8 @@ static void end_computing(int cores) {
   (void)cores;
 #endif
 }
+/* When the caller has the GIL again: another thread may have begun its turn since `end_computing`, and ended it. */
+static void take_turn(void) { SET(in_turn, 1); }
 #undef GET
 #undef SET
 #undef ADD

@@ -16,7 +16,7 @@ from minidl_c.runtime.run_state cimport (
     BACKWARD, FORWARD, GATHER_X, SCATTER_Y, batch_state, blocked_of, instr, instr_kind, phase, run_state,
 )
 from minidl_c.runtime.schedule cimport IN_TILES, schedule_of_rest
-from minidl_c.runtime.threads cimport keeps_lock
+from minidl_c.runtime.threads cimport keeps_lock, take_lock
 
 cdef enum:
     KEPT_ROWS = 4096                    # of a call; longer arrays are not kept for the next one
@@ -181,12 +181,13 @@ cdef class ExecutionContext:
         return 0
 
     cdef int prepare_rest(self) except -1:
-        """Lays out the memory of the examples after the tiles. What is made of parameters, and found in the batch, is that of the tiles."""
+        """Lays out the memory of the examples after the tiles. What is made of the parameters and of the whole batch is the tiles'."""
         cdef run_state *rest = &self.rest
         rest.schedule = schedule_of_rest(&self.run.schedule)
         self.blocked_arena.prepare(&rest.schedule)
         bind_memory(rest, self.blocked_arena.map)
-        rest.memory.packed, rest.memory.combined, rest.memory.batch_sums = self.run.memory.packed, self.run.memory.combined, self.run.memory.batch_sums
+        rest.memory.packed, rest.memory.combined = self.run.memory.packed, self.run.memory.combined
+        rest.memory.batch_sums = self.run.memory.batch_sums
         self.run.rest = rest
         return 0
 
@@ -209,6 +210,7 @@ cdef class ExecutionContext:
         else:
             with nogil:
                 execute_unlocked(&self.run, 1)
+            take_lock()
         return 0
 
     # ---- instructions

@@ -23,6 +23,7 @@ from minidl_c.runtime.phases cimport add_phase
 from minidl_c.runtime.program cimport Program
 from minidl_c.runtime.run_state cimport CHECK, CLIP, COMMIT, GATHER_DY, SCATTER_DX, UPDATE, run_state
 from minidl_c.runtime.schedule cimport IN_CHUNKS, choose_prediction, choose_step, schedule
+from minidl_c.runtime.threads cimport take_lock
 from minidl_c.runtime.training_call cimport TrainingCall
 
 cdef tuple FORMS = ("IN_TILES", "BY_EXAMPLE", "TOGETHER", "IN_CHUNKS")      # the names of `form`
@@ -264,6 +265,7 @@ cdef class Plan(Program):
             if run.partition == NULL:
                 with nogil:
                     execute_unlocked(run, n_steps)
+                take_lock()
             else:
                 run_distributed(run, &p.partition, p.exchange_buffers, n_steps, call.comm)
         finally:

@@ -40,7 +40,7 @@ cdef Py_ssize_t cut_nodes(Py_ssize_t slot, Py_ssize_t end, Py_ssize_t *first) no
 
 cdef void fill_batch_view(const run_state *run, const instr *i, Py_ssize_t s0, Py_ssize_t s1, batch_view *w,
                           Py_ssize_t *starts) noexcept nogil:
-    """Sets w to slots s0 to s1 as if they were the whole batch, in the blocked layout one slot; starts [17] OUT is the array of w.starts."""
+    """Sets w to slots s0 to s1 (blocked: one slot) as if they were the whole batch; starts [17] OUT is the array of w.starts."""
     cdef const op *o = op_of(run, i)
     cdef Py_ssize_t first = run.schedule.starts[s0], slot, start = first * (LANES if is_blocked(run) else 1)
     for slot in range(s0, s1 + 1):

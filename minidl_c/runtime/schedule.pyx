@@ -27,7 +27,7 @@ A call may have a number of threads, and uses as many as the model finds to be f
       otherwise, first the same number of examples for each thread                 IN_CHUNKS of 1 to 4 examples
                  then what is left over                                            BY_EXAMPLE, if there are two threads for each
     train, if n <= limit, or n <= 16 and it costs less on several threads          TOGETHER; all examples are one slot
-      the same, if joint ops read few weights, for n >= threads > 1                IN_CHUNKS
+      the same, if joint ops read few weights, for n >= threads > 1                IN_CHUNKS, if all reductions are distributable
     train, if it costs less that the last of at most 256 examples are blocked      IN_TILES with a rest, or IN_CHUNKS
     train otherwise, or in several processes                                       IN_TILES
     forward and backward, or a loss alone                                          IN_TILES
@@ -235,11 +235,11 @@ cdef schedule step_on(const costs *c, Py_ssize_t n, int threads, bint manual, Py
     cdef int phases = STEP_PHASES + 2 * c.barriers
     time[0] = divide_tiles(c, &s, threads) * 3 * LANES * c.work
     if c.trains and c.limit and not manual and size == 1:
-        if n <= LANES and (threads == 1 or n < threads or c.together):
+        if n <= LANES and (threads == 1 or n < threads or c.together or not c.mixes):
             if n <= c.limit or threads > 1 and n * c.example <= c.tile * BLOCKED_TRAINING:
                 s, phases = in_blocks(TOGETHER, 0, n, threads, True), phases + 2 * c.phases
                 time[0] = 3 * n * c.example / threads
-        elif c.mixes and n <= LANES * MAX_SLOTS and (chooses_threads() or n <= LANES or n % LANES):    # tests share whole tiles
+        elif c.mixes and n <= LANES * MAX_SLOTS and (chooses_threads() or n <= LANES or n % LANES):  # tests share whole tiles
             mixed = 3 * divide_examples(c, n, threads, &tiles) + c.rest
         if mixed < WORTHWHILE * time[0]:
             s, time[0] = with_rest(c, n, tiles, threads, keep_all, True), mixed

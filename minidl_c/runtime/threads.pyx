@@ -17,6 +17,7 @@ cdef extern from "minidl_c/runtime/calls.h" nogil:
     int calls_are_rare()
     void begin_computing()
     void end_computing(int cores)
+    void take_turn()
 
 cdef extern from *:
     """
@@ -54,8 +55,8 @@ cdef double MIN_CALL_WORK = 4e6         # about 50 us: in less, a second thread 
 # million multiply-adds, two threads took 0.95 to 1.7 times as long, after a pause 1 to 26 times; with 11 to 12 million, 0.65 to 0.85 times,
 # but a net of many small layers 1.4 times at once.
 cdef double THREAD_WORK = 2e6
-# Multiply-adds of a prediction for which threads that sleep are woken: about 4 ms. Measured on two cores, after pauses of 0.3 to 10 ms: with 10
-# to 190 million multiply-adds, two threads took 0.6 to 1.3 times as long as one; with 320 million and more, 0.55 to 0.75 times.
+# Multiply-adds of a prediction for which threads that sleep are woken: about 4 ms. Measured on two cores, after sleeps of 10 ms: with 12 to
+# 190 million multiply-adds, two threads took 0.83 to 1.5 times as long as one; with 240 million and more, 0.57 to 0.76 times.
 cdef double WAKING_WORK = 1.5e8
 cdef double LOCKED_WORK = 2e5           # about 5 us: to give up the interpreter's lock for less costs more than others gain
 cdef bint _chooses = True               # else calls use all threads that they may, however little work they have
@@ -246,3 +247,8 @@ cdef void begin_call() noexcept nogil:
 cdef void end_call() noexcept nogil:
     """Ends it, before the interpreter's lock is taken back."""
     end_computing(_cores)
+
+
+cdef void take_lock() noexcept:
+    """Says that the caller has the interpreter's lock again."""
+    take_turn()

@@ -140,7 +140,7 @@ cdef void run_instr(const run_state *run, const instr *i, Py_ssize_t step, Py_ss
                     Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
     """Runs one instruction on one tile, or on part `part` of it; row: of its sums."""
     cdef Py_ssize_t seat = seat_of(run, t, thread)
-    cdef Py_ssize_t start = run.schedule.first + t * LANES, first = step * run.batch.total_examples + start       # the tile's first position
+    cdef Py_ssize_t start = run.schedule.first + t * LANES, first = step * run.batch.total_examples + start  # its first position
     cdef Py_ssize_t examples = min(<Py_ssize_t> LANES, run.batch.examples - t * LANES)
     cdef int n_ops = run.program.n_ops, is_loss = run.batch.losses != NULL and i.op == n_ops - 1
     cdef tile v

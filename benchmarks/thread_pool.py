@@ -80,7 +80,7 @@ def time_task(side, net, task, batch, threads, seconds):
     for _ in range(5):
         call()
     times, end = [], time.perf_counter() + seconds
-    while time.perf_counter() < end:
+    while len(times) < 2 or time.perf_counter() < end:
         begin = time.perf_counter()
         call()
         times.append(1000 * (time.perf_counter() - begin) / steps)

@@ -65,7 +65,7 @@ def call_from(callers, call, seconds):
 
 
 def call_after(pause, call, seconds):
-    """Calls again and again after a pause; returns the percentiles of a call, and its processor time in microseconds."""
+    """Calls after each of many pauses; returns the percentiles and the processor time of a call, in microseconds."""
     times, used = [], []
     for _ in range(max(10, min(1000, int(seconds / pause)))):
         time.sleep(pause)
@@ -138,7 +138,8 @@ def main():
                     title = f"{net}, {threads} threads, " + (f"pause {pause} s" if pause else f"{callers} callers")
                     results[f"{title}, {side}"] = cell = middle(found)
                     rate = f"{cell['rate']:9,.0f} calls/s" if "rate" in cell else f"{cell['cpu']:9.0f} us of a core"
-                    print(f"{title + ', ' + side:50}{rate}  {cell['us'][0]:8.0f} us, 99 %: {cell['us'][1]:8.0f}", flush=True)
+                    us = "{:8.0f} us, 99 %: {:8.0f}".format(*cell["us"])
+                    print(f"{title + ', ' + side:50}{rate}  {us}", flush=True)
             write_json(args.json, results)
 
 

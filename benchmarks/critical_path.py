@@ -17,7 +17,7 @@ from minidl_c.runtime.threads import set_thread_choice
 LANES, SLOTS, PARTS, RANGES, ROWS_AT_ONCE, PATCH = 16, 16, 16, 64, 8, 4
 # As in schedule.pyx, in multiply-adds, channels and as a factor: fitted on two cores, a guess for more
 BARRIER, BARRIER_THREAD, READ_CHANNELS, SHARED_TILE = 2e5, 4e3, 2, 1.35
-BLOCKED = 1.15  # an example in the blocked layout, compared with its share of a tile: as measured for nets of 16 channels and more
+BLOCKED = 1.15  # an example in the blocked layout, compared with its share of a tile, in nets of 16 channels and more
 THREADS = (1, 2, 4, 8, 16, 32, 64)
 REAL_BYTES = 4
 
@@ -68,9 +68,9 @@ def tiles_time(work, tiles, threads, slots, ideal=True):
 
 
 def critical_path(model, batch_size, threads, slots=None, ideal=True, rest=0):
-    """Returns the multiply-adds that must be done in sequence, if no thread ever waits. slots: as for tiles_time.
+    """Returns the multiply-adds that must be done in sequence, if no thread waits. slots: as for tiles_time.
 
-    rest: the examples at the end that are in the blocked layout; threads that have no more tiles than others share them.
+    rest: the examples at the end that are in the blocked layout; threads without one more tile share them.
     """
     layers = [layer for layer in leaves(model) if isinstance(layer, Conv2D | Dense)]
     tiles = math.ceil(batch_size / LANES)

@@ -1,4 +1,4 @@
-"""Times a step in `fit` and `predict` for every batch size, against the straight line between the sizes that fill tiles.
+"""Times a step in `fit` and `predict` for every batch size, against the line between the sizes that fill tiles.
 
 README.md in this folder describes the method.
 """
@@ -89,7 +89,7 @@ class Side:
 
 
 def line_at(times, batch):
-    """Returns the time of a batch on the straight line between its neighbours among KNOTS; None beyond the measured ones."""
+    """Returns the time of a batch on the straight line between its neighbours among KNOTS; its own beyond them."""
     knots = [knot for knot in KNOTS if knot in times]
     right = bisect_right(knots, batch)
     if not 0 < right < len(knots):

@@ -201,7 +201,7 @@ cdef class ExecutionContext:
             rest.partition, rest.rest, rest.per_example.outputs, rest.per_example.n_outputs = NULL, NULL, NULL, 0
 
     cdef int run_forward(self, const schedule *s, double work) except -1:
-        """Runs a forward pass in inference, of so many multiply-adds."""
+        """Runs a forward pass in inference; work: its multiply-adds."""
         self.prepare(s)
         self.add_forward(False)
         self.schedule_stages()

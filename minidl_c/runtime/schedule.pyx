@@ -161,7 +161,7 @@ cdef schedule in_blocks(form form, Py_ssize_t first, Py_ssize_t examples, int th
 
 
 cdef schedule in_chunks(Py_ssize_t first, Py_ssize_t examples, int threads, Py_ssize_t chunks, bint with_backward) noexcept:
-    """Returns the schedule of some examples in at most so many chunks. In training, a thread runs a chunk at a time."""
+    """Returns the schedule of some examples in at most `chunks` chunks. In training, a thread runs a whole chunk at a time."""
     cdef schedule s = in_blocks(IN_CHUNKS, first, examples, threads, with_backward)
     s.chunks = min(chunks, examples)
     s.chunk = rounds_of(examples, s.chunks) if with_backward else CHUNK

@@ -308,4 +308,6 @@ def estimator(w):
 
 
 CALLS = [fit, train_batch, predict, several_callers, left_over, predict_proba, evaluate, by_hand, cut, freeze]
-CALLS += [save_and_load, checkpoint_and_resume, pickled, copied, per_example, states, told, threads_set, estimator] + [to_onnx_and_back] * EXPORTS
+CALLS += [save_and_load, checkpoint_and_resume, pickled, copied, per_example, states, told, threads_set, estimator] + [
+    to_onnx_and_back
+] * EXPORTS

@@ -1,4 +1,4 @@
-"""The examples after the full tiles, in the blocked layout: the same bits as in tiles, for any batch and any threads."""
+"""The examples after the full tiles, in the blocked layout: the same bits as in tiles, for any batch and threads."""
 
 import numpy as np
 import pytest
@@ -121,7 +121,7 @@ def test_one_thread_computes_one_more_tile_and_the_other_the_rest_of_a_predictio
 
 
 def test_tables_of_categories_have_a_rest():
-    """An embedding has no sums, as a dense layer: its gradient is computed anew in each slot."""
+    """An embedding has no sums, as a dense layer: each slot computes its gradient from the examples."""
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 9, (50, 6)).astype(np.float32), rng.integers(0, CLASSES, 50)
 

@@ -110,12 +110,13 @@ def forms_of(parts):
 
 
 def threads_of(form, examples, threads):
-    """Threads share an example only if there are two for each, a tile if it pays; chunks and joint ops have work for all."""
+    """Threads share an example only if there are two for each, a tile if it pays; other forms have work for all."""
     if form == "BY_EXAMPLE":
         assert 2 * examples <= threads
-    return {"IN_TILES": {threads, min(threads, -(-examples // 16))}, "IN_CHUNKS": {threads, min(threads, examples)}}.get(
-        form, {threads}
-    )
+    return {
+        "IN_TILES": {threads, min(threads, -(-examples // 16))},
+        "IN_CHUNKS": {threads, min(threads, examples)},
+    }.get(form, {threads})
 
 
 @pytest.mark.parametrize("make", [lenet, cnn, mlp])

@@ -144,7 +144,7 @@ bench-threads: $(ALL) ## compare minidl's thread pool with OpenMP, and BLAS thre
 bench-batches: $(ALL) ## measure every batch size, compared with those that fill tiles (an hour; ARGS="--nets lenet mlp" takes some minutes)
 	$(BIN)/python benchmarks/odd_batches.py --json $(RESULTS)/odd_batches.json $(ARGS)
 
-bench-callers: $(ORACLE) ## measure predictions from several Python threads, and after pauses, compared with onnxruntime (5 minutes)
+bench-callers: $(ORACLE) ## measure predictions from several Python threads, and after pauses, compared with onnxruntime (20 minutes)
 	$(BIN)/python benchmarks/callers.py --json $(RESULTS)/callers.json $(ARGS)
 
 bench-winograd: $(ORACLE) ## compare Winograd's convolutions with direct sums: errors, trained nets, speed (17 minutes)

@@ -17,7 +17,7 @@ from minidl_c.runtime.threads import set_thread_choice
 LANES, SLOTS, PARTS, RANGES, ROWS_AT_ONCE, PATCH = 16, 16, 16, 64, 8, 4
 # As in schedule.pyx, in multiply-adds, channels and as a factor: fitted on two cores, a guess for more
 BARRIER, BARRIER_THREAD, READ_CHANNELS, SHARED_TILE = 2e5, 4e3, 2, 1.35
-BLOCKED = 1.15  # an example in the blocked layout, compared with its share of a tile, in nets of 16 channels and more
+BLOCKED = 1.15  # an example in the blocked layout, compared with its share of a tile, if its channels fill the lanes
 THREADS = (1, 2, 4, 8, 16, 32, 64)
 REAL_BYTES = 4
 
@@ -67,6 +67,15 @@ def tiles_time(work, tiles, threads, slots, ideal=True):
     return math.ceil(slots / threads) * math.ceil(tiles / slots) * whole
 
 
+def blocked_time(layers):
+    """Returns the multiply-adds of one example in the blocked layout; lanes without a channel cost as in costs.pyx."""
+    total = 0
+    for layer in layers:
+        waste = math.ceil(layer.out_shape[0] / LANES) * LANES / layer.out_shape[0]
+        total += sum(macs for macs, _, _ in tile_work(layer, layer is layers[0])) / LANES * waste**1.5
+    return BLOCKED * total
+
+
 def critical_path(model, batch_size, threads, slots=None, ideal=True, rest=0):
     """Returns the multiply-adds that must be done in sequence, if no thread waits. slots: as for tiles_time.
 
@@ -77,8 +86,8 @@ def critical_path(model, batch_size, threads, slots=None, ideal=True, rest=0):
     work = [part for layer in layers for part in tile_work(layer, layer is layers[0])]
     if rest:
         whole, more = divmod((batch_size - rest) // LANES, threads)
-        chunk = math.ceil(rest / (threads - more)) * BLOCKED / LANES
-        total = (whole + max(more > 0, chunk)) * sum(macs for macs, _, _ in work)
+        tile, chunk = sum(macs for macs, _, _ in work), math.ceil(rest / (threads - more)) * blocked_time(layers)
+        total = whole * tile + max(tile if more else 0, chunk)
     else:
         total = tiles_time(work, tiles, threads, slots, ideal)
     ranges = SLOTS if slots or SLOTS % threads == 0 else RANGES

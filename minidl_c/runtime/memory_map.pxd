@@ -56,6 +56,7 @@ cdef class MemoryMap:
     cdef int bind(self, const op *ops, const value *values, int n_ops, bint blocked) except -1
     cdef buffer *array_of(self, int kind, int index) noexcept
     cdef int choose_copies(self) except -1
+    cdef bint saves_in_tiles(self, int k) noexcept
     cdef int plan_tiles(self, int keep_all, int with_backward, bint shared) except -1
     cdef void place(self, buffer *b, Py_ssize_t bytes, Py_ssize_t copies) noexcept
     cdef void place_tiles(self, const schedule *s) noexcept

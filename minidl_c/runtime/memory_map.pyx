@@ -108,6 +108,10 @@ cdef class MemoryMap:
                 self.saved[k].bytes = self.ops[k].blocked.saved if self.with_backward else 0
         return 0
 
+    cdef bint saves_in_tiles(self, int k) noexcept:
+        """Whether op k, a converted one, saves something for the backward of a tile: see place_converted."""
+        return self.blocked and self.with_backward and is_converted(&self.ops[k], True)
+
     cdef int plan_tiles(self, int keep_all, int with_backward, bint shared) except -1:
         """Finds which arrays of a tile there are, and the offsets of those with a copy per thread, unless it is known already."""
         if self.modes == (keep_all, with_backward, shared):
@@ -119,6 +123,9 @@ cdef class MemoryMap:
         if self.blocked and not with_backward:                # the examples of a chunk meet in joint ops alone
             for (kind, index), (first, last) in alive.items():
                 self.array_of(kind, index).per_tile |= any([first <= time <= last for time in joint])
+        for k in range(self.n_ops):
+            if self.saves_in_tiles(k):
+                del alive[SAVED, k]
         self.per_tile = [array for array in alive if self.array_of(array[0], array[1]).per_tile]
         self.per_thread = [array for array in alive if not self.array_of(array[0], array[1]).per_tile]
         self.offsets, self.thread_bytes = planned_offsets(tuple(
@@ -160,7 +167,7 @@ cdef class MemoryMap:
                 self.grad[v].copies = 0
 
     cdef void place_converted(self, const schedule *s) noexcept:
-        """Places the values of converted ops in tiles, of all examples or of a chunk: one copy of each, for the whole step."""
+        """Places what converted ops read, write and save in tiles, of all examples or of a chunk: one copy of each, for the whole step."""
         cdef Py_ssize_t copies = max(s.chunks, <Py_ssize_t> 1)
         cdef const op *o
         cdef int k, v
@@ -173,6 +180,10 @@ cdef class MemoryMap:
                 for v in (o.plan.input, o.plan.output, o.branch.skip, o.branch.dskip, o.branch.factor):
                     if v >= 0:
                         self.tile_data[v].bytes = self.tile_grad[v].bytes = self.values[v].size * LANES * o.real_bytes
+        for k in range(self.n_ops):
+            if self.saves_in_tiles(k):
+                self.place(&self.saved[k], self.saved[k].bytes, copies)
+                self.saved[k].per_tile = 1
         for v in range(self.n_ops + 1):
             self.place(&self.tile_data[v], self.tile_data[v].bytes, copies)
             self.place(&self.tile_grad[v], self.tile_grad[v].bytes, copies)

@@ -46,7 +46,7 @@ cdef double WORTHWHILE = 0.97           # a schedule that is less simple has to 
 cdef double BARRIER = 2e5, BARRIER_THREAD = 4e3        # of all threads, and for each, in multiply-adds
 cdef double NEVER = 1e300               # the time of what is not possible
 cdef enum:
-    CHUNK = 32                          # examples of a prediction for which a thread has memory
+    CHUNK = 32                          # the most examples of a prediction for which a thread has memory
     SMALL_CHUNK = 4                     # fewer examples of a task: a thread that comes late leaves more of them to the others
     STEP_PHASES = 5                     # of a step, in one stage: PREPARE, TILES, REDUCE, CHECK, UPDATE
 cdef double UPDATE_WORK = 6             # of a parameter, in multiply-adds: the sums of its gradient, and the optimizer
@@ -164,8 +164,9 @@ cdef schedule in_chunks(Py_ssize_t first, Py_ssize_t examples, int threads, Py_s
     """Returns the schedule of some examples in at most `chunks` chunks. In training, a thread runs a whole chunk at a time."""
     cdef schedule s = in_blocks(IN_CHUNKS, first, examples, threads, with_backward)
     s.chunks = min(chunks, examples)
-    s.chunk = rounds_of(examples, s.chunks) if with_backward else CHUNK
-    if not with_backward:
+    s.chunk = rounds_of(examples, s.chunks)
+    if not with_backward:                                     # of few sizes, so that the memory is seldom laid out again
+        s.chunk = 1 if s.chunk == 1 else SMALL_CHUNK if s.chunk <= SMALL_CHUNK else LANES if s.chunk <= LANES else CHUNK
         s.copies = s.chunk * threads
     return s
 

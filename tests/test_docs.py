@@ -246,6 +246,11 @@ def slower_threads_and_ranks():
             _, openmp, own = map(float, cell.split(" / "))
             if own / openmp >= 1.05:
                 yield f"{call}, {net}, minidl's own threads, {when}", "64", own / openmp
+    for net, threads, ten, _, _, hundred, *_ in rows_after("docs/benchmarks/threads.md", "## After a pause"):
+        for cell, pause in ((ten, "10 ms"), (hundred, "100 ms")):
+            ours, _, theirs = map(float, cell.split(" / "))
+            if ours / theirs >= 1.05:
+                yield f"`predict`, {net}, after {pause}, {threads} thread{'s' * (threads != '1')}", "1", ours / theirs
     for net, batch, mpi, _, _, speed, *_ in rows_after("docs/benchmarks/threads.md", "## Ranks and threads"):
         if 1 / float(speed) >= 1.05:
             name = {"`lenet`": "LeNet-5", "`cnn`": "CNN"}[net]

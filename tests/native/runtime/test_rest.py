@@ -54,7 +54,7 @@ def dense():
 
 
 def converted():
-    """Ops that get a tile of a chunk, and save something for backward, behind ops whose memory lives as long."""
+    """Ops that get a tile of a chunk, and save something for backward, after ops whose memory lives as long."""
     start = [Conv2D(16, 3, padding=1), PixelUnshuffle(2), LocalResponseNorm(3), Conv2D(32, 3, padding=1), BatchNorm2D()]
     body = [GroupNorm(2, affine=False), Conv2D(32, 1), ReLU()]
     return (4, 8, 8), [*start, ReLU(), Residual(*body), Conv2D(32, 3, padding=1), Flatten(), Dense(CLASSES)]

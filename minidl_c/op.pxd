@@ -274,6 +274,16 @@ cdef inline bint has_per_example_grad(const op *o) noexcept nogil:
     return o.reduce.n_items > 0 and (in_lanes or o.per_example.gradient != NULL)
 
 
+cdef inline bint is_distributable(const op *o) noexcept nogil:
+    """Whether the partial results of slots are all that an op's reduction reads of the batch."""
+    cdef bint from_sums = o.reduce.n_sums > 0 and o.reduce.inputs & REDUCES_FROM_SUMS
+    if o.reduce.forward != NULL and o.reduce.partial == NULL and not from_sums:
+        return False
+    if o.reduce.backward == NULL:
+        return True
+    return from_sums if o.reduce.n_sums and o.reduce.forward == NULL else o.reduce.inputs & REDUCES_BY_SLOT
+
+
 cdef inline void split_range(Py_ssize_t n, Py_ssize_t part, Py_ssize_t parts, Py_ssize_t *start, Py_ssize_t *end) noexcept nogil:
     """Sets start..end to part `part` of `parts` nearly equal ranges of 0..n."""
     start[0] = n * part // parts

@@ -20,10 +20,10 @@ from minidl.layers import Conv2D, Dense, Flatten
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 NETS = ("lenet", "cnn", "mlp", "vgg", "resnet20")
 PROGRAMS = {
-    "accuracy.py", "c_export.py", "calls.py", "chart.py", "conditions.py", "cores.py", "critical_path.py",
+    "accuracy.py", "c_export.py", "callers.py", "calls.py", "chart.py", "conditions.py", "cores.py", "critical_path.py",
     "custom_kernel.py", "first_weights.py", "fit_memory.py", "footprint.py", "import_onnx.py", "imported_nets.py",
-    "inference.py", "kernels.py", "many_nets.py", "nets.py", "numpy_parts.py", "per_example.py", "ppo_torch.py",
-    "report_limits.py", "scaling.py", "thread_pool.py", "torch_mnist.py", "train_step.py", "winograd.py",
+    "inference.py", "kernels.py", "many_nets.py", "nets.py", "numpy_parts.py", "odd_batches.py", "per_example.py",
+    "ppo_torch.py", "report_limits.py", "scaling.py", "thread_pool.py", "torch_mnist.py", "train_step.py", "winograd.py",
 }  # fmt: skip
 
 
@@ -80,12 +80,31 @@ def test_nets_have_the_multiply_adds_counted_by_hand(run):
 def test_thread_pool(run, tmp_path):
     shortest = ["--rounds", 1, "--seconds", 0.2, "--nets", "mlp", "--tasks", "predict", "fit", "--busy", 0, 1]
     output, results = run("thread_pool.py", *shortest, "--pool", FOLDER.parent, json_file=tmp_path / "r.json")
-    names = {f"{busy} busy, mlp, {task}" for busy in (0, 1) for task in ("predict", "fit")}
+    names = {f"{busy} busy, mlp, {task}, 64" for busy in (0, 1) for task in ("predict", "fit")}
     assert all(any(line.startswith(name) for line in output.splitlines()) for name in names)
     assert set(results) == {"machine", *names}
     for name in names:
         assert set(results[name]) == {"OpenMP", "pool"}
         assert all(all_positive(times.values()) for times in results[name].values())
+
+
+def test_odd_batches(run, tmp_path):
+    shortest = ["--nets", "mlp", "--batches", 16, 17, 32, "--threads", 1, "--rounds", 1, "--seconds", 0.001]
+    output, results = run("odd_batches.py", *shortest, "--before", FOLDER.parent, json_file=tmp_path / "r.json")
+    assert set(results) == {"machine", "mlp"}
+    assert set(results["mlp"]) == {"fit, 1", "predict, 1"}
+    for found in results["mlp"].values():
+        assert set(found) == {"now", "before"}
+        assert all(set(times) == {"16", "17", "32"} and all_positive(times.values()) for times in found.values())
+    assert "mlp: fit, 1 threads, us for each example" in output
+
+
+def test_callers(run, tmp_path):
+    shortest = ["--nets", "mlp", "--callers", 2, "--pauses", 0.01, "--threads", 1, "--rounds", 1, "--seconds", 0.05]
+    _, results = run("callers.py", *shortest, "--without-onnxruntime", json_file=tmp_path / "r.json")
+    assert set(results) == {"machine", "mlp, 1 threads, 2 callers, now", "mlp, 1 threads, pause 0.01 s, now"}
+    assert results["mlp, 1 threads, 2 callers, now"]["rate"] > 0
+    assert all_positive(results["mlp, 1 threads, pause 0.01 s, now"]["us"])
 
 
 def test_numpy_parts(run, tmp_path):

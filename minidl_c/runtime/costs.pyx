@@ -1,9 +1,8 @@
 """The costs of a plan's ops, in multiply-adds: of a tile, of a part of a tile, and of an example in the blocked layout."""
 from libc.math cimport sqrt
 
-from minidl_c.op cimport LANES, REACHES_ALL, blocks_of
+from minidl_c.op cimport LANES, REACHES_ALL, blocks_of, is_distributable
 from minidl_c.runtime.blocked_form cimport has_work, is_converted, reach_of, splits_patches
-from minidl_c.runtime.partition cimport is_distributable
 
 # The cost of reading a weight for each example, in multiply-adds; a tile reads it once. Fitted to the nets of benchmarks/inference.py.
 cdef double CACHED_READ = 3, MEMORY_READ = 19

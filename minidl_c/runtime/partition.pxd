@@ -18,7 +18,6 @@ cdef inline Py_ssize_t width_of(const phase *f, Py_ssize_t rank, const partition
     return f.offsets[first_of(REDUCE_TASKS, rank + 1, s)] - f.offsets[first_of(REDUCE_TASKS, rank, s)]
 
 
-cdef bint is_distributable(const op *o) noexcept
 cdef list find_nodes(partition *s, Py_ssize_t slots)
 cdef void place_tasks(const run_state *run, phase *f) noexcept
 cdef bint losses_finite(const run_state *run, Py_ssize_t step) noexcept nogil

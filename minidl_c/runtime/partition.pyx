@@ -16,7 +16,7 @@ this node is not finite.
 """
 from libc.stdint cimport int64_t
 
-from minidl_c.op cimport LANES, REDUCES_BY_SLOT, REDUCES_FROM_SUMS
+from minidl_c.op cimport LANES
 from minidl_c.runtime.reduction_tree cimport combine_nodes, cut_nodes, emit_partial, has_reduction, items_of_task
 from minidl_c.runtime.run_state cimport BACKWARD, op_of
 from minidl_c.runtime.schedule cimport find_slots
@@ -29,16 +29,6 @@ cdef enum:
 
 
 # ---- which process has what
-
-cdef bint is_distributable(const op *o) noexcept:
-    """Whether the partial results of slots are all that an op's reduction reads of the batch."""
-    cdef bint from_sums = o.reduce.n_sums > 0 and o.reduce.inputs & REDUCES_FROM_SUMS
-    if o.reduce.forward != NULL and o.reduce.partial == NULL and not from_sums:
-        return False
-    if o.reduce.backward == NULL:
-        return True
-    return from_sums if o.reduce.n_sums and o.reduce.forward == NULL else o.reduce.inputs & REDUCES_BY_SLOT
-
 
 cdef list find_nodes(partition *s, Py_ssize_t slots):
     """Sets the nodes of all processes and of this one; returns the number of nodes of each process."""

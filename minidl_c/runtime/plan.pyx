@@ -10,6 +10,7 @@ from libc.string cimport memset
 from numpy import arange, array
 
 from minidl_c.array_args cimport ArrayArgs
+from minidl_c.op cimport is_distributable as op_is_distributable
 from minidl_c.op import check_element_count, check_ints
 from minidl_c.optimizers.clip cimport BLOCKS, set_limits
 from minidl_c.optimizers.update cimport Update
@@ -17,7 +18,6 @@ from minidl_c.runtime.context_pool cimport ContextPool, begin_backward, move_are
 from minidl_c.runtime.exchange cimport run_distributed
 from minidl_c.runtime.execution_context cimport ExecutionContext
 from minidl_c.runtime.executor cimport execute_unlocked
-from minidl_c.runtime.partition cimport is_distributable as op_is_distributable
 from minidl_c.runtime.per_example cimport PerExampleOutputs
 from minidl_c.runtime.phases cimport add_phase
 from minidl_c.runtime.program cimport Program

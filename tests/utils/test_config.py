@@ -176,7 +176,7 @@ def started(units, num_threads, trains=False):
         model.predict(x, num_threads)
     return len(os.listdir("/proc/self/task")) > before
 
-print(started(1, None), started(1000, 1), started(10, 2), started(10, 2, True), started(1000, None))
+print(started(1, None), started(1000, 1), started(10, 2), started(10, 2, True), started(4000, None))
 """
 
 
@@ -185,7 +185,7 @@ def test_little_work_runs_on_one_thread_and_much_on_several():
     expected = "False False False False True\n"
     default = COUNT_THREADS.replace("10, 2, True", "10, None, True")
     too_late = default.replace("print(", 'os.environ["OMP_NUM_THREADS"] = "2"\nprint(')  # OpenMP has its own setting
-    trains = COUNT_THREADS.replace("started(1000, None)", "started(1000, 2, True)")
+    trains = COUNT_THREADS.replace("started(4000, None)", "started(1000, 2, True)")
     for code in (COUNT_THREADS, default, too_late, trains):
         assert run_python("-c", code) == expected
     assert run_python("-c", default, OMP_NUM_THREADS="2") == expected

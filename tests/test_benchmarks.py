@@ -23,7 +23,8 @@ PROGRAMS = {
     "accuracy.py", "c_export.py", "callers.py", "calls.py", "chart.py", "conditions.py", "cores.py", "critical_path.py",
     "custom_kernel.py", "first_weights.py", "fit_memory.py", "footprint.py", "import_onnx.py", "imported_nets.py",
     "inference.py", "kernels.py", "many_nets.py", "nets.py", "numpy_parts.py", "odd_batches.py", "per_example.py",
-    "ppo_torch.py", "report_limits.py", "scaling.py", "thread_pool.py", "torch_mnist.py", "train_step.py", "winograd.py",
+    "ppo_torch.py", "report_limits.py", "scaling.py", "thread_pool.py", "torch_mnist.py", "train_step.py",
+    "winograd.py",
 }  # fmt: skip
 
 

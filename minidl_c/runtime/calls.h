@@ -54,7 +54,7 @@ end:
   ADD(waiting, -1);
 }
 
-/* Ends it, before the caller takes back the GIL. */
+/* Ends a computation, before the caller takes back the GIL. */
 static void end_computing(int cores) {
   SET(ended, nanoseconds());
   ADD(computing, -1);
@@ -64,6 +64,7 @@ static void end_computing(int cores) {
   (void)cores;
 #endif
 }
+
 /* When the caller has the GIL again: another thread may have begun its turn since `end_computing`, and ended it. */
 static void take_turn(void) { SET(in_turn, 1); }
 #undef GET

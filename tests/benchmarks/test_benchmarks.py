@@ -1,9 +1,7 @@
 """Runs every benchmark in its shortest form, without PyTorch, and checks what it writes. Asserts no speed."""
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,13 +9,13 @@ from statistics import median
 
 import numpy as np
 import pytest
+from benchmark_programs import FOLDER, all_positive
 
 import minidl
 import minidl_c
 from minidl import Sequential
 from minidl.layers import Conv2D, Dense, Flatten
 
-FOLDER = Path(__file__).parents[1] / "benchmarks"
 NETS = ("lenet", "cnn", "mlp", "vgg", "resnet20")
 PROGRAMS = {
     "accuracy.py", "c_export.py", "callers.py", "calls.py", "chart.py", "conditions.py", "cores.py", "critical_path.py",
@@ -28,36 +26,7 @@ PROGRAMS = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def start(tmp_path_factory):
-    """Returns a function that runs a program and returns the finished process. The probe is built once."""
-    cache = tmp_path_factory.mktemp("cache")
-
-    def start_program(name, *args):
-        command = [sys.executable, str(FOLDER / name), *map(str, args)]
-        env = {**os.environ, "PYTHONPATH": str(FOLDER.parent), "XDG_CACHE_HOME": str(cache)}
-        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
-
-    return start_program
-
-
-@pytest.fixture(scope="module")
-def run(start):
-    """Returns a function that runs a program and returns what it printed, and what it wrote if `json` is requested."""
-
-    def run_program(name, *args, json_file=None):
-        done = start(name, *args, *(["--json", json_file] if json_file else []))
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout, json.loads(json_file.read_text()) if json_file else None
-
-    return run_program
-
-
-def all_positive(numbers):
-    return all(number > 0 for number in numbers)
-
-
-def test_every_program_is_tested_here():
+def test_every_program_is_tested():
     result = {path.name for path in FOLDER.glob("*.py") if '__name__ == "__main__"' in path.read_text(encoding="utf-8")}
     assert result == PROGRAMS
 
@@ -74,38 +43,6 @@ def test_nets_have_the_multiply_adds_counted_by_hand(run):
     expected |= {"resnet18": 436_039_680, "resnet18-224": 3 * 1_814_073_344 - 118_013_952}
     expected |= {"grouped": 2 * 198 * 264 * 28**2, "depthwise-x2": 2 * 64 * 56**2 * 9}
     assert expected.items() <= counts.items()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not minidl_c.build_info()["openmp"], reason="a build without OpenMP")
-def test_thread_pool(run, tmp_path):
-    shortest = ["--rounds", 1, "--seconds", 0.2, "--nets", "mlp", "--tasks", "predict", "fit", "--busy", 0, 1]
-    output, results = run("thread_pool.py", *shortest, "--pool", FOLDER.parent, json_file=tmp_path / "r.json")
-    names = {f"{busy} busy, mlp, {task}, 64" for busy in (0, 1) for task in ("predict", "fit")}
-    assert all(any(line.startswith(name) for line in output.splitlines()) for name in names)
-    assert set(results) == {"machine", *names}
-    for name in names:
-        assert set(results[name]) == {"OpenMP", "pool"}
-        assert all(all_positive(times.values()) for times in results[name].values())
-
-
-def test_odd_batches(run, tmp_path):
-    shortest = ["--nets", "mlp", "--batches", 16, 17, 32, "--threads", 1, "--rounds", 1, "--seconds", 0.001]
-    output, results = run("odd_batches.py", *shortest, "--before", FOLDER.parent, json_file=tmp_path / "r.json")
-    assert set(results) == {"machine", "mlp"}
-    assert set(results["mlp"]) == {"fit, 1", "predict, 1"}
-    for found in results["mlp"].values():
-        assert set(found) == {"now", "before"}
-        assert all(set(times) == {"16", "17", "32"} and all_positive(times.values()) for times in found.values())
-    assert "mlp: fit, 1 threads, us for each example" in output
-
-
-def test_callers(run, tmp_path):
-    shortest = ["--nets", "mlp", "--callers", 2, "--pauses", 0.01, "--threads", 1, "--rounds", 1, "--seconds", 0.05]
-    _, results = run("callers.py", *shortest, "--without-onnxruntime", json_file=tmp_path / "r.json")
-    assert set(results) == {"machine", "mlp, 1 threads, 2 callers, now", "mlp, 1 threads, pause 0.01 s, now"}
-    assert results["mlp, 1 threads, 2 callers, now"]["rate"] > 0
-    assert all_positive(results["mlp, 1 threads, pause 0.01 s, now"]["us"])
 
 
 def test_numpy_parts(run, tmp_path):

@@ -277,7 +277,7 @@ def test_precision_recall_and_f1_without_examples_or_hits(name):
     assert NAMES[name](np.ones(3, int), np.array([[0, 1.0]] * 3)) == 1
     with pytest.raises(ValueError, match=rf"{name}: expected y of shape \(3,\)"):
         NAMES[name](np.zeros(2), np.zeros((3, 2)))
-    with pytest.raises(ValueError, match=rf"{name}: expected (labels 0 and 1|integer labels), got other values"):
+    with pytest.raises(ValueError, match=rf"{name}: expected labels (0 and 1|from 0 to 1), got other values"):
         NAMES[name](np.array([0, 0.5]), np.zeros((2, 2)))
 
 

@@ -179,18 +179,19 @@ def check_movable(network: Network, loss: Any, targets: Array) -> None:
     """Raises TypeError or ValueError, naming the layer, if a layer moves pixels whose targets cannot be moved."""
     movers = _chain(network, loss, targets)
     outside = [mover for mover in movers if mover.layer.shows_outside]
-    if not outside:
+    ignored = getattr(loss, "ignore_index", None)
+    if movers and ignored is not None and targets.dtype.kind == "f" and not _are_labels(loss, targets, ignored):
+        expected = f"expected masks of 0, 1 and ignore_index={ignored}, which it can move, got other numbers"
+        raise ValueError(f"{movers[0].name}: {expected}; move examples and targets before the fit")
+    if not outside or ignored is not None:
         return
-    name, ignored = outside[0].name, getattr(loss, "ignore_index", None)
     if targets.dtype.kind == "f" and not _are_labels(loss, targets):
         _check_fill(outside, loss, network)
-    elif targets.dtype.kind == "f" or ignored is None:
-        why = "pixels from outside the image have no label"
-        remedy = "integer labels and SoftmaxCrossEntropy(ignore_index=255), which leaves these out"
+    else:
         wrong = f"a loss that can ignore labels, got {loss!r}"
-        if ignored is not None:
-            wrong = f"integer labels, some of which the loss can ignore, got {targets.dtype}"
-        raise ValueError(f"{name}: expected {wrong}: {why}; take {remedy}")
+        why = "pixels from outside the image have no label"
+        remedy = "SoftmaxCrossEntropy(ignore_index=255) or BinaryCrossEntropy(ignore_index=255), which leave these out"
+        raise ValueError(f"{outside[0].name}: expected {wrong}: {why}; take labels or masks, and {remedy}")
 
 
 def _check_fill(outside: Sequence[Mover], loss: Any, network: Network) -> None:
@@ -203,18 +204,18 @@ def _check_fill(outside: Sequence[Mover], loss: Any, network: Network) -> None:
             raise ValueError(f"{name}: its value, for pixels from outside the image, is no target: {error}") from error
 
 
-def _are_labels(loss: Any, targets: Array) -> bool:
-    """Whether numbers are labels, as masks of 0.0 and 1.0 are and one-hot rows; others are images."""
+def _are_labels(loss: Any, targets: Array, ignored: int | None = None) -> bool:
+    """Whether numbers are labels, as masks of 0.0, 1.0 and the ignored one are, and one-hot rows; others are images."""
     if not getattr(loss, "classes", False):
         return False
-    if _is_mask(targets).all():
+    if _is_mask(targets, ignored).all():
         return True
     return hasattr(loss, "labels") and loss.labels(targets[:1], targets.shape[1:]).dtype.kind != "f"
 
 
-def _is_mask(targets: Array) -> Array:
-    """Returns for each example whether all of its numbers are 0 or 1."""
-    binary = (targets == 0) | (targets == 1)
+def _is_mask(targets: Array, ignored: int | None = None) -> Array:
+    """Returns for each example whether all of its numbers are 0, 1 or the ignored one."""
+    binary = (targets == 0) | (targets == 1) | (targets == (0 if ignored is None else ignored))
     return np.asarray(binary.reshape(len(targets), -1).all(axis=1))
 
 
@@ -257,8 +258,9 @@ def _through(movers: Sequence[Mover], loss: Any, y: Array, draw: Draw | None, nu
             images = _forward(layer, name, images, nearest, draw, rows, num_threads)
         return images.reshape(len(images), *lead, *tail)
 
-    if y.dtype.kind in "iub":
-        return _moved_labels(y, getattr(loss, "ignore_index", None), movers[0].name, run)
+    ignored = getattr(loss, "ignore_index", None)
+    if y.dtype.kind in "iub" or ignored is not None:
+        return _moved_labels(y, ignored, movers[0].name, run)
     numbers = y if y.dtype in (np.float32, np.float64) else y.astype(np.float64)
     may_be_masks = getattr(loss, "classes", False) and not any(mover.layer.shows_outside for mover in movers)
     masks = _is_mask(numbers) if may_be_masks else np.zeros(len(y), bool)
@@ -281,7 +283,8 @@ def _moved_labels(y: Array, ignored: int | None, name: str, run: Any) -> Array:
         if not codes.all():
             raise ValueError(f"{name}: expected labels for all pixels, got some from outside; take ignore_index=")
         return np.asarray((codes + (least - 1)).astype(y.dtype))
-    kind = y.dtype if np.can_cast(np.min_scalar_type(ignored), y.dtype) else np.dtype(np.int64)
+    fits = y.dtype.kind == "f" or np.can_cast(np.min_scalar_type(ignored), y.dtype)
+    kind = y.dtype if fits else np.dtype(np.int64)
     return np.where(codes == 0, kind.type(ignored), (codes + (least - 1)).astype(kind))
 
 

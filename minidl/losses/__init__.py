@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from minidl.losses.cross_entropy import SoftmaxCrossEntropy
+from minidl.losses.dice_loss import Dice
 from minidl.losses.elementwise import BinaryCrossEntropy, Huber, MeanAbsoluteError, MeanSquaredError, Poisson
 from minidl.losses.native import NativeLoss
 from minidl.utils import foreign_words, hints
@@ -24,6 +25,7 @@ from minidl.utils.validation import Shape
 
 __all__ = [
     "BinaryCrossEntropy",
+    "Dice",
     "Huber",
     "MeanAbsoluteError",
     "MeanSquaredError",
@@ -33,10 +35,11 @@ __all__ = [
 ]
 
 Loss = Callable[[Array, Array], tuple[Array, Array]]
-CLASSES = (SoftmaxCrossEntropy, BinaryCrossEntropy, MeanSquaredError, MeanAbsoluteError, Huber, Poisson)
+CLASSES = (SoftmaxCrossEntropy, BinaryCrossEntropy, Dice, MeanSquaredError, MeanAbsoluteError, Huber, Poisson)
 
 softmax_cross_entropy = SoftmaxCrossEntropy()
 binary_cross_entropy = BinaryCrossEntropy()
+dice = Dice()
 mean_squared_error = MeanSquaredError()
 mean_absolute_error = MeanAbsoluteError()
 huber = Huber()
@@ -45,6 +48,7 @@ poisson = Poisson()
 NAMES: dict[str, Loss] = {
     "softmax_cross_entropy": softmax_cross_entropy,
     "binary_cross_entropy": binary_cross_entropy,
+    "dice": dice,
     "mean_squared_error": mean_squared_error,
     "mean_absolute_error": mean_absolute_error,
     "huber": huber,

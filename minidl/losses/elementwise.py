@@ -6,19 +6,18 @@ any dtype; for outputs (1,) also of shape (n,). The mean over a batch is PyTorch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from minidl.losses.class_weights import Weights, as_weights, by_channel
+from minidl.losses.label_loss import check_ignored
 from minidl.losses.native import NativeLoss, as_float_targets
 from minidl.utils.arrays import Array
 from minidl.utils.constructors import readonly_argument
-from minidl.utils.validation import Shape, check_non_negative, check_normal_float
+from minidl.utils.validation import Shape, check_normal_float
 from minidl_c.losses.elementwise_losses import ElementwiseLossOp
-
-Weights = float | Sequence[float] | None
 
 
 class MeanSquaredError(NativeLoss):
@@ -109,7 +108,7 @@ class BinaryCrossEntropy(NativeLoss):
     of them. The mean over a batch is that of `torch.nn.BCEWithLogitsLoss`.
 
     Outputs have any shape. Targets of that shape are labels 0 and 1 (or False and True), or probabilities; for outputs
-    (1,) also of shape (n,). For outputs (k,), they are k independent labels: (n, k).
+    (1,) also of shape (n,), for (1, h, w) of (n, h, w). For outputs (k,), they are k independent labels: (n, k).
 
     Parameters
     ----------
@@ -118,12 +117,16 @@ class BinaryCrossEntropy(NativeLoss):
         each: for outputs (c, h, w), one for each channel. None: 1.
     output_weight : float, sequence of float or None, default None
         Likewise multiplies the losses of an output; the divisor of the mean remains the number of outputs.
+    ignore_index : int or None, default None
+        Target of outputs that are left out: pixels without a label, or missing labels of several. The divisor is then
+        the number of the others. The loss and the gradient of an example without any other target are 0, and it does
+        not count as an example: neither in a step nor in a mean of losses.
 
     Raises
     ------
     TypeError, ValueError
-        For weights that are not finite numbers of at least 0 (float32), and with a model whose outputs have another
-        number of channels.
+        For weights that are not finite numbers of at least 0 (float32), for an `ignore_index` that is not an int64, and
+        with a model whose outputs have another number of channels.
 
     Examples
     --------
@@ -139,16 +142,23 @@ class BinaryCrossEntropy(NativeLoss):
     classes = True
     applies = "Sigmoid"
 
-    def __init__(self, pos_weight: Weights = None, output_weight: Weights = None) -> None:
-        self._pos_weight = _check_weights("pos_weight", pos_weight)
-        self._output_weight = _check_weights("output_weight", output_weight)
+    def __init__(
+        self, pos_weight: Weights = None, output_weight: Weights = None, ignore_index: int | None = None
+    ) -> None:
+        self._pos_weight = as_weights("pos_weight", pos_weight)
+        self._output_weight = as_weights("output_weight", output_weight)
+        self._ignore_index = check_ignored(ignore_index)
 
     pos_weight = readonly_argument("pos_weight")
     output_weight = readonly_argument("output_weight")
+    ignore_index = readonly_argument("ignore_index")
 
     def op(self, shape: Shape, dtype: str) -> ElementwiseLossOp:
         positive, weight = self.by_channel("pos_weight", shape), self.by_channel("output_weight", shape)
-        return ElementwiseLossOp(shape, "binary_cross_entropy", dtype=dtype, pos_weight=positive, weight=weight)
+        ignored = self.ignore_index
+        return ElementwiseLossOp(
+            shape, "binary_cross_entropy", 1.0, dtype, pos_weight=positive, weight=weight, ignored_target=ignored
+        )
 
     def by_channel(self, name: str, shape: Shape) -> tuple[float, ...] | None:
         """Returns `pos_weight` or `output_weight` with a number for each channel of the outputs.
@@ -170,22 +180,28 @@ class BinaryCrossEntropy(NativeLoss):
         ValueError
             For another number of weights than of channels.
         """
-        weights = getattr(self, name)
-        if isinstance(weights, float):
-            return (weights,) * shape[0]
-        if weights is not None and len(weights) != shape[0]:
-            raise ValueError(f"{name}: expected a number, or {shape[0]} for outputs {shape}, got {len(weights)}")
-        return None if weights is None else tuple(weights)
+        return by_channel(name, getattr(self, name), shape)
 
     def targets(self, y: Any, shape: Shape, dtype: str) -> NDArray[Any]:
         for name in ("pos_weight", "output_weight"):
             self.by_channel(name, shape)
         targets = as_float_targets(y, shape, dtype)
         minimum, maximum = _min_max(targets)
+        if minimum >= 0 and maximum <= 1:
+            return targets
+        ignored, used = self.ignore_index, targets
+        if ignored is not None:
+            used = targets[targets != ignored]
+            minimum, maximum = _min_max(used)
         if minimum < 0 or maximum > 1:
             hints = {(-1.0, 1.0): ": (y + 1) / 2", (1.0, 2.0): ": y - 1", (0.0, 255.0): ": y / 255"}
+            if np.isin(used, (0, 255)).all():
+                hints[0.0, 255.0] = ": a mask of 0 and 255? perhaps y // 255"
+            elif targets.ndim > 2 and ignored is None and np.isin(used, (0, 1, maximum)).all():
+                hints[0.0, maximum] = f": BinaryCrossEntropy(ignore_index={maximum:g}) leaves out these positions"
             got = f"got values from {minimum:g} to {maximum:g}{hints.get((minimum, maximum), '')}"
-            raise ValueError(f"y: expected labels 0 and 1, or probabilities from 0 to 1, {got}")
+            others = "" if ignored is None else f", or {ignored}"
+            raise ValueError(f"y: expected labels 0 and 1, or probabilities from 0 to 1{others}, {got}")
         return targets
 
 
@@ -216,19 +232,6 @@ class Poisson(NativeLoss):
         if minimum < 0:
             raise ValueError(f"y: expected counts of at least 0, got {minimum:g}")
         return targets
-
-
-def _check_weights(name: str, weights: Any) -> Weights:
-    """Returns a number, or several as a tuple; raises TypeError or ValueError unless all are finite and at least 0."""
-    if weights is None:
-        return None
-    if isinstance(weights, np.ndarray) and weights.ndim == 1:
-        weights = weights.tolist()
-    if not isinstance(weights, (tuple, list)):
-        return check_non_negative(name, weights, "float32")
-    if not weights:
-        raise ValueError(f"{name}: expected at least one number, got none")
-    return tuple(check_non_negative(name, weight, "float32") for weight in weights)
 
 
 def _min_max(values: Array) -> tuple[float, float]:

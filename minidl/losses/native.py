@@ -169,9 +169,9 @@ class NativeLoss:
 
 
 def as_float_targets(y: Any, shape: Shape, dtype: str) -> NDArray[Any]:
-    """Returns y as finite values (n, *shape) of the dtype; for a single output, y may have shape (n,)."""
+    """Returns y as finite values (n, *shape) of the dtype; for a single score, (1, ...), y may have shape (n, ...)."""
     array = as_array(y, "y")
-    if shape == (1,) and array.ndim == 1:
+    if shape[:1] == (1,) and array.ndim and array.shape[1:] == shape[1:]:
         array = array[:, np.newaxis]
     if array.shape[1:] != shape:
         expected = f"({', '.join(map(str, ('n', *shape)))}), that of the model's outputs"

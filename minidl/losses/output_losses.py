@@ -124,7 +124,7 @@ class OutputLosses:
         found = np.zeros(len(targets), bool)
         for name, part in self.split(targets).items():
             ignored = getattr(self._losses[name], "ignore_index", None)
-            if ignored is None or part.dtype.kind not in "iu":
+            if ignored is None:
                 return None
             found |= (part != ignored).any(axis=tuple(range(1, part.ndim)))
         return None if found.all() else found

@@ -79,7 +79,8 @@ class ArrayFitLoop(FitLoop):
                 trainer.run(batch)
             finally:  # also the steps before one that failed
                 done = (trainer.step - before) * size
-                self.seen.append(batch.losses[:done], None if batch.scores is None else batch.scores[:done])
+                scores = None if batch.scores is None else batch.scores[:done]
+                self.seen.append(batch.losses[:done], scores, partial(self._targets, rows[:done]))
         self._timer.update(steps, time.perf_counter() - began)
         self.progress.advance(steps)
         if due:
@@ -92,9 +93,7 @@ class ArrayFitLoop(FitLoop):
         rows = self._order[: self.seen.count]
         logs: dict[str, float] = {"epoch": self.trainer.epoch, "loss": float("nan")}
         if len(rows):
-            logs["loss"] = self._mean(self.seen.losses, rows)
-            if (scores := self.seen.scores) is not None:
-                logs |= self.trainer.epoch_logs(self._targets(rows), scores, partial(self._mean, rows=rows))
+            logs |= self.seen.logs(partial(self._targets, rows), partial(self._mean, rows=rows))
         return logs
 
     @property
@@ -114,7 +113,7 @@ class ArrayFitLoop(FitLoop):
     def _mean(self, losses: Array, rows: Index) -> float:
         """Returns the loss of the latest steps, which trained on these rows."""
         config, trainer = self.config, self.trainer
-        weights = None if config.data.weights is None else config.data.weights[rows]
+        weights = config.data.loss_weights(rows)
         if config.mixup and weights is not None:
             first = trainer.step - -(-len(rows) // config.step_size)
             weights = mixed_weights(weights, config.step_size, config.mixup, trainer.seed, first)

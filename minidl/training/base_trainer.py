@@ -27,11 +27,12 @@ from minidl.training.consistency import check_data
 from minidl.training.diagnosis import explain
 from minidl.training.history import History
 from minidl.training.labeled_data import LabeledData
-from minidl.training.measurement import measure_outputs
+from minidl.training.measurement import is_counted
 from minidl.training.moved_targets import with_moved_targets
 from minidl.training.per_example_steps import ClippedSteps
 from minidl.training.repeated_steps import RepeatedSteps
 from minidl.training.sample_buffer import SampleBuffer
+from minidl.training.seen_examples import SeenExamples, keeps_scores
 from minidl.training.signals import Signals
 from minidl.training.step_cache import StepCache, StepKey
 from minidl.training.steps import StepBatches, Steps, check_trainable
@@ -348,14 +349,25 @@ class BaseTrainer:
 
     @property
     def keeps_scores(self) -> bool:
-        """Whether a fit keeps the scores of an epoch: for metrics, and for the losses of several outputs."""
-        return bool(self.metrics) or isinstance(self.loss, OutputLosses)
+        """Whether a fit keeps the scores of an epoch: for losses of several outputs, and metrics that do not count."""
+        return keeps_scores(self.loss, self.metrics)
 
     @property
     def outputs(self) -> str:
-        """Describes what a fit keeps of each example: a loss, and scores if `keeps_scores`."""
+        """Describes what a fit keeps: the loss of each example, scores if `keeps_scores`, and counts of metrics."""
         shape: Any = self.loss.layout.shapes if isinstance(self.loss, OutputLosses) else self.network.out_shape
-        return f"{self.model.dtype} {shape if self.keeps_scores else 'loss'}"
+        counted = ", ".join(name for name, metric in self.metrics.items() if is_counted(metric))
+        return f"{self.model.dtype} {shape if self.keeps_scores else 'loss'}{counted and f', counts of {counted}'}"
+
+    def nothing_seen(self) -> SeenExamples:
+        """Returns the record of an epoch, or of an evaluation, before its first example.
+
+        Returns
+        -------
+        SeenExamples
+            A new one.
+        """
+        return SeenExamples(self.loss, self.metrics, self.network.out_shape, self.model.dtype)
 
     def check_between_steps(self, what: str) -> None:
         """Raises RuntimeError in the middle of a step.
@@ -489,7 +501,7 @@ class BaseTrainer:
             rate_varies=callable(getattr(self.optimizer, "lr", None)),
             step_counter=self.step_counter,
             losses=np.zeros(len(rows), dtype),
-            scores=np.zeros((len(rows), *self.network.out_shape), dtype) if self.keeps_scores else None,
+            scores=np.zeros((len(rows), *self.network.out_shape), dtype) if self.metrics or self.keeps_scores else None,
             labeled=data.labeled,
             comm=comm,
             clip={name: limit for name in ("clip_norm", "clip_value") if (limit := getattr(self, name)) is not None},
@@ -552,41 +564,19 @@ class BaseTrainer:
         dict of str to float
             As `evaluate`.
         """
-        step = data.examples.chunk_size
-        scores = np.empty((len(rows), *self.network.out_shape), self.model.dtype)
-        local_scores, local_rows = (array[comm.local_slice(len(rows))] for array in (scores, rows))
-        for start in range(0, -(-len(rows) // comm.size), step):  # the same number of times in all processes
-            here = slice(start, start + step)
+        step, dtype, local = data.examples.chunk_size, self.model.dtype, comm.local_slice(len(rows))
+        targets = data.reported_targets(rows)
+        seen = self.nothing_seen()
+        for start in range(local.start, local.start - (-len(rows) // comm.size), step):  # as often in all processes
+            here = slice(start, min(start + step, local.stop))
             with comm.raise_together():
-                local_scores[here] = self.scores_of(data.examples, local_rows[here])
+                scores = self.scores_of(data.examples, rows[here])
+                y = at_rest(self.network, self.loss, targets[here], self.num_threads)
+                of_loss = scores if targets.dtype == data.targets.dtype else scores.astype(targets.dtype)
+                losses = checked_loss(self.loss, of_loss, y)[0] if len(y) else np.empty(0, dtype)
+                seen.append(losses, scores, partial(np.asarray, y))
             between()
-        comm.allgather_rows(scores)
         with comm.raise_together():
-            targets = at_rest(self.network, self.loss, data.reported_targets(rows), self.num_threads)
-            of_loss = scores if targets.dtype == data.targets.dtype else scores.astype(targets.dtype)
-            logs = {"loss": data.mean(checked_loss(self.loss, of_loss, targets)[0], rows)}
-            return logs | self.epoch_logs(targets, scores, partial(data.mean, rows=rows))
-
-    def epoch_logs(self, targets: Array, scores: Array, mean: Callable[[Array], float]) -> dict[str, float]:
-        """Returns the losses of several outputs, and the metrics, of these scores.
-
-        Parameters
-        ----------
-        targets : array of shape (n, ...)
-            Targets, as the loss takes them.
-        scores : array of shape `(n, *out_shape)` of the network
-            Its outputs; they become read-only.
-        mean : callable
-            Returns the mean of losses (n,).
-
-        Returns
-        -------
-        dict of str to float
-            Values by name, such as "policy_loss" and "policy_accuracy".
-        """
-        scores.flags.writeable = False
-        values = {}
-        if isinstance(self.loss, OutputLosses):
-            of_loss = scores.astype(np.result_type(targets.dtype, scores.dtype), copy=False)
-            values = {f"{name}_loss": mean(losses) for name, losses, _ in self.loss.each(of_loss, targets)}
-        return values | measure_outputs(self.loss, self.metrics, targets, scores)
+            whole = partial(at_rest, self.network, self.loss, targets, self.num_threads)
+            seen.gather(comm, len(rows), targets[:0])
+            return seen.logs(whole, partial(data.mean, rows=rows))

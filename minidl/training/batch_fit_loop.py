@@ -91,8 +91,9 @@ class BatchFitLoop(FitLoop):
         batch = dataclasses.replace(batch, example_ids=batch.example_ids + self.seen.count)  # as for rows of one X
         with trainer.stepping():
             ran = trainer.run(batch)
-            self._remember(data, data.reported_targets(rows) if ran.targets is data.targets else ran.targets[ran.rows])
-            self.seen.append(batch.losses, batch.scores)
+            targets = data.reported_targets(rows) if ran.targets is data.targets else ran.targets[ran.rows]
+            self.seen.append(batch.losses, batch.scores, lambda: targets)
+            self._remember(data, targets)
         self.progress.advance(1)
         if due:
             self.callbacks.step_end(trainer, trainer.step - 1, data.mean(batch.losses, rows))
@@ -102,7 +103,8 @@ class BatchFitLoop(FitLoop):
         """Keeps what the end of the epoch, or a state, needs of a batch, with the targets of its step."""
         rows = data.active_rows
         self._count, self._position, self._digest = self._count + 1, self.config.feed.position, self._digest_with(data)
-        self._weights.append(np.ones(len(rows)) if data.weights is None else data.weights[rows])
+        weights = data.loss_weights(rows)
+        self._weights.append(np.ones(len(rows)) if weights is None else weights)
         if self.trainer.keeps_scores:
             self._targets.append(targets)
 
@@ -115,10 +117,7 @@ class BatchFitLoop(FitLoop):
         logs: dict[str, float] = {"epoch": self.trainer.epoch, "loss": float("nan")}
         if self._count:
             weights = np.concatenate(self._weights)
-            logs["loss"] = weighted_mean(self.seen.losses, weights)
-            if (scores := self.seen.scores) is not None:
-                mean = partial(weighted_mean, weights=weights)
-                logs |= self.trainer.epoch_logs(np.concatenate(self._targets), scores, mean)
+            logs |= self.seen.logs(lambda: np.concatenate(self._targets), partial(weighted_mean, weights=weights))
         return logs
 
     # ---- where it stands

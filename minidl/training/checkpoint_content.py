@@ -28,6 +28,7 @@ from minidl.training.batch_feed import check_batches
 from minidl.training.checked_attributes import history_of
 from minidl.training.fit_state import FitState
 from minidl.training.history import History
+from minidl.training.measurement import check_counts, is_counted
 from minidl.training.optimizer_state import TensorCodec, get_state, set_state
 from minidl.training.output_metrics import OutputMetric
 from minidl.training.round_trip import RoundTrip
@@ -264,6 +265,9 @@ def _fit_state(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> Fit
         raise ValueError(f"fit: expected its state by name, got {type(fields).__name__}")
     if isinstance(batches := fields.get("batches"), dict) and "count" in batches:
         batches.setdefault("position", batches["count"])  # in files from before epochs went on where the last one ended
+    if "counts" not in fields:  # in files from before metrics of labels counted
+        fields |= {"counts": {}, "scores": fields.get("scores") if trainer.keeps_scores else None}
+        fields["arguments"]["outputs"] = trainer.outputs
     fit, model = FitState(**fields, callbacks=callbacks), trainer.model
     for name in ("step", "epochs_done"):
         check_int(name, getattr(fit, name), minimum=0)
@@ -286,6 +290,8 @@ def _fit_state(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> Fit
     for array, shape in arrays:
         if array is None or array.dtype != model.dtype or array.shape != shape:
             raise ValueError(f"fit: expected {model.dtype} {shape}, got something else")
+    counted = {name for name, metric in trainer.metrics.items() if is_counted(metric)}
+    check_counts(fit.counts, counted if len(fit.losses) else set(fit.counts))
     if ("batches" in fit.arguments and fit.in_epoch) or fit.batches is not None:
         check_batches(fit.batches, len(fit.losses), trainer.keeps_scores)
     return fit

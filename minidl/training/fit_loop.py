@@ -10,8 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from minidl.callbacks.callback_list import CallbackList
 from minidl.optimizers.base import rate_at
 from minidl.training.base_trainer import BaseTrainer
@@ -19,36 +17,9 @@ from minidl.training.consistency import check_epoch, warnings_for
 from minidl.training.fit_state import FitConfig, FitState
 from minidl.training.progress import Progress
 from minidl.training.signals import Signals
-from minidl.utils.arrays import Array
 from minidl.utils.hints import warn_caller
 
 ROWS_HASHED = 64  # rows of the data of a complete fit: hashing all of them would take as long as some of its steps
-
-
-class SeenExamples:
-    """Losses and scores of the examples that the running epoch has seen, in their order."""
-
-    def __init__(self, losses: Array, scores: Array | None) -> None:
-        self._losses = [losses]
-        self._scores = [] if scores is None else [scores]
-        self.count = len(losses)
-
-    def append(self, losses: Array, scores: Array | None) -> None:
-        """Adds the losses and scores of more examples."""
-        self._losses.append(losses)
-        if scores is not None:
-            self._scores.append(scores)
-        self.count += len(losses)
-
-    @property
-    def losses(self) -> Array:
-        """The losses, an array of shape (count,)."""
-        return np.concatenate(self._losses)
-
-    @property
-    def scores(self) -> Array | None:
-        """The scores, an array of shape (count, *output_shape); None without metrics."""
-        return np.concatenate(self._scores) if self._scores else None
 
 
 class FitLoop(ABC):
@@ -61,18 +32,13 @@ class FitLoop(ABC):
         self.config, self.trainer, self.callbacks, self.progress = config, trainer, callbacks, progress
         self.epochs_done = 0
         self.in_epoch = False
-        self.seen = self._nothing_seen()
+        self.seen = self.trainer.nothing_seen()
         self._measured: list[str] = []  # the names of the losses and metrics of each epoch
         self.callbacks_ready = False  # whether all callbacks have begun
         self._should_stop = False  # the value of trainer.should_stop when the fit begins
         self._stopping = False  # whether to stop, the same in all processes
         self._restored = callbacks.carried  # the states of callbacks that do not hold them yet, or no longer
         self._arguments: dict[str, Any] | None = None
-
-    def _nothing_seen(self) -> SeenExamples:
-        model = self.trainer.model
-        scores = np.empty((0, *self.trainer.network.out_shape), model.dtype) if self.trainer.keeps_scores else None
-        return SeenExamples(np.empty(0, model.dtype), scores)
 
     # ---- for a subclass
 
@@ -117,15 +83,16 @@ class FitLoop(ABC):
             self.in_epoch,
             self.trainer.should_stop,
             self.seen.losses,
-            self.seen.scores if self.trainer.keeps_scores else None,
+            self.seen.scores,
+            self.seen.counts,
             self.callbacks.states() if self._restored is None else self._restored,
         )
 
     def final_state(self) -> FitState:
         """Returns the state of a complete fit for a file: few rows are hashed, and callbacks have no state."""
-        arguments, seen = self.config.describe(self.trainer.outputs, ROWS_HASHED), self._nothing_seen()
+        arguments, seen = self.config.describe(self.trainer.outputs, ROWS_HASHED), self.trainer.nothing_seen()
         step, stop = self.trainer.step, self.trainer.should_stop
-        return FitState(arguments, step, self.epochs_done, False, stop, seen.losses, seen.scores, [])
+        return FitState(arguments, step, self.epochs_done, False, stop, seen.losses, seen.scores, {}, [])
 
     def difference(self, state: FitState) -> str | None:
         """Returns how this call differs from the fit of the state, in words; None if it completes that fit."""
@@ -144,7 +111,8 @@ class FitLoop(ABC):
     def resume(self, state: FitState) -> None:
         """Continues from a state that fits this call."""
         self.epochs_done, self.in_epoch, self._should_stop = state.epochs_done, state.in_epoch, state.should_stop
-        self.seen, self._restored = SeenExamples(state.losses, state.scores), state.callbacks
+        self.seen, self._restored = self.trainer.nothing_seen(), state.callbacks
+        self.seen.restore(state.losses, state.scores, state.counts)
         if state.is_complete:
             self.progress.note("nothing to do: the saved fit is complete")
         else:
@@ -242,7 +210,7 @@ class FitLoop(ABC):
         logs["images_per_second"] = (self.seen.count - before) / seconds
         trainer.history.append_epoch(logs)
         trainer.epoch += 1
-        self.epochs_done, self.in_epoch, self.seen = self.epochs_done + 1, False, self._nothing_seen()
+        self.epochs_done, self.in_epoch, self.seen = self.epochs_done + 1, False, self.trainer.nothing_seen()
         self.progress.end_epoch(logs)
         check_epoch(trainer.comm, logs["lr"], trainer.model)
         self._call("on_epoch_end", trainer.epoch - 1, logs)

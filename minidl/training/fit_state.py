@@ -9,6 +9,7 @@ from typing import Any
 from minidl.callbacks.callback_list import State
 from minidl.training.batch_feed import BatchFeed
 from minidl.training.labeled_data import LabeledData
+from minidl.training.measurement import CountsByName
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
 
@@ -104,7 +105,8 @@ class FitState:
     in_epoch: bool  # whether the fit is in the middle of the next epoch
     should_stop: bool
     losses: Array  # the losses of the examples that this epoch has seen, in their order
-    scores: Array | None  # their outputs, if there are metrics
+    scores: Array | None  # their outputs, if the trainer keeps scores
+    counts: CountsByName  # what metrics of labels have counted in this epoch
     callbacks: list[State]  # the states of the callbacks that have one
     batches: dict[str, Any] | None = None  # what a BatchFitLoop knows of the batches it has read; None for arrays
 

@@ -18,7 +18,15 @@ from minidl.sequential import Sequential
 from minidl.utils.arrays import Array, check_array
 from minidl.utils.data import ArraySource, Index, fingerprint, some_rows
 from minidl.utils.validation import Shape
-from minidl.utils.weights import Weights, as_weights, mean_weight, step_factors, times_class_weights, weighted_mean
+from minidl.utils.weights import (
+    Weights,
+    as_weights,
+    mean_weight,
+    of_labeled,
+    step_factors,
+    times_class_weights,
+    weighted_mean,
+)
 
 
 @dataclass(frozen=True)
@@ -161,9 +169,16 @@ class LabeledData:
             return targets
         return exact
 
+    def loss_weights(self, rows: Index) -> Weights | None:
+        """Returns the weights that the losses of these rows have in their mean: 0 without a label; None: ones."""
+        weights = None if self.weights is None else self.weights[rows]
+        if self.labeled is None:
+            return weights
+        return of_labeled(weights, self.labeled[rows])
+
     def mean(self, losses: Array, rows: Index) -> float:
-        """Returns sum(weight * loss) / sum(weight) of these rows."""
-        return weighted_mean(losses, None if self.weights is None else self.weights[rows])
+        """Returns sum(weight * loss) / sum(weight) of these rows, of those that have a label."""
+        return weighted_mean(losses, self.loss_weights(rows))
 
 
 def _of_rows(y: Any, weights: Weights | None, convert: Callable[[Any], Array | None]) -> Array | None:
@@ -214,7 +229,7 @@ def labeled_rows(loss: Loss, targets: Array) -> NDArray[np.bool_] | None:
     if isinstance(loss, OutputLosses):
         return loss.labeled(targets)
     ignored = getattr(loss, "ignore_index", None)
-    if ignored is None or targets.dtype.kind not in "iu":
+    if ignored is None:
         return None
     labeled = np.asarray((targets != ignored).any(axis=tuple(range(1, targets.ndim))))
     return None if labeled.all() else labeled

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from minidl.engine.network import Network
 from minidl.losses import Loss, NativeLoss
 from minidl.losses.output_losses import OutputLosses
-from minidl.metrics import (
-    NAMES,
-    Metric,
-    TopKAccuracy,
-    accuracy,
-    f1,
-    f1_macro,
-    precision,
-    precision_macro,
-    recall,
-    recall_macro,
-)
+from minidl.metrics import NAMES, Metric, TopKAccuracy, counting_of
+from minidl.metrics.counts import Counts, by_label, by_row
 from minidl.training.output_metrics import OutputMetric
 from minidl.utils.arrays import Array
 from minidl.utils.threadpool import one_blas_thread
 
-OF_LABELS = (accuracy, f1, f1_macro, precision, precision_macro, recall, recall_macro)
+CountsByName = dict[str, Counts]
+TRIED = 2**22  # scores that metrics are tried with at a time
 
 
 @dataclass(frozen=True)
@@ -49,11 +42,32 @@ class Measured:
         """Returns it with some of the metrics."""
         return replace(self, metrics={name: metric for name, metric in self.metrics.items() if chosen(metric)})
 
+    @property
+    def ignored(self) -> int | None:
+        """The label that the loss ignores."""
+        return getattr(self.loss, "ignore_index", None)
+
+    def counted(self) -> CountsByName:
+        """Returns the counts of the metrics that count, without the labels that the loss ignores."""
+        labels = self.targets
+        if isinstance(self.loss, NativeLoss):
+            labels = self.loss.labels(self.targets, self.scores.shape[1:])  # those of probabilities, too
+        shared, found = dict[Any, Counts](), CountsByName()
+        for name, metric in self.metrics.items():
+            if (counting := counting_of(metric)) is None:
+                continue
+            if counting.count not in shared:
+                y = self.targets if counting.count in (by_label, by_row) else labels
+                with _naming(name):
+                    shared[counting.count] = counting.count(_own_name(metric), y, self.scores, self.ignored)
+            found[name] = shared[counting.count]
+        return found
+
     def measured(self) -> dict[str, float]:
-        """Returns the values of the metrics; of labels, those that the loss ignores are left out."""
-        loss, targets, scores = self.loss, self.targets, self.scores
-        labels = loss.labels(targets, scores.shape[1:]) if isinstance(loss, NativeLoss) else None
-        return measure(self.metrics, targets, scores, labels, getattr(loss, "ignore_index", None))
+        """Returns the values of the metrics, without the labels that the loss ignores."""
+        values = values_of(self.metrics, self.counted())
+        others = {name: metric for name, metric in self.metrics.items() if name not in values}
+        return values | measure(others, self.targets, self.scores, self.ignored)
 
 
 def by_output(loss: Loss, metrics: Mapping[str, Metric], targets: Array, scores: Array) -> Iterator[Measured]:
@@ -68,12 +82,74 @@ def by_output(loss: Loss, metrics: Mapping[str, Metric], targets: Array, scores:
             yield Measured(of_name, own, parts[name], layout.part(scores, name), partial(layout.part, name=name))
 
 
-def measure_outputs(loss: Loss, metrics: Mapping[str, Metric], targets: Array, scores: Array) -> dict[str, float]:
-    """Returns the values of a trainer's metrics; raises as `measure`."""
-    values = dict[str, float]()
+# ---- of an epoch
+
+
+def counts_of(loss: Loss, metrics: Mapping[str, Metric], targets: Array, scores: Array) -> CountsByName:
+    """Returns the counts of a trainer's metrics that count, of some examples; raises as `measure`."""
+    found = CountsByName()
     for group in by_output(loss, metrics, targets, scores):
-        values |= group.measured()
+        found |= group.counted()
+    return found
+
+
+def added(counts: CountsByName, more: CountsByName) -> CountsByName:
+    """Returns the sums of counts; raises ValueError, naming the metric, for counts of other classes."""
+    for name, own in more.items():
+        if (before := counts.get(name, own)).shape != own.shape:
+            got = f"got counts of shapes {before.shape} and {own.shape}"
+            raise ValueError(f"metrics: {name}: expected labels of one kind for a whole epoch, {got}")
+    return {name: counts[name] + own if name in counts else own for name, own in more.items()}
+
+
+def check_counts(counts: Any, names: Collection[str]) -> None:
+    """Raises ValueError unless there are counts of these metrics, which a file may hold."""
+    if not isinstance(counts, dict) or counts.keys() != set(names):
+        raise ValueError(f"fit: expected counts of the metrics {', '.join(names)}, got something else")
+    for name, own in counts.items():
+        if not isinstance(own, np.ndarray) or own.dtype != np.int64 or own.min(initial=0) < 0:
+            raise ValueError(f"fit: expected counts of {name!r}, int64 of at least 0, got something else")
+
+
+def measure_outputs(
+    loss: Loss,
+    metrics: Mapping[str, Metric],
+    counts: CountsByName,
+    targets: Array | None = None,
+    scores: Array | None = None,
+) -> dict[str, float]:
+    """Returns the values of a trainer's metrics, of counts, or else of targets and scores; raises as `measure`."""
+    values = values_of(metrics, counts)
+    if targets is not None and scores is not None:
+        others = {name: metric for name, metric in metrics.items() if name not in values}
+        for group in by_output(loss, others, targets, scores):
+            values |= group.measured()
     return {name: values[name] for name in metrics}
+
+
+def values_of(metrics: Mapping[str, Metric], counts: CountsByName) -> dict[str, float]:
+    """Returns the values of the metrics that have counts; raises ValueError, naming the metric."""
+    values = {}
+    for name, own in counts.items():
+        metric = plain(metrics[name])
+        counting = counting_of(metric)
+        assert counting is not None
+        with _naming(name):
+            values[name] = counting.value(_own_name(metric), own)
+    return values
+
+
+def plain(metric: Metric) -> Metric:
+    """Returns the metric that one of several outputs has; others as they are."""
+    return metric.metric if isinstance(metric, OutputMetric) else metric
+
+
+def is_counted(metric: Metric) -> bool:
+    """Whether a trainer's metric is made of counts, and needs no scores of a whole epoch."""
+    return counting_of(plain(metric)) is not None
+
+
+# ---- before the first step
 
 
 def try_metrics(
@@ -90,8 +166,13 @@ def try_metrics(
     """
     shape = (len(targets), *network.out_shape)
     zeros, tried = np.broadcast_to(np.zeros(shape[1:], network.dtype), shape), None
+    counts, step = CountsByName(), max(1, TRIED // math.prod(shape[1:]))
+    for start in range(0, max(1, len(targets)), step):
+        here = slice(start, start + step)
+        counts = added(counts, counts_of(loss, metrics, targets[here], zeros[here]))
+    values_of(metrics, counts)
     for group in by_output(loss, metrics, targets, zeros):
-        group.only(is_ours).measured()
+        group.only(lambda metric: is_ours(metric) and not is_counted(metric)).measured()
         positions = getattr(group.loss, "classes", False) and group.targets.dtype.kind in "iu"
         if (theirs := group.only(is_scikits)).metrics and (positions or has_labels):
             tried = np.resize(predict(), shape) if tried is None else tried
@@ -110,13 +191,15 @@ def is_scikits(metric: Metric) -> bool:
     return str(getattr(function, "__module__", "")).startswith("sklearn.")
 
 
+# ---- metrics that see all targets and scores
+
+
 def measure(
-    metrics: Mapping[str, Metric], y: Array, scores: Array, labels: Array | None = None, ignore_index: int | None = None
+    metrics: Mapping[str, Metric], y: Array, scores: Array, ignore_index: int | None = None
 ) -> dict[str, float]:
     """Returns the values of these metrics; raises TypeError or ValueError, naming the metric that fails or its type.
 
-    labels: what minidl's metrics of labels take for y, if it holds probabilities. ignore_index: a label that minidl's
-    metrics and scikit-learn's get without its scores; other functions get all of y.
+    ignore_index: a label that minidl's metrics and scikit-learn's get without its scores; other functions get all of y.
     """
     drops = {name for name, metric in metrics.items() if ignore_index is not None and _takes_rows(metric)}
     counted = _without(ignore_index, y, scores) if drops else (y, scores)
@@ -124,19 +207,16 @@ def measure(
     for name, metric in metrics.items():
         own_y, own_scores = counted if name in drops else (y, scores)
         try:
-            if labels is not None and labels.shape != y.shape and _takes_labels(metric):
-                value = metric(labels, scores)  # of probabilities, of which none is ignored
-            elif name in drops and is_scikits(metric) and not own_y.size:
+            if name in drops and is_scikits(metric) and not own_y.size:
                 value = float("nan")  # as minidl's metrics; scikit-learn refuses arrays without rows
             else:
                 with nullcontext() if is_ours(metric) else one_blas_thread:
                     value = metric(own_y, own_scores)
         except (TypeError, ValueError) as error:
+            if is_ours(metric):
+                with _naming(name):
+                    raise
             kind = TypeError if isinstance(error, TypeError) else ValueError
-            if is_ours(metric) and str(error).startswith(name):
-                raise
-            if is_ours(metric):  # of one of several outputs, or renamed
-                raise kind(f"metrics: {name}: {error}") from error
             ignored = f"{'without' if name in drops else 'including'} the labels of ignore_index={ignore_index}, "
             shapes = f"with y of shape {own_y.shape} and scores of shape {own_scores.shape}"
             call = f"metrics: {name}(y, scores), {shapes}, {'' if ignore_index is None else ignored}failed"
@@ -149,15 +229,28 @@ def measure(
     return values
 
 
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """A context in which errors begin with the name that a metric has in the history."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if str(error).startswith(name):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"metrics: {name}: {error}") from error
+
+
+def _own_name(metric: Any) -> str:
+    """Returns the name of a metric of minidl."""
+    return str(metric.name if isinstance(metric, TopKAccuracy) else metric.__name__)
+
+
 def _is_number(value: object) -> bool:
     """True for a real number or a bool, of Python or NumPy."""
     if isinstance(value, (np.generic, np.ndarray)):
         return value.dtype.kind in "biuf"
     return isinstance(value, (int, float))
-
-
-def _takes_labels(metric: Metric) -> bool:
-    return metric in OF_LABELS or isinstance(metric, TopKAccuracy)
 
 
 def _takes_rows(metric: Metric) -> bool:
@@ -166,8 +259,10 @@ def _takes_rows(metric: Metric) -> bool:
 
 
 def _without(ignore_index: int | None, y: Array, scores: Array) -> tuple[Array, Array]:
-    """Returns the labels (m,) that are not ignored, and their scores (m, classes). Other targets are unchanged."""
-    if y.shape != (len(scores), *scores.shape[2:]):
-        return y, scores
+    """Returns the targets (m,) that are not ignored, and their scores (m, classes). Other targets are unchanged."""
     counts = y != ignore_index
-    return y[counts], np.moveaxis(scores, 1, -1)[counts]
+    if y.shape == scores.shape:  # a target for each score
+        return y[counts], scores[counts][:, np.newaxis]
+    if y.shape == (len(scores), *scores.shape[2:]):
+        return y[counts], np.moveaxis(scores, 1, -1)[counts]
+    return y, scores

@@ -18,7 +18,7 @@ from minidl.optimizers.base import rate_at
 from minidl.training.labeled_data import LabeledData, labeled_rows
 from minidl.training.steps import FusedSteps
 from minidl.utils.data import ArraySource
-from minidl.utils.weights import as_weights, step_factors, weighted_mean
+from minidl.utils.weights import as_weights, of_labeled, step_factors, weighted_mean
 from minidl_c.array_args import is_readable
 from minidl_c.runtime.training_call import TrainingCall
 from minidl_c.runtime.usage_guard import UsageGuard
@@ -86,7 +86,7 @@ class RepeatedSteps:
                 own["_stepping"] = False
                 call.x = call.targets = call.weights = None  # the trainer keeps no data of the caller alive
             if done:
-                return weighted_mean(call.losses, weights)
+                return weighted_mean(call.losses, weights if labeled is None else of_labeled(weights, labeled))
             samples.untake(taken)  # it was not finite
         return None
 

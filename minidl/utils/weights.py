@@ -35,7 +35,9 @@ def times_class_weights(weights: Weights | None, class_weight: Any, y: Array, ou
     """
     y = check_array(y, "y")
     if y.ndim != 1 or y.dtype.kind not in "iub":
-        hint = ": it weighs examples, not positions" if y.ndim > 1 and y.dtype.kind in "iub" else ""
+        hint = ""
+        if y.ndim > 1 and y.dtype.kind in "iub":
+            hint = ": it weighs examples; SoftmaxCrossEntropy(weight=[...]) weighs positions by their labels"
         raise TypeError(f"class_weight: expected integer labels y of shape (n,) with it, got {y.dtype} {y.shape}{hint}")
     used = np.ones(len(y), bool) if weights is None else weights > 0
     own = np.ones(int(used.sum())) if weights is None else weights[used]
@@ -91,13 +93,23 @@ def mean_weight(weights: Weights) -> float:
 
 
 def weighted_mean(losses: Array, weights: Weights | None) -> float:
-    """Returns sum(weight * loss) / sum(weight), correctly rounded: in any order the same bits. None: weights of 1."""
+    """Returns sum(weight * loss) / sum(weight), correctly rounded: in any order the same bits. None: weights of 1.
+
+    It is NaN without a loss of a weight above 0.
+    """
     if not len(losses):
         return float("nan")
     if weights is None:
         return math.fsum(losses.tolist()) / len(losses)  # a list: fsum takes three times as long for an array
+    if not weights.any():
+        return float("nan")
     scaled = _scaled(weights)[0]
     return math.fsum((scaled * losses.astype(np.float64)).tolist()) / math.fsum(scaled.tolist())
+
+
+def of_labeled(weights: Weights | None, labeled: NDArray[np.bool_]) -> Weights:
+    """Returns the weights of examples, 0 without a label; weights: None: ones."""
+    return np.where(labeled, 1.0 if weights is None else weights, 0.0)
 
 
 def _scaled(weights: Weights) -> tuple[Weights, int]:

@@ -10,7 +10,8 @@
     dx = weight * slope / size
 
 Each channel may have a weight, which multiplies the loss of its outputs; the divisor remains the size. positive: a weight of the
-channel's label 1 (pos_weight of torch.nn.BCEWithLogitsLoss). softplus(x) = max(x, 0) + log(1 + exp(-|x|)).
+channel's label 1 (pos_weight of torch.nn.BCEWithLogitsLoss). softplus(x) = max(x, 0) + log(1 + exp(-|x|)). Outputs with the ignored
+target count nothing: the divisor is then the number of the others.
 
 Binary cross-entropy is -t log(p) - (1 - t) log(1 - p) with p = sigmoid(x), in a form that is finite for every finite x. poisson
 is the negative log-likelihood of counts t at the rate exp(x), without its constant term. Forward writes slope / size to y, so
@@ -18,8 +19,10 @@ the targets are gathered only once.
 """
 from math import isinf
 
-from libc.stdlib cimport free, malloc
+from libc.math cimport NAN
+from libc.stdlib cimport free
 
+from minidl_c.losses.class_weights cimport class_weights_of
 from minidl_c.op cimport READS_Y, Op, by_dtype, init_op, op, real, tile_f32, tile_f64, typed_tile
 
 cdef extern from "minidl_c/losses/elementwise_losses_tiles.h" nogil:
@@ -31,8 +34,8 @@ cdef extern from "minidl_c/losses/elementwise_losses_tiles.h" nogil:
         WEIGHTED_BINARY_CROSS_ENTROPY
         POISSON
 
-    void elementwise_loss_rows(elementwise_loss f, const double *parameters, const double *weights, const void *x, const void *t,
-                               Py_ssize_t channels, Py_ssize_t plane, void *slope, void *loss)
+    void elementwise_loss_rows(elementwise_loss f, const double *parameters, const double *weights, double ignored, const void *x,
+                               const void *t, Py_ssize_t channels, Py_ssize_t plane, void *slope, void *loss)
 
 cdef extern from "minidl_c/losses/weigh_rows_tiles.h" nogil:
     void weigh_rows(const void *slope, const void *weights, Py_ssize_t size, void *dx)
@@ -42,6 +45,7 @@ ctypedef struct elementwise_loss_dims:
     Py_ssize_t channels, plane          # elements of a channel
     double *parameters                  # [channels] delta of the Huber loss, or `positive`
     double *weights                     # [channels]
+    double ignored                      # a target that counts nothing; NaN: none
 
 cdef dict FUNCTIONS = {"mean_squared_error": MEAN_SQUARED_ERROR, "mean_absolute_error": MEAN_ABSOLUTE_ERROR,
                        "huber": HUBER, "binary_cross_entropy": BINARY_CROSS_ENTROPY, "poisson": POISSON}
@@ -56,7 +60,7 @@ cdef void elementwise_loss_forward_tile(
     real *slope,                        # OUT [channels][plane][16] divided by their number; may be x
     real *losses,                       # OUT [16]
 ) noexcept nogil:
-    elementwise_loss_rows(d.function, d.parameters, d.weights, x, targets, d.channels, d.plane, slope, losses)
+    elementwise_loss_rows(d.function, d.parameters, d.weights, d.ignored, x, targets, d.channels, d.plane, slope, losses)
 
 
 cdef void elementwise_loss_backward_tile(
@@ -79,30 +83,19 @@ cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
     elementwise_loss_backward_tile(t.y, t.weights, o.in_size, t.dx)
 
 
-cdef tuple check_weights(str name, object weights, Py_ssize_t channels, str dtype):
-    """Returns finite numbers of at least 0, one for each channel; raises ValueError for others."""
-    numbers = tuple([float(weight) for weight in weights])
-    if len(numbers) != channels:
-        raise ValueError(f"{name}: expected {channels} numbers, one for each channel of the outputs, got {len(numbers)}")
-    for number in numbers:
-        held = number if dtype == "float64" else <double> <float> number
-        if not 0 <= held or isinf(held):
-            raise ValueError(f"{name}: expected numbers of at least 0 that {dtype} can hold, got {number!r}")
-    return numbers
-
-
 cdef class ElementwiseLossOp(Op):
     """A loss of outputs of any shape; function: a name in the table above. A plan's last op: its value is the slope.
 
-    pos_weight (of binary_cross_entropy), weight: a number for each channel; None: ones. Raises ValueError for an unknown name,
-    for a delta that is not above 0 or not finite in the dtype, and for weights that are negative or not finite in it.
+    pos_weight (of binary_cross_entropy), weight: a number for each channel; None: ones. ignored_target (of binary_cross_entropy):
+    one that counts nothing; None: none. Raises ValueError for an unknown name, for a delta that is not above 0 or not finite in the
+    dtype, and for weights that are negative or not finite in it.
     """
 
     cdef elementwise_loss_dims d
 
-    def __cinit__(self, in_shape, str function not None, double delta=1.0, dtype="float32", pos_weight=None, weight=None):
+    def __cinit__(self, in_shape, str function not None, double delta=1.0, dtype="float32", pos_weight=None, weight=None,
+                  ignored_target=None):
         cdef elementwise_loss_dims *d = &self.d
-        cdef Py_ssize_t c
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         if function not in FUNCTIONS:
             raise ValueError(f"function: expected one of {', '.join(FUNCTIONS)}, got {function!r}")
@@ -110,22 +103,18 @@ cdef class ElementwiseLossOp(Op):
         if not held > 0 or isinf(held):
             raise ValueError(f"delta: expected a number above 0 that {dtype} can hold, got {delta!r}")
         d.function, d.channels = FUNCTIONS[function], 1
-        if pos_weight is not None and d.function != BINARY_CROSS_ENTROPY:
-            raise ValueError(f"pos_weight: expected none for {function}, got {pos_weight!r}")
+        for name, given in (("pos_weight", pos_weight), ("ignored_target", ignored_target)):
+            if given is not None and d.function != BINARY_CROSS_ENTROPY:
+                raise ValueError(f"{name}: expected none for {function}, got {given!r}")
+        d.ignored = NAN if ignored_target is None else ignored_target
         if pos_weight is not None or weight is not None:
             d.channels = self.c.in_channels
-        parameters, weights = (delta,) * d.channels, (1.0,) * d.channels
         if pos_weight is not None:
-            d.function, parameters = WEIGHTED_BINARY_CROSS_ENTROPY, check_weights("pos_weight", pos_weight, d.channels, dtype)
-        if weight is not None:
-            weights = check_weights("weight", weight, d.channels, dtype)
+            d.function = WEIGHTED_BINARY_CROSS_ENTROPY
+        parameters = (delta,) * d.channels if pos_weight is None else pos_weight
+        d.parameters = class_weights_of("pos_weight", parameters, d.channels, dtype)
+        d.weights = class_weights_of("weight", (1.0,) * d.channels if weight is None else weight, d.channels, dtype)
         d.plane = self.c.in_size // d.channels
-        d.parameters = <double *> malloc(2 * d.channels * sizeof(double))
-        if d.parameters == NULL:
-            raise MemoryError()
-        d.weights = d.parameters + d.channels
-        for c in range(d.channels):
-            d.parameters[c], d.weights[c] = parameters[c], weights[c]
         if d.function in (BINARY_CROSS_ENTROPY, WEIGHTED_BINARY_CROSS_ENTROPY, POISSON):
             self.c.work = 20 * self.c.in_size                 # an exponential is about 20 multiply-adds
         self.c.loss.n_target = self.c.in_size
@@ -136,3 +125,4 @@ cdef class ElementwiseLossOp(Op):
 
     def __dealloc__(self):
         free(self.d.parameters)
+        free(self.d.weights)

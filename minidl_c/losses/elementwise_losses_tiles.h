@@ -8,8 +8,8 @@ typedef enum { MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR, HUBER, BINARY_CROSS_ENTR
 
 #define SUMS 4                         /* parallel sums of an example, in turn: they hide the latency of an addition */
 
-#define elementwise_loss_rows(f, parameters, weights, x, t, channels, plane, slope, loss) \
-  BY_DTYPE(elementwise_loss_rows, loss)(f, parameters, weights, x, t, channels, plane, slope, loss)
+#define elementwise_loss_rows(f, parameters, weights, ignored, x, t, channels, plane, slope, loss) \
+  BY_DTYPE(elementwise_loss_rows, loss)(f, parameters, weights, ignored, x, t, channels, plane, slope, loss)
 
 #define TEMPLATE "minidl_c/losses/elementwise_losses_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
@@ -68,18 +68,30 @@ INLINE V FN(elementwise_loss)(elementwise_loss f, REAL parameter, V x, V t, V *s
   }
 }
 
-/* loss[16] = the mean of weight f over an example's elements, slope = weight f'(x) / size, with a weight for each channel. x, t, slope
- * [channels][plane][16]; slope may be x. Each term is divided before it is added, so that a finite mean does not overflow. */
-INLINE void FN(mean_loss)(const elementwise_loss f, const double *parameters, const double *weights, const REAL *x, const REAL *t,
-                          ptrdiff_t channels, ptrdiff_t plane, REAL *slope, REAL *loss) {
-  const REAL share = 1 / (REAL)(channels * plane);
+/* 1 / the number of elements that count, in each lane; 1 if there are none. */
+INLINE V FN(element_weight)(const REAL *t, ptrdiff_t size, REAL ignored) {
+  V count = {0};
+  for (ptrdiff_t i = 0; i < size * LANES; i += LANES) count += FN(select)(*(const V *)(t + i) == C(ignored), C(0), C(1));
+  return 1 / FN(at_least)(count, 1);
+}
+
+/* loss[16] = the mean of weight f over an example's elements that count, slope = weight f'(x) / their number, with a weight for each
+ * channel. x, t, slope [channels][plane][16]; slope may be x. ignores: whether elements with the target `ignored` do not count. Each
+ * term is divided before it is added, so that a finite mean does not overflow. */
+INLINE void FN(mean_loss)(const elementwise_loss f, const double *parameters, const double *weights, const int ignores,
+                          REAL ignored, const REAL *x, const REAL *t, ptrdiff_t channels, ptrdiff_t plane, REAL *slope, REAL *loss) {
   for (int lane = 0; lane < LANES; lane += VL) {
+    const V share = ignores ? FN(element_weight)(t + lane, channels * plane, ignored) : C(1 / (REAL)(channels * plane));
     V sum[SUMS] = {{0}};
     for (ptrdiff_t c = 0; c < channels; c++) {
       const REAL parameter = (REAL)parameters[c];
-      const V weight = C((REAL)weights[c] * share);
+      const V weight = C(weights[c]) * share;
       for (ptrdiff_t i = c * plane * LANES + lane; i < (c + 1) * plane * LANES; i += LANES) {
         V s, term = FN(elementwise_loss)(f, parameter, *(const V *)(x + i), *(const V *)(t + i), &s);
+        if (ignores) {
+          M gone = *(const V *)(t + i) == C(ignored);
+          s = FN(select)(gone, C(0), s), term = FN(select)(gone, C(0), term);
+        }
         *(V *)(slope + i) = weight * s;
         V next = FN(fma)(weight, term, sum[0]);               /* the least recently updated sum */
         UNROLL for (int k = 1; k < SUMS; k++) sum[k - 1] = sum[k];
@@ -90,19 +102,21 @@ INLINE void FN(mean_loss)(const elementwise_loss f, const double *parameters, co
   }
 }
 
-/* parameters, weights [channels] */
-static void FN(elementwise_loss_rows)(elementwise_loss f, const double *parameters, const double *weights, const REAL *x,
-                                      const REAL *t, ptrdiff_t channels, ptrdiff_t plane, REAL *slope, REAL *loss) {
+/* parameters, weights [channels]; ignored: NaN: none */
+static void FN(elementwise_loss_rows)(elementwise_loss f, const double *parameters, const double *weights, REAL ignored,
+                                      const REAL *x, const REAL *t, ptrdiff_t channels, ptrdiff_t plane, REAL *slope, REAL *loss) {
+#define MEAN(f, ignores) FN(mean_loss)(f, parameters, weights, ignores, ignored, x, t, channels, plane, slope, loss)
+  const int ignores = ignored == ignored;
   switch (f) {
-#define CASE(NAME) case NAME: FN(mean_loss)(NAME, parameters, weights, x, t, channels, plane, slope, loss); break
-    CASE(MEAN_SQUARED_ERROR);
-    CASE(MEAN_ABSOLUTE_ERROR);
-    CASE(HUBER);
-    CASE(BINARY_CROSS_ENTROPY);
-    CASE(WEIGHTED_BINARY_CROSS_ENTROPY);
-    CASE(POISSON);
-#undef CASE
+    case MEAN_SQUARED_ERROR: MEAN(MEAN_SQUARED_ERROR, 0); break;
+    case MEAN_ABSOLUTE_ERROR: MEAN(MEAN_ABSOLUTE_ERROR, 0); break;
+    case HUBER: MEAN(HUBER, 0); break;
+    case POISSON: MEAN(POISSON, 0); break;
+    case BINARY_CROSS_ENTROPY: if (ignores) MEAN(BINARY_CROSS_ENTROPY, 1); else MEAN(BINARY_CROSS_ENTROPY, 0); break;
+    case WEIGHTED_BINARY_CROSS_ENTROPY:
+      if (ignores) MEAN(WEIGHTED_BINARY_CROSS_ENTROPY, 1); else MEAN(WEIGHTED_BINARY_CROSS_ENTROPY, 0);
   }
+#undef MEAN
 }
 #undef C
 #endif

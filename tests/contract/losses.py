@@ -9,6 +9,7 @@ from contract.case import any_shape, functional
 
 from minidl.losses import (
     BinaryCrossEntropy,
+    Dice,
     Huber,
     MeanAbsoluteError,
     MeanSquaredError,
@@ -72,9 +73,15 @@ def huber(rng):
     return regression_case(Huber(delta), "huber_loss", real, delta=delta)(rng)
 
 
+def mean_over_labels(losses, counts):
+    """Returns PyTorch's losses (n, m), of which the mean over m is that of the labels that count."""
+    return losses * losses.shape[1] / counts.sum(axis=1).clamp(min=1)[:, None]
+
+
 def binary_cross_entropy(rng):
-    """Some with weights: a number, or one for each channel."""
+    """Some with weights: a number, or one for each channel; some with targets that are ignored."""
     shape = any_shape(rng)
+    ignored = [None, 255, -1][rng.integers(3)]
 
     def weights(least):
         given = [None, float(rng.uniform(least, 3)), rng.uniform(least, 3, shape[0]).tolist()][rng.integers(3)]
@@ -85,20 +92,26 @@ def binary_cross_entropy(rng):
     def torch(scores, y):
         t, columns = y.reshape(scores.shape).to(scores), (-1, *[1] * (len(shape) - 1))
         weight, pos = (scores.new_tensor(one).reshape(columns) for one in (outputs, positive))
-        return functional().binary_cross_entropy_with_logits(scores, t, weight, reduction="none", pos_weight=pos)
+        counts = t != (-7 if ignored is None else ignored)
+        t = t.where(counts, t.new_zeros(()))
+        losses = functional().binary_cross_entropy_with_logits(scores, t, weight, reduction="none", pos_weight=pos)
+        return mean_over_labels((losses * counts).reshape(len(t), -1), counts.reshape(len(t), -1))
 
     def targets(rng, n):
         y = zeros_and_ones(rng, (n, *shape))
-        return y[:, 0] if shape == (1,) and rng.integers(2) else y
+        if ignored is not None:
+            y = np.where(rng.random(y.shape) < 0.3, ignored, y.astype(float))
+        return y[:, 0] if shape[0] == 1 and rng.integers(2) else y
 
-    return LossCase(BinaryCrossEntropy(pos_weight, output_weight), shape, targets, torch)
+    return LossCase(BinaryCrossEntropy(pos_weight, output_weight, ignored), shape, targets, torch)
 
 
 def softmax_cross_entropy(rng):
-    """Labels of examples or positions, some of them ignored, or probabilities."""
+    """Labels of examples or positions, some of them ignored, or probabilities; some with weights of classes."""
     classes, smoothing = int(rng.integers(2, 20)), float(rng.choice([0.0, 0.1, 1.0]))
     positions = tuple(int(n) for n in rng.integers(1, 6, rng.integers(0, 3)))
     ignored = [None, -100, 255, 0][rng.integers(4)]
+    weight = [None, rng.uniform(0, 3, classes).tolist()][rng.integers(2)]
 
     def labels(rng, n):
         y = rng.integers(0, classes, (n, *positions))
@@ -108,22 +121,50 @@ def softmax_cross_entropy(rng):
         return rng.random((n, classes, *positions)) * rng.choice([0, 1, 2], (n, 1, *positions))
 
     def torch(scores, y):
+        w = None if weight is None else scores.new_tensor(weight)
+        options = {"weight": w, "reduction": "none", "label_smoothing": smoothing}
         if y.is_floating_point():
-            return functional().cross_entropy(scores, y, reduction="none", label_smoothing=smoothing)
+            return functional().cross_entropy(scores, y, **options)
         nothing = -1 if ignored is None else ignored
-        losses = (
-            functional()
-            .cross_entropy(scores, y, reduction="none", label_smoothing=smoothing, ignore_index=nothing)
-            .reshape(len(y), -1)
-        )
-        return losses * losses.shape[1] / (y != nothing).reshape(len(y), -1).sum(axis=1).clamp(min=1)[:, None]
+        losses = functional().cross_entropy(scores, y, ignore_index=nothing, **options)
+        return mean_over_labels(losses.reshape(len(y), -1), (y != nothing).reshape(len(y), -1))
 
-    draw = probabilities if rng.integers(3) == 0 else labels
-    return LossCase(SoftmaxCrossEntropy(smoothing, ignored), (classes, *positions), draw, torch)
+    draw = probabilities if ignored is None and rng.integers(2) else labels
+    return LossCase(SoftmaxCrossEntropy(smoothing, ignored, weight), (classes, *positions), draw, torch)
+
+
+def dice(rng):
+    """Labels of pixels, some of them ignored, or probabilities; of a single score the labels 0 and 1."""
+    classes, smooth = int(rng.integers(1, 6)), float(rng.choice([0.1, 1.0, 10.0]))
+    positions = tuple(int(n) for n in rng.integers(1, 8, rng.integers(1, 3)))
+    ignored = [None, -100, 255][rng.integers(3)]
+
+    def labels(rng, n):
+        y = rng.integers(0, max(2, classes), (n, *positions))
+        y = y if ignored is None else np.where(rng.random(y.shape) < 0.3, ignored, y)
+        return y[:, np.newaxis] if classes == 1 and rng.integers(2) else y
+
+    def probabilities(rng, n):
+        return rng.random((n, classes, *positions))
+
+    def torch(scores, y):
+        counts = (y.reshape(len(y), 1, *positions) if y.numel() == scores[:, 0].numel() else y) != ignored
+        if y.is_floating_point():
+            t = y
+        else:
+            own = scores.new_tensor([1] if classes == 1 else range(classes)).reshape(-1, *[1] * len(positions))
+            t = (y.reshape(len(y), 1, *positions) == own).to(scores)
+        p = (scores.sigmoid() if classes == 1 else scores.softmax(1)) * counts
+        both, all_of = ((one * counts).flatten(2).sum(2) for one in (p * t, p + t))
+        return (1 - (2 * both + smooth) / (all_of + smooth)).mean(1)
+
+    draw = probabilities if ignored is None and rng.integers(2) else labels
+    return LossCase(Dice(smooth, ignored), (classes, *positions), draw, torch)
 
 
 DRAWS = {
     "BinaryCrossEntropy": binary_cross_entropy,
+    "Dice": dice,
     "Huber": huber,
     "MeanAbsoluteError": regression_case(MeanAbsoluteError(), "l1_loss", real),
     "MeanSquaredError": regression_case(MeanSquaredError(), "mse_loss", real),

@@ -43,7 +43,6 @@ def test_any_integer_targets_become_int64(dtype):
     [
         (None, TypeError, "an array, got None"),
         ([0.0, 1.0], TypeError, "integer labels, got dtype float64"),
-        ([True, False], TypeError, "integer labels, got dtype bool"),
         (["a"], TypeError, "integer labels, got dtype"),
         (np.array([0, 1], object), TypeError, "integer labels, got dtype object"),
         ([[0], [1]], ValueError, r"one label per example, shape \(n,\), .* \(n, 3\), got \(2, 1\): y.ravel\(\)"),
@@ -95,6 +94,7 @@ def test_targets_of_positions(rng):
     assert wide.min() == 65535  # in uint8 it would be 255
     with pytest.raises(ValueError, match=r"labels from 0 to 2 .*, or 255, got labels from 0 to 3"):
         loss.targets(np.where(labels == 1, 3, labels), (3, 4, 5), "float32")
+    loss = SoftmaxCrossEntropy()
     numbers = loss.targets(rng.random((2, 3, 4, 5)), (3, 4, 5), "float32")
     assert numbers.dtype == np.float32
     assert loss.targets(numbers, (3, 4, 5), "float32") is numbers

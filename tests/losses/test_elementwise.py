@@ -80,7 +80,8 @@ def test_invalid_targets(y, shape, error, message):
         ([0.0, 1.5], r"from 0 to 1\.5$"),
         ([-1, 1, -1], r"from -1 to 1: \(y \+ 1\) / 2"),
         ([1, 2, 2], "from 1 to 2: y - 1"),
-        (np.array([0, 255], "u1"), "from 0 to 255: y / 255"),
+        (np.array([0, 255], "u1"), r"from 0 to 255: a mask of 0 and 255\? perhaps y // 255"),
+        (np.array([0, 100, 255], "u1"), "from 0 to 255: y / 255"),
     ],
 )
 def test_binary_cross_entropy_needs_probabilities(y, message):

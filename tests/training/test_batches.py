@@ -167,6 +167,11 @@ def test_refusals(source, options, message):
     assert trainer.step or trainer.interrupted is None
 
 
+def whole_epoch(y, scores):
+    """A metric that does not count."""
+    return float(len(y))
+
+
 ONE_HOT = [(X[cut], np.eye(3)[Y[cut]]) for cut in CUTS]
 KINDS = "batch 1 of epoch 0: y: expected {}, as in the batches before, got {}: metrics take"
 
@@ -180,20 +185,22 @@ KINDS = "batch 1 of epoch 0: y: expected {}, as in the batches before, got {}: m
     ids=["labels first", "numbers first"],
 )
 def test_labels_and_probabilities_in_one_epoch(source, expected, got, tmp_path):
-    trainer = make_trainer()
+    """A metric that counts takes both; one that gets all targets of an epoch does not."""
+    trainer = make_trainer(metrics=[whole_epoch])
     with pytest.raises(ValueError, match=re.escape(KINDS.format(expected, got))):
         trainer.fit(source, verbose=0)
     assert trainer.step == trainer.interrupted.step == 1
     trainer.save_checkpoint(tmp_path / "c")
-    resumed = Trainer.resume(tmp_path / "c")
+    resumed = Trainer.resume(tmp_path / "c", custom_objects={"whole_epoch": whole_epoch})
     with pytest.raises(ValueError, match=re.escape(KINDS.format(expected, got))):
         resumed.fit(source, verbose=0)
     assert resumed.step == 1
     trainer.fit(X, Y, verbose=0)
     trainer.fit(ONE_HOT, epochs=2, verbose=0)
-    without = make_trainer(metrics=())
-    without.fit(source, verbose=0)
-    assert without.step == 2
+    for metrics in ((), ["accuracy"]):
+        other = make_trainer(metrics=metrics)
+        other.fit(source, verbose=0)
+        assert other.step == 2
 
 
 def test_arrays_are_no_batches():

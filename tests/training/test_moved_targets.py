@@ -348,10 +348,13 @@ REFUSED = {  # layers, loss, y: the error
     "zoom": (lambda: [RandomZoom(0.1)], "softmax_cross_entropy", LABELS, "layer 0, RandomZoom: .*ignore"),
     "masks": (lambda: [RandomShift(1)], "binary_cross_entropy", ONE_HOT, "layer 0, RandomShift: .*ignore"),
     "one-hot rows": (
-        *(lambda: [RandomShift(1)], IGNORING, ONE_HOT),
-        "layer 0, RandomShift: expected integer labels, .*ignore, got float32",
+        *(lambda: [RandomShift(1)], "softmax_cross_entropy", ONE_HOT),
+        "layer 0, RandomShift: expected a loss that can ignore labels, .*take labels or masks",
     ),
-    "probabilities": (lambda: [RandomShift(1)], IGNORING, ONE_HOT / 2, "layer 0, RandomShift: .*ignore"),
+    "probabilities": (
+        *(lambda: [RandomFlip()], BinaryCrossEntropy(ignore_index=255), ONE_HOT / 2),
+        "layer 0, RandomFlip: expected masks of 0, 1 and ignore_index=255",
+    ),
     "a value that is no target": (
         *(lambda: [RandomRotation(9, value=-1)], "binary_cross_entropy", ONE_HOT / 2),
         "layer 0, RandomRotation: its value.*probabilities",
@@ -433,7 +436,7 @@ def test_an_error_in_a_step_names_the_example():
         (lambda: [Flatten(), Dense(128)], "mean_squared_error", X.reshape(N, 128), "2, 8, 8"),
         (lambda: [Flatten(), Dense(64)], "binary_cross_entropy", (X[:, 0] > 0).reshape(N, 64), "1, 8, 8"),
         (lambda: [Conv2D(3, 1), Reshape((3, 64))], IGNORING, LABELS.reshape(N, 64), "3, 8, 8"),
-        (lambda: [Conv2D(3, 1), Reshape((3, 64))], IGNORING, ONE_HOT.reshape(N, 3, 64), "3, 8, 8"),
+        (lambda: [Conv2D(3, 1), Reshape((3, 64))], "softmax_cross_entropy", ONE_HOT.reshape(N, 3, 64), "3, 8, 8"),
     ],
 )
 def test_flat_images_are_refused(layers, loss, y, shape):

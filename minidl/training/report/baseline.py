@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.losses import CLASSES, BinaryCrossEntropy, Loss, Poisson, SoftmaxCrossEntropy, checked_loss
+from minidl.losses import CLASSES, BinaryCrossEntropy, Dice, Loss, Poisson, SoftmaxCrossEntropy, checked_loss
+from minidl.losses.class_weights import by_channel
 from minidl.losses.output_losses import OutputLosses
 from minidl.utils.arrays import Array
 
@@ -37,7 +38,7 @@ class Baseline:
 def baseline_of(loss: Loss, targets: Array, weights: Doubles | None, shape: tuple[int, ...]) -> Baseline | None:
     """Returns the baseline of targets as `loss` takes them, for outputs of this shape.
 
-    None for a loss that is not minidl's, or if all targets are equal.
+    None for a loss that is not minidl's, for Dice, whose best guess has no formula, or if all targets are equal.
     """
     if isinstance(loss, OutputLosses):
         parts, shapes = loss.split(targets), loss.layout.shapes
@@ -51,10 +52,10 @@ def baseline_of(loss: Loss, targets: Array, weights: Doubles | None, shape: tupl
             sum(weight * one.right for weight, one in shares),
         )
         return Baseline(guess, right) if known else None
-    if not isinstance(loss, CLASSES):
+    if not isinstance(loss, CLASSES) or isinstance(loss, Dice):
         return None
     answers = _right_answers(loss, targets, shape)
-    mean = np.average(answers, axis=0, weights=weights)
+    mean = _mean_answer(loss, answers, targets, weights)
     guess, right = (
         float(np.average(checked_loss(loss, _scores(loss, numbers), targets)[0], weights=weights))
         for numbers in (np.broadcast_to(mean, answers.shape), answers)
@@ -69,10 +70,19 @@ def _right_answers(loss: Loss, targets: Array, shape: tuple[int, ...]) -> Double
     return (1 - loss.label_smoothing) * loss.numbers(targets, shape) + loss.label_smoothing / shape[0]
 
 
+def _mean_answer(loss: Loss, answers: Doubles, targets: Array, weights: Doubles | None) -> Doubles:
+    """Returns the mean of the answers of all examples, at each position of those that have a label there."""
+    if not isinstance(loss, BinaryCrossEntropy) or loss.ignore_index is None:
+        return np.average(answers, axis=0, weights=weights)  # labels that are ignored have zeros for probabilities
+    own = (targets != loss.ignore_index) * (1.0 if weights is None else weights.reshape(-1, *[1] * (targets.ndim - 1)))
+    return np.asarray((own * answers).sum(axis=0) / np.maximum(own.sum(axis=0), TINY))
+
+
 def _scores(loss: Any, numbers: Doubles) -> Doubles:
     """Returns the scores of these answers."""
     if isinstance(loss, SoftmaxCrossEntropy):
-        return np.log(np.maximum(numbers, TINY))
+        classes = np.array(by_channel("weight", loss.weight, numbers.shape[1:]) or 1.0)
+        return np.log(np.maximum(classes.reshape(-1, *[1] * (numbers.ndim - 2)) * numbers, TINY))
     if isinstance(loss, BinaryCrossEntropy):
         clipped, shape = np.clip(numbers, TINY, 1 - TINY), numbers.shape[1:]
         positive = np.array(loss.by_channel("pos_weight", shape) or 1.0).reshape(-1, *[1] * (len(shape) - 1))

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, overload
+from typing import Any, cast, overload
 
 from numpy.typing import ArrayLike
 
 from minidl.engine import build_warnings, layer_list
 from minidl.engine.base_model import BaseModel
-from minidl.engine.flat_parameters import FlatParameters
+from minidl.engine.flat_parameters import FlatParameters, SharedParameters
 from minidl.engine.network import Network
+from minidl.engine.sizes import FIRST, MAX_PIXELS, Sizes, check_free_shape, common
 from minidl.engine.soft_update import check_same_layers, soft_update
-from minidl.engine.state import check_dtype, check_mapping, copies, load
+from minidl.engine.state import check_dtype, check_mapping, copies, load, shared
 from minidl.engine.summary import Summary, summarize
 from minidl.layers.base import Layer
 from minidl.layers.container import any_trainable
@@ -27,7 +28,7 @@ from minidl.utils.arrays import Array
 from minidl.utils.constructors import Validated
 from minidl.utils.foreign_words import MODEL
 from minidl.utils.hints import answers, class_hint
-from minidl.utils.validation import Shape, check_count, check_int, check_non_negative, check_real, check_shape
+from minidl.utils.validation import Shape, check_count, check_int, check_non_negative, check_real
 
 
 @answers(MODEL)
@@ -44,11 +45,16 @@ class Sequential(BaseModel):
         Layers that no other model uses. A Sequential in the list becomes a Block with copies of its layers, and of its
         weights if it is built.
     input_shape : tuple of int or None, default None
-        Shape of one example, such as (channels, height, width) or (features,). None: inferred by the first fit.
+        Shape of one example, such as (channels, height, width) or (features,). None: inferred by the first fit. With
+        (channels, None, None), or (channels, None) for signals, the model takes examples of any size in `predict`,
+        `Trainer.evaluate` and the batches of a fit, one size in each call or batch; `at` returns the model of one size.
+        Layers whose parameters depend on the size, such as Dense after Flatten, are refused.
     seed : int, default 0
         Determines the initial weights, together with each layer's position.
     dtype : "float32" or "float64", default "float32"
         Dtype of all computations.
+    max_pixels : int, default 16777216
+        The most pixels (height * width) of an example, for a model of images of any size: memory grows with them.
 
     Attributes
     ----------
@@ -81,18 +87,26 @@ class Sequential(BaseModel):
         layer_list.dtype_of, layer_list.check_dtype, "The dtype of weights and outputs; fixed once the model is built."
     )
 
+    max_pixels = Validated(check_int, doc="The most pixels of an example, for a model of images of any size.")
+
     def __init__(
-        self, layers: Sequence[Layer], input_shape: Shape | None = None, seed: int = 0, dtype: str = "float32"
+        self,
+        layers: Sequence[Layer],
+        input_shape: Sequence[int | None] | None = None,
+        seed: int = 0,
+        dtype: str = "float32",
+        max_pixels: int = MAX_PIXELS,
     ) -> None:
         self.layers = layer_list.check_layers(layers)
-        self.dtype, self.seed = dtype, seed
+        self.dtype, self.seed, self.max_pixels = dtype, seed, max_pixels
         super().__init__()
         self._lr_mult = 1.0
         self._claimed = False  # True once `build_from` has taken the layers for this model
+        self._followed: object = None  # the settings that were taken last of a model of any size
         if input_shape is not None:
             self.build(input_shape)
 
-    def build(self, input_shape: Shape) -> None:
+    def build(self, input_shape: Sequence[int | None]) -> None:
         """Infers all shapes and creates all parameters.
 
         The first `fit` of an unbuilt model calls it. A UserWarning tells of a shape with the channels last, and of a
@@ -101,7 +115,7 @@ class Sequential(BaseModel):
         Parameters
         ----------
         input_shape : tuple of int
-            Shape of one example.
+            Shape of one example, in which height and width may be None: see Sequential.
 
         Raises
         ------
@@ -119,7 +133,7 @@ class Sequential(BaseModel):
         """
         self.build_from(input_shape, None)
 
-    def build_from(self, input_shape: Shape, state: dict[str, Array] | None) -> None:
+    def build_from(self, input_shape: Sequence[int | None], state: dict[str, Array] | None) -> None:
         """Builds the model with given values, allocating no more memory than they need.
 
         Parameters
@@ -137,8 +151,15 @@ class Sequential(BaseModel):
         """
         if self.network is not None:
             raise ValueError(f"the model is built already, for inputs of shape {self.input_shape}")
-        shape = check_shape("input_shape", input_shape)
+        shape = check_free_shape("input_shape", input_shape)
         layer_list.check_unbuilt(self.layers)
+        if None in shape:
+            self._build_for_any_size(Sizes(shape, self._of_size, self.max_pixels), state)
+        else:
+            self._build_for(cast(Shape, shape), state)
+
+    def _build_for(self, shape: Shape, state: dict[str, Any] | None, owner: Sequential | None = None) -> None:
+        """Builds the model for one shape; owner: a model with the same layers, whose state is shared."""
         self._claimed = True
         named = layer_list.named_layers(self.layers)
         with self.unbuilt_on_error():
@@ -147,8 +168,89 @@ class Sequential(BaseModel):
             finally:
                 if state is None:
                     build_warnings.warn(named, shape)
-            home = FlatParameters(self.layers, self.dtype)
+            if owner is None or owner.network is None:
+                home = FlatParameters(self.layers, self.dtype)
+            else:
+                home = SharedParameters(owner.network.parameters, owner.layers, self.layers)
             self.network = Network(self.layers, [name for _, name in named], home, lr_mult=self._lr_mult)
+
+    def _build_for_any_size(self, sizes: Sizes[Sequential], state: dict[str, Array] | None) -> None:
+        """Builds the model for the first of some sizes that fits, and checks that a larger one can share its state."""
+        refused: ValueError | None = None
+        for size in FIRST:
+            try:
+                self._build_for(sizes.with_size(size), None if state is None else dict(state))
+                break
+            except ValueError as error:
+                refused = refused or error
+        else:
+            assert refused is not None
+            raise refused
+        self.sizes, sizes.first = sizes, size
+        try:
+            one, other = sizes.at(sizes.with_size(size)), sizes.at(sizes.with_size(2 * size))
+        except (TypeError, ValueError) as error:
+            self.discard()
+            expected = f"expected layers that take any size for {sizes.declared}, as GlobalAvgPool2D before Dense"
+            raise ValueError(f"input_shape: {expected}, got {error}") from error
+        sizes.take_outputs(one.output_shape, other.output_shape)
+
+    def _of_size(self, shape: Shape) -> Sequential:
+        """Returns a model for examples of one shape, whose layers share the parameters and buffers of this one."""
+        model = Sequential(layer_list.from_spec(layer_list.to_spec(self.layers)), None, self.seed, self.dtype)
+        model._build_for(shape, shared(self.layers), self)
+        model.usage, model._changes = self.usage, self._changes
+        return model
+
+    def at(self, input_shape: Sequence[int]) -> Sequential:
+        """Returns the model for examples of one shape, if this one takes images of any size.
+
+        It shares all weights, buffers and settings with this model: a step of either changes both. It is as a model
+        that was built for this shape, bit for bit, and can do what a model of any size cannot: input gradients, a
+        forward by hand, an export for C. The models of the sizes used last are kept.
+
+        Parameters
+        ----------
+        input_shape : tuple of int
+            Shape of one example.
+
+        Returns
+        -------
+        Sequential
+            A model of one size; itself if it has this shape.
+
+        Raises
+        ------
+        ValueError
+            If the layers do not fit this shape, if it has more than `max_pixels` pixels, or if the model is not built.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from minidl import Sequential
+        >>> from minidl.layers import Conv2D
+        >>> model = Sequential([Conv2D(2, 3, padding=1)], input_shape=(1, None, None))
+        >>> model.predict(np.zeros((1, 1, 20, 30))).shape, model.predict(np.zeros((1, 1, 7, 7))).shape
+        ((1, 2, 20, 30), (1, 2, 7, 7))
+        >>> model.at((1, 20, 30)).output_shape
+        (2, 20, 30)
+        """
+        self._built()
+        if self.sizes is None:
+            if tuple(input_shape) != self.input_shape:
+                raise ValueError(f"input_shape: expected {self.input_shape}, of the model, got {tuple(input_shape)}")
+            return self
+        model = self.sizes.at(self.sizes.check(input_shape))
+        model._follow(self)
+        return model
+
+    def _follow(self, owner: Sequential) -> None:
+        """Takes the settings of the model that it shares its parameters with."""
+        if self._followed != (followed := (Layer.settings_version(), owner.lr_mult)):
+            for own, theirs in zip(self.layers, owner.layers, strict=True):
+                if own.settings != theirs.settings:
+                    own.take_settings(theirs.settings)
+            self.lr_mult, self._followed = owner.lr_mult, followed
 
     @contextmanager
     def unbuilt_on_error(self) -> Iterator[None]:
@@ -173,7 +275,7 @@ class Sequential(BaseModel):
 
     def discard(self) -> None:
         """Undoes `build`: discards shapes and parameters."""
-        self.network = self._manual = self._inference = None
+        self.network = self._manual = self._inference = self.sizes = None
         if self._claimed:
             layer_list.unbuild(self.layers)
         self._claimed = False
@@ -445,7 +547,8 @@ class Sequential(BaseModel):
         Returns
         -------
         dict
-            `layers`, `input_shape`, `seed` and `dtype`, for `from_config`, and `lr_mult` if it is not 1.
+            `layers`, `input_shape`, `seed` and `dtype`, for `from_config`; `lr_mult` and `max_pixels` if they are not
+            the defaults.
 
         Raises
         ------
@@ -454,7 +557,9 @@ class Sequential(BaseModel):
         """
         layers = layer_list.get_config(self.layers, custom_objects)
         config = {"layers": layers, "input_shape": list(self.input_shape), "seed": self.seed, "dtype": self.dtype}
-        return config if self._lr_mult == 1 else config | {"lr_mult": self._lr_mult}
+        if self._lr_mult != 1:
+            config["lr_mult"] = self._lr_mult
+        return config if self.max_pixels == MAX_PIXELS else config | {"max_pixels": self.max_pixels}
 
     @classmethod
     def from_config(
@@ -481,12 +586,14 @@ class Sequential(BaseModel):
         TypeError, ValueError
             If an argument is invalid, or if `state` does not fit the layers.
         """
-        if not isinstance(config, Mapping) or set(config) - {"lr_mult"} != {"layers", "input_shape", "seed", "dtype"}:
+        needed, others = {"layers", "input_shape", "seed", "dtype"}, {"lr_mult", "max_pixels"}
+        if not isinstance(config, Mapping) or set(config) - others != needed:
             got = sorted(map(str, config)) if isinstance(config, Mapping) else type(config).__name__
             raise ValueError(f"config: expected what get_config returns, got {got}")
         check_mapping(state)
         custom = checked_custom(custom_objects)
-        model = cls(layer_list.from_config(config["layers"], custom), None, config["seed"], config["dtype"])
+        made = layer_list.from_config(config["layers"], custom)
+        model = cls(made, None, config["seed"], config["dtype"], config.get("max_pixels", MAX_PIXELS))
         model.lr_mult = config.get("lr_mult", 1.0)
         check_dtype(state, model.dtype)
         model.build_from(config["input_shape"], dict(state))
@@ -550,10 +657,12 @@ class Sequential(BaseModel):
         shape, state = None, dict[str, Array]()
         if self.network is not None:
             layer_list.check_slice(chosen, index)
-            shape = chosen[0].in_shape if chosen else None
+            shape = self._shape_before(chosen[0]) if chosen else None
             with self.usage.reading("a slice"):
                 state = copies(chosen)
-        model = _rebuild(layer_list.to_spec(chosen), shape, self.seed, self.dtype, state, self._lr_mult)
+        model = _rebuild(
+            layer_list.to_spec(chosen), shape, self.seed, self.dtype, state, self._lr_mult, self.max_pixels
+        )
         if isinstance(index, str) and (rate := self.layers[-1].lr_mult) != 1:  # which held for the layers of the output
             for layer in model.layers[len(self) - 1 :]:
                 layer.lr_mult *= rate
@@ -562,7 +671,17 @@ class Sequential(BaseModel):
     def __reduce__(self) -> tuple[Any, ...]:
         """Supports copy and pickle: stores layers by class and arguments, and a copy of the state."""
         state, shape = ({}, None) if self.network is None else (self.state_dict(), self.input_shape)
-        return _rebuild, (layer_list.to_spec(self.layers), shape, self.seed, self.dtype, state, self._lr_mult)
+        spec = layer_list.to_spec(self.layers)
+        return _rebuild, (spec, shape, self.seed, self.dtype, state, self._lr_mult, self.max_pixels)
+
+    def _shape_before(self, layer: Layer) -> Shape:
+        """Returns the shape of an example before a layer, with None for sizes that depend on that of the input."""
+        if self.sizes is None or layer not in self.layers:
+            return layer.in_shape
+        sizes, place = self.sizes, self.layers.index(layer)
+        models = [sizes.at(sizes.with_size(side * sizes.first)) for side in (1, 2)]
+        one, other = (model.layers[place].in_shape for model in models)
+        return cast(Shape, common(one, other))
 
     def as_layer(self) -> Block:
         """Returns copies of the layers as one layer for another model.
@@ -598,9 +717,10 @@ def _rebuild(
     dtype: str,
     state: Mapping[str, Array],
     lr_mult: float,
+    max_pixels: int = MAX_PIXELS,
 ) -> Sequential:
     """Returns a model of new layers with this state; it is not built if shape is None."""
-    model = Sequential(layer_list.from_spec(specs), None, seed, dtype)
+    model = Sequential(layer_list.from_spec(specs), None, seed, dtype, max_pixels)
     model.lr_mult = lr_mult
     if shape is not None:
         model.build_from(shape, dict(state))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self, cast
 
 from numpy.typing import ArrayLike
 
@@ -11,11 +11,12 @@ from minidl.engine.input_gradient import inference_network, input_gradient, make
 from minidl.engine.manual import ManualPass
 from minidl.engine.network import Network
 from minidl.engine.probabilities import link_of, one_output, probabilities
+from minidl.engine.sizes import Sizes
 from minidl.layers.base import Layer
 from minidl.layers.outputs import Outputs
 from minidl.losses import Loss
 from minidl.utils.arrays import Array
-from minidl.utils.data import ArraySource
+from minidl.utils.data import ArraySource, shape_of_examples
 from minidl.utils.hints import known_arguments
 from minidl.utils.validation import Shape, check_bool
 from minidl_c.runtime.usage_guard import UsageGuard
@@ -28,11 +29,11 @@ class BaseModel:
     dtype: str
     seed: int
 
-    changes = 0  # of the weights since the model was made: steps, load_state_dict, soft_update
-
     def __init__(self) -> None:
         self.network: Network | None = None
+        self.sizes: Sizes[Any] | None = None  # of a built model that takes images of any size
         self.usage = UsageGuard()  # allows predictions in many threads, or training in one
+        self._changes = [0]
         self._manual: ManualPass | None = None  # made at the first forward by hand
         self._inference: Network | None = None  # of input_gradient, if it may be shared by threads
 
@@ -42,8 +43,17 @@ class BaseModel:
         return self.network
 
     @property
+    def changes(self) -> int:
+        """The number of changes of the weights since the model was made: steps, load_state_dict, soft_update."""
+        return self._changes[0]
+
+    @changes.setter
+    def changes(self, count: int) -> None:
+        self._changes[0] = count
+
+    @property
     def input_shape(self) -> Shape:
-        """The shape of one example, a tuple of int.
+        """The shape of one example, a tuple of int, with None for height and width that may be any.
 
         Raises
         ------
@@ -51,11 +61,13 @@ class BaseModel:
             If the model is not built.
         """
         self._built()
-        return self.layers[0].in_shape
+        return self.layers[0].in_shape if self.sizes is None else cast(Shape, self.sizes.declared)
 
     @property
     def output_shape(self) -> Any:
         """The shape of one example's output, a tuple of int; of several `Outputs`, a dict of shapes by name.
+
+        A size that depends on that of the example is None, if it may be any.
 
         Raises
         ------
@@ -63,6 +75,8 @@ class BaseModel:
             If the model is not built.
         """
         network = self._built()
+        if self.sizes is not None:
+            return self.sizes.output_shape
         return network.out_shape if network.outputs is None else dict(network.outputs.shapes)
 
     @property
@@ -70,6 +84,10 @@ class BaseModel:
         """The names of several `Outputs`; empty if the model has one output."""
         last = self.layers[-1]
         return tuple(last.branches) if isinstance(last, Outputs) else ()
+
+    def at(self, input_shape: Shape) -> Self:
+        """Returns the model for examples of one shape: see Sequential.at."""
+        raise NotImplementedError
 
     @property
     def manual(self) -> ManualPass:
@@ -118,6 +136,8 @@ class BaseModel:
         array([[[[5., 7.]]]], dtype=float32)
         """
         network = self._built()
+        if self.sizes is not None:
+            return self.at(shape_of_examples(X)).predict(X, num_threads)
         if network.reads(X):
             with self.usage.reading("predict"):
                 return network.predict(X, num_threads)

@@ -83,6 +83,16 @@ class BorrowedParameters(FlatParameters):
         self._made = {}
 
 
+class SharedParameters(FlatParameters):
+    """The parameters of a model for another one with copies of its layers that have the same parameters and buffers."""
+
+    def __init__(self, owner: FlatParameters, owned: Sequence[Layer], layers: Sequence[Layer]) -> None:
+        self.dtype, self.values, self._made, self._views = owner.dtype, owner.values, owner._made, owner._views
+        self.param_offsets = owner.param_offsets
+        theirs, ours = ([leaf for layer in some for leaf in layer.leaves()] for some in (owned, layers))
+        self.offsets = {id(leaf): owner.offsets[id(like)] for like, leaf in zip(theirs, ours, strict=True)}
+
+
 def _aligned_zeros(size: int, dtype: str) -> Array:
     """Returns zeros that begin at a cache line, so that each layer does: NumPy aligns to 16 bytes only."""
     spare = np.zeros(size + CACHE_LINE // np.dtype(dtype).itemsize, dtype)

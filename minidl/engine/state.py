@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from minidl.layers.base import Layer
+from minidl.layers.param import Shared
 from minidl.utils.arrays import Array, as_array, as_dtype
 
 
@@ -18,6 +19,15 @@ def tensors(layers: Sequence[Layer]) -> dict[str, Array]:
     for i, layer in enumerate(layers):
         found.update({f"{i}.{name}": param.value for name, param in layer.params.items()})
         found.update({f"{i}.{name}": buffer for name, buffer in layer.buffers.items()})
+    return found
+
+
+def shared(layers: Sequence[Layer]) -> dict[str, Any]:
+    """Returns what a model with copies of these layers needs, by name, to have the same parameters and buffers."""
+    found: dict[str, Any] = {}
+    for i, layer in enumerate(layers):
+        found |= {f"{i}.{name}": Shared(param) for name, param in layer.params.items()}
+        found |= {f"{i}.{name}": Shared(buffer) for name, buffer in layer.buffers.items()}
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minidl.initializers import Init, check_initializer
-from minidl.layers.param import Param
+from minidl.layers.param import Param, Shared
 from minidl.utils.arrays import Array, as_array, as_dtype, copy_into, is_zeros_view, with_memory_order
 from minidl.utils.constructors import constructor_arguments, parameters
 from minidl.utils.hints import answer_arguments
@@ -327,6 +327,10 @@ class Layer:
         {'0.shift': Param(shape=(3,), dtype=float32)}
         """
         first = self._first_value("param", name, tuple(shape), init)
+        if isinstance(first, Shared):
+            assert isinstance(first.value, Param)
+            self.params[name] = first.value
+            return first.value
         order = tuple(range(len(shape))) if order is None else tuple(order)
         if sorted(order) != list(range(len(shape))):
             raise ValueError(f"param {name!r}: order: expected a permutation of {len(shape)} axes, got {order}")
@@ -362,6 +366,10 @@ class Layer:
             As `param`.
         """
         first = self._first_value("buffer", name, tuple(shape), init)
+        if isinstance(first, Shared):
+            assert isinstance(first.value, np.ndarray)
+            self.buffers[name] = first.value
+            return first.value
         self.buffers[name] = np.array(first, dtype=self.dtype, order="C")
         return self.buffers[name]
 
@@ -389,7 +397,7 @@ class Layer:
             Place of the layer in the model, such as "0", or "2.body.1" in a container.
         given : dict of str to array, or None, default None
             Initial values of all parameters and buffers, which replace those of the initializers, and are taken out of
-            `given`. Then nothing is allocated beyond what it holds.
+            `given`. Then nothing is allocated beyond what it holds; those that are `Shared` are used as they are.
 
         Returns
         -------
@@ -476,7 +484,7 @@ class Layer:
         defaults = parameters(type(self))
         return {k: v for k, v in self.config().items() if repr(v) != repr(defaults[k].default)}
 
-    def _first_value(self, kind: str, name: str, shape: Shape, init: Init) -> Array:
+    def _first_value(self, kind: str, name: str, shape: Shape, init: Init) -> Array | Shared:
         """Returns the initial value of a param or buffer: the given one, or that of its initializer."""
         if not self.built:
             raise RuntimeError(f"{kind}: call it in build, where shapes are known, and not in the constructor")
@@ -495,6 +503,8 @@ class Layer:
             raise ValueError(f"{kind} {name!r}: expected a value, got none")
         if first.shape != shape:
             raise ValueError(f"{source}: expected shape {shape}, got {first.shape}")
+        if isinstance(first, Shared):
+            return first
         return first if first.dtype == self.dtype else as_dtype(first, self.dtype, source)
 
     def _generator(self, name: str) -> np.random.Generator:

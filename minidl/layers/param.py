@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -112,6 +113,18 @@ class Param:
 
     def __repr__(self) -> str:
         return f"Param(shape={self._value.shape}, dtype={self._value.dtype})"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A parameter or a buffer of another layer, which a layer takes as it is: both then have the same memory."""
+
+    value: Param | Array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of its array."""
+        return self.value.value.shape if isinstance(self.value, Param) else self.value.shape
 
 
 def _make_param(value: Array, grad: Array) -> Param:

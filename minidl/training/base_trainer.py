@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -39,10 +39,10 @@ from minidl.training.steps import StepBatches, Steps, check_trainable
 from minidl.training.trained_network import TrainedNetwork
 from minidl.utils.arrays import Array
 from minidl.utils.constructors import Validated
-from minidl.utils.data import ArraySource, Index
+from minidl.utils.data import ArraySource, Index, shape_of_examples
 from minidl.utils.foreign_words import TRAINER
 from minidl.utils.hints import answers, class_hint, known_arguments
-from minidl.utils.validation import check_bool, check_count, check_counter, check_limit
+from minidl.utils.validation import Shape, check_bool, check_count, check_counter, check_limit
 
 Targets = ArrayLike | Mapping[str, ArrayLike]
 
@@ -227,9 +227,10 @@ class BaseTrainer:
         >>> trainer.evaluate([[1], [2]], [1, 4])
         {'loss': 2.0, 'mae': 1.0}
         """
-        data = LabeledData.from_arrays(self.model, self.loss, X, y, sample_weight)
+        sized = self if self.model.sizes is None else self.at(shape_of_examples(X))
+        data = LabeledData.from_arrays(sized.model, self.loss, X, y, sample_weight)
         with self.model.usage.reading("evaluate"):
-            return self.evaluate_rows(data, data.active_rows)
+            return sized.evaluate_rows(data, data.active_rows)
 
     @known_arguments
     def predict(self, X: ArrayLike) -> Any:
@@ -296,6 +297,30 @@ class BaseTrainer:
         loss = self.loss.losses[output] if isinstance(self.loss, OutputLosses) and output is not None else self.loss
         link, scores = link_of("predict_proba", layers, shape, loss), self.predict(X)
         return probabilities(scores if output is None else scores[output], link)
+
+    def at(self, shape: Shape) -> Self:
+        """Returns the trainer for examples of one shape: itself, unless the model takes images of any size.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            Shape of one example.
+
+        Returns
+        -------
+        BaseTrainer
+            A trainer of the model of that size, which shares everything else with this one.
+
+        Raises
+        ------
+        ValueError
+            If the model cannot take this shape.
+        """
+        if self.model.sizes is None:
+            return self
+        sized = object.__new__(type(self))
+        vars(sized).update(vars(self), model=self.model.at(shape))
+        return sized
 
     # ---- for fit: data that was checked before
 
@@ -417,8 +442,9 @@ class BaseTrainer:
 
     @property
     def sample_key(self) -> tuple[object, ...]:
-        """The model and loss that the samples were checked with; if one is replaced, they are no longer used."""
-        return self.model.network, self.loss
+        """The weights and loss that the samples were checked with; if one is replaced, they are no longer used."""
+        assert self.model.network is not None
+        return self.model.network.parameters.values, self.loss
 
     @property
     def network(self) -> Network:

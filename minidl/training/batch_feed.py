@@ -167,7 +167,7 @@ def check_batches(state: Any, seen: int, has_metrics: bool) -> None:
     targets, weights = state["targets"], state["weights"]
     if not isinstance(state["digest"], str) or not isinstance(weights, np.ndarray) or weights.shape != (seen,):
         raise ValueError(f"fit: expected a hash and {seen} weights of its batches, got something else")
-    if weights.dtype != np.float64 or not np.isfinite(weights).all() or (weights <= 0).any():
-        raise ValueError("fit: expected weights above 0, got others")
+    if weights.dtype != np.float64 or not np.isfinite(weights).all() or (weights < 0).any():
+        raise ValueError("fit: expected weights of at least 0, got others")
     if seen and has_metrics and not (isinstance(targets, np.ndarray) and targets.ndim and len(targets) == seen):
         raise ValueError(f"fit: expected {seen} targets of its batches, got something else")

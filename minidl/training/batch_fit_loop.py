@@ -82,15 +82,15 @@ class BatchFitLoop(FitLoop):
 
     def _step(self, data: LabeledData) -> None:
         """Does the step of a batch; then calls the hooks that want to see it."""
-        trainer, rows = self.trainer, data.active_rows
+        trainer, sized, rows = self.trainer, self.trainer.at(data.examples.shape), data.active_rows
         due = self.callbacks.steps_until_next(trainer.step) == 1
-        trainer.network.check_batch(len(rows))
+        sized.network.check_batch(len(rows))
         if trainer.sample_buffer.takes_next():
             trainer.sample_buffer.keep_batch(trainer.sample_key, data)
-        batch = trainer.batches(data, rows, len(rows))
+        batch = sized.batches(data, rows, len(rows))
         batch = dataclasses.replace(batch, example_ids=batch.example_ids + self.seen.count)  # as for rows of one X
         with trainer.stepping():
-            ran = trainer.run(batch)
+            ran = sized.run(batch)
             targets = data.reported_targets(rows) if ran.targets is data.targets else ran.targets[ran.rows]
             self.seen.append(batch.losses, batch.scores, lambda: targets)
             self._remember(data, targets)

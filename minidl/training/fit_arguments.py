@@ -16,9 +16,10 @@ from minidl.training.batch_fit_loop import BatchFitLoop
 from minidl.training.fit_loop import FitLoop
 from minidl.training.fit_state import ArrayFitConfig, BatchFitConfig
 from minidl.training.labeled_data import LabeledData
-from minidl.training.measurement import try_metrics
+from minidl.training.measurement import is_counted, try_metrics
 from minidl.training.mixup import check_mixable
 from minidl.training.progress import Progress
+from minidl.utils.data import shape_of_examples
 from minidl.utils.hints import warn_caller
 from minidl.utils.validation import check_bool, check_int, check_non_negative
 
@@ -71,7 +72,10 @@ def make_loop(trainer: BaseTrainer, given: FitArguments, callbacks: CallbackList
 def _array_config(trainer: BaseTrainer, given: FitArguments) -> ArrayFitConfig:
     batch_size = check_int("batch_size", given.batch_size)
     n_micro = check_int("gradient_accumulation_steps", given.gradient_accumulation_steps)
-    shuffle, model, loss = check_bool("shuffle", given.shuffle), trainer.model, trainer.loss
+    shuffle, whole = check_bool("shuffle", given.shuffle), trainer
+    if trainer.model.sizes is not None:
+        trainer = trainer.at(shape_of_examples(given.X))
+    model, loss = trainer.model, trainer.loss
     data = LabeledData.from_arrays(model, loss, given.X, given.y, given.sample_weight, given.class_weight)
     if not len(data.active_rows):
         raise ValueError("X: expected at least one example, got none")
@@ -83,7 +87,7 @@ def _array_config(trainer: BaseTrainer, given: FitArguments) -> ArrayFitConfig:
         raise ValueError(f"y: expected a label {ignored}, in an example, got none")
     normalize = check_bool("normalize_weights", given.normalize_weights)
     data = data.for_steps(rows if normalize else None)
-    validation = data.to_validate(model, loss, held_back, given.validation_data)
+    validation = data.to_validate(whole.model, loss, held_back, given.validation_data)
     _check_steps(trainer, data, len(rows) % batch_size or batch_size)  # the last one is the smallest
     if lost := data.examples.lost(rows):
         warn_caller(lost)
@@ -135,5 +139,9 @@ def _batch_config(trainer: BaseTrainer, given: FitArguments) -> BatchFitConfig:
     trainer.refused_feed = feed  # unless an epoch begins
     data = LabeledData.from_batch(trainer.model, trainer.loss, first, "batch 0")
     validation = data.to_validate(trainer.model, trainer.loss, None, given.validation_data)
-    _check_steps(trainer, data, len(data.active_rows))
+    if trainer.model.sizes is not None and trainer.keeps_scores:
+        names = ", ".join(name for name, metric in trainer.metrics.items() if not is_counted(metric))
+        expected = "expected metrics of labels, such as accuracy and iou, for batches of several sizes"
+        raise ValueError(f"metrics: {expected}, got {names or 'the losses of several outputs'}")
+    _check_steps(trainer.at(data.examples.shape), data, len(data.active_rows))
     return BatchFitConfig(epochs=given.epochs, validation=validation, feed=feed)

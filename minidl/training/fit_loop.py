@@ -18,6 +18,7 @@ from minidl.training.fit_state import FitConfig, FitState
 from minidl.training.progress import Progress
 from minidl.training.signals import Signals
 from minidl.utils.hints import warn_caller
+from minidl.utils.validation import Shape
 
 ROWS_HASHED = 64  # rows of the data of a complete fit: hashing all of them would take as long as some of its steps
 
@@ -28,11 +29,21 @@ class FitLoop(ABC):
     A subclass runs the steps of an epoch: on arrays (array_fit_loop.py) or on batches (batch_fit_loop.py).
     """
 
-    def __init__(self, config: FitConfig, trainer: BaseTrainer, callbacks: CallbackList, progress: Progress) -> None:
+    def __init__(
+        self,
+        config: FitConfig,
+        trainer: BaseTrainer,
+        callbacks: CallbackList,
+        progress: Progress,
+        shape: Shape | None = None,
+    ) -> None:
         self.config, self.trainer, self.callbacks, self.progress = config, trainer, callbacks, progress
+        self.sized = (
+            trainer if shape is None else trainer.at(shape)
+        )  # for the examples of the fit, if they have one size
         self.epochs_done = 0
         self.in_epoch = False
-        self.seen = self.trainer.nothing_seen()
+        self.seen = self.sized.nothing_seen()
         self._measured: list[str] = []  # the names of the losses and metrics of each epoch
         self.callbacks_ready = False  # whether all callbacks have begun
         self._should_stop = False  # the value of trainer.should_stop when the fit begins
@@ -90,7 +101,7 @@ class FitLoop(ABC):
 
     def final_state(self) -> FitState:
         """Returns the state of a complete fit for a file: few rows are hashed, and callbacks have no state."""
-        arguments, seen = self.config.describe(self.trainer.outputs, ROWS_HASHED), self.trainer.nothing_seen()
+        arguments, seen = self.config.describe(self.trainer.outputs, ROWS_HASHED), self.sized.nothing_seen()
         step, stop = self.trainer.step, self.trainer.should_stop
         return FitState(arguments, step, self.epochs_done, False, stop, seen.losses, seen.scores, {}, [])
 
@@ -111,7 +122,7 @@ class FitLoop(ABC):
     def resume(self, state: FitState) -> None:
         """Continues from a state that fits this call."""
         self.epochs_done, self.in_epoch, self._should_stop = state.epochs_done, state.in_epoch, state.should_stop
-        self.seen, self._restored = self.trainer.nothing_seen(), state.callbacks
+        self.seen, self._restored = self.sized.nothing_seen(), state.callbacks
         self.seen.restore(state.losses, state.scores, state.counts)
         if state.is_complete:
             self.progress.note("nothing to do: the saved fit is complete")
@@ -131,7 +142,8 @@ class FitLoop(ABC):
         """Resets callbacks, calls on_fit_begin, and then gives them the states of an interrupted fit."""
         trainer = self.trainer
         trainer.should_stop = self._stopping = self._should_stop
-        steps, network = trainer.steps(in_parts=self.config.gradient_accumulation_steps > 1), trainer.network
+        steps = self.sized.steps(in_parts=self.config.gradient_accumulation_steps > 1)
+        network = self.sized.network
         size = self.config.step_size
         for warning in warnings_for(trainer.comm, steps, network, trainer.loss, trainer.optimizer, size):
             self.progress.note(warning)
@@ -203,14 +215,15 @@ class FitLoop(ABC):
         with trainer.comm.raise_together():
             logs = self._train_logs()
         if self.config.validation is not None:
-            values = trainer.evaluate_rows(*self.config.validation, check, trainer.comm)
+            sized = trainer.at(self.config.validation[0].examples.shape)
+            values = sized.evaluate_rows(*self.config.validation, check, trainer.comm)
             logs.update({f"val_{name}": value for name, value in values.items()})
         self._measured = list(logs)
         logs["lr"] = rate_at(trainer.optimizer, max(trainer.step - 1, 0))
         logs["images_per_second"] = (self.seen.count - before) / seconds
         trainer.history.append_epoch(logs)
         trainer.epoch += 1
-        self.epochs_done, self.in_epoch, self.seen = self.epochs_done + 1, False, self.trainer.nothing_seen()
+        self.epochs_done, self.in_epoch, self.seen = self.epochs_done + 1, False, self.sized.nothing_seen()
         self.progress.end_epoch(logs)
         check_epoch(trainer.comm, logs["lr"], trainer.model)
         self._call("on_epoch_end", trainer.epoch - 1, logs)

@@ -16,7 +16,7 @@ from minidl.losses import Loss, rows_of
 from minidl.losses.output_losses import OutputLosses
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array, check_array
-from minidl.utils.data import ArraySource, Index, fingerprint, some_rows
+from minidl.utils.data import ArraySource, Index, fingerprint, shape_of_examples, some_rows
 from minidl.utils.validation import Shape
 from minidl.utils.weights import (
     Weights,
@@ -93,6 +93,8 @@ class LabeledData:
             got = f"a {kind} of {len(given)}" if isinstance(given, (tuple, list)) else kind
             raise TypeError(f"{name}: expected (X, y) or (X, y, sample_weight), got {got}")
         try:
+            if model.sizes is not None:
+                model = model.at(shape_of_examples(given[0]))
             data = cls.from_arrays(model, loss, *given)
             return data.for_steps() if for_steps else data
         except (TypeError, ValueError) as error:

@@ -109,7 +109,7 @@ class SampleBuffer:
         rows = order[_positions(len(order), size, count, min(each, size))]
         gathered = data.examples.gather(rows)
         weights = None if data.step_weights is None else data.step_weights[rows]
-        x = gathered.x[gathered.rows]
+        x = gathered.x[gathered.rows].reshape(-1, *data.examples.shape)
         self._blocks.append((Sample(x, data.targets[rows], weights, None, size, largest_weight), count))
         while len(self._blocks) > 1 and len(self._blocks) * len(rows) > min(MAX_EXAMPLES, _capacity(data)):
             self._blocks.popleft()
@@ -140,4 +140,5 @@ def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
 
 def _can_concatenate(one: Sample, other: Sample) -> bool:
     """Whether examples can be concatenated without conversion."""
-    return (one.X.dtype, one.y.dtype, one.y.shape[1:]) == (other.X.dtype, other.y.dtype, other.y.shape[1:])
+    kinds = [(sample.X.dtype, sample.X.shape[1:], sample.y.dtype, sample.y.shape[1:]) for sample in (one, other)]
+    return kinds[0] == kinds[1]

@@ -7,6 +7,7 @@ from typing import Any
 
 from minidl.engine.network import Network
 from minidl.engine.segments import ParamGroups
+from minidl.engine.sizes import KEPT
 from minidl.layers.base import Layer
 from minidl.losses import Loss
 from minidl.sequential import Sequential
@@ -34,7 +35,9 @@ class StepKey:
 
     def has_same_state(self, other: StepKey | None) -> bool:
         """Whether the optimizer's state carries over."""
-        return other is not None and self.of_model is other.of_model and self.optimizer is other.optimizer
+        if other is None or self.optimizer is not other.optimizer:
+            return False
+        return self.of_model.parameters.values is other.of_model.parameters.values  # also of another size
 
     def skips(self, leaf: Layer) -> bool:
         """Whether steps leave a layer of the model alone."""
@@ -43,12 +46,16 @@ class StepKey:
 
 
 class StepCache:
-    """Keeps the steps made last, and counts for each layer the optimizer steps that were made while it was frozen."""
+    """Keeps the steps made last, and counts for each layer the optimizer steps that were made while it was frozen.
+
+    Of a model of images of any size, the steps of several sizes have one state of the optimizer.
+    """
 
     def __init__(self) -> None:
         self.steps: Steps | ClippedSteps | None = None
         self._key: StepKey | None = None
-        self._skipped: dict[int, int] = {}  # the number of skipped steps by the id of a layer
+        self._made: list[tuple[StepKey, Steps | ClippedSteps]] = []  # with this state, the latest ones
+        self._skipped: dict[int, int] = {}  # the number of skipped steps by the index of a layer
         self._counted = 0  # the number of optimizer steps that `_skipped` accounts for
 
     def get(self, model: Sequential, key: StepKey, seed: int) -> Steps | ClippedSteps:
@@ -59,8 +66,12 @@ class StepCache:
                 self._count_skipped()
                 update = self.steps.update
             else:
-                self._skipped, self._counted = {}, 0
-            self._make(model, key, seed, update)
+                self._skipped, self._counted, self._made = {}, 0, []
+            known = next((steps for other, steps in self._made if key.is_same(other)), None)
+            if known is None:
+                self._make(model, key, seed, update)
+            else:
+                self.steps, self._key = known, key
         assert self.steps is not None
         self.steps.seed = seed
         return self.steps
@@ -69,7 +80,7 @@ class StepCache:
         """Returns for each layer of the model the number of optimizer steps that were made while it was frozen."""
         assert self._key is not None
         self._count_skipped()
-        return [self._skipped.get(id(leaf), 0) for leaf in self._key.of_model.leaves]
+        return [self._skipped.get(i, 0) for i in range(len(self._key.of_model.leaves))]
 
     def set_skipped_steps(self, model: Sequential, seed: int, skipped: list[int]) -> None:
         """Sets what `skipped_steps` returned elsewhere; raises TypeError or ValueError for other lists."""
@@ -80,22 +91,24 @@ class StepCache:
         if not is_list or any(check_count(name, n) > done for n in skipped):
             expected = f"expected for each of {len(leaves)} layers at most {done} steps"
             raise ValueError(f"{name}: {expected}, got {skipped!r:.100}")
-        self._skipped, self._counted = {id(leaf): n for leaf, n in zip(leaves, skipped, strict=True)}, done
+        self._skipped, self._counted, self._made = dict(enumerate(skipped)), done, []
         self._make(model, self._key, seed, update)
 
     def _make(self, model: Sequential, key: StepKey, seed: int, update: Update | None) -> None:
         """Makes the steps. update: the optimizer's state, which covers frozen layers as well."""
-        groups = {i: replace(group, skipped_steps=self._skipped.get(i, 0)) for i, group in key.groups.items()}
+        skipped = {id(leaf): self._skipped.get(i, 0) for i, leaf in enumerate(key.of_model.leaves)}
+        groups = {i: replace(group, skipped_steps=skipped.get(i, 0)) for i, group in key.groups.items()}
         steps: Any = make_steps(model, key.network, key.loss, key.optimizer, seed, update, key.in_parts, groups)
         if key.per_example_clip_norm is not None:
             steps = ClippedSteps(steps, key.network, key.loss, key.per_example_clip_norm)
         self.steps, self._key = steps, key
+        self._made = [*self._made, (key, steps)][-KEPT:]
 
     def _count_skipped(self) -> None:
         """Counts steps for layers that were frozen: the optimizer's formulas do not know them."""
         if self.steps is None or self._key is None or (update := self.steps.update) is None:
             return
-        for leaf in self._key.of_model.leaves:
+        for i, leaf in enumerate(self._key.of_model.leaves):
             if self._key.skips(leaf):
-                self._skipped[id(leaf)] = self._skipped.get(id(leaf), 0) + update.steps - self._counted
+                self._skipped[i] = self._skipped.get(i, 0) + update.steps - self._counted
         self._counted = update.steps

@@ -32,6 +32,12 @@ class GatheredRows(NamedTuple):
     is_copy: bool  # x has these rows only
 
 
+def shape_of_examples(X: Any, name: str = "X") -> Shape:
+    """Returns the shape of one example of X; raises TypeError or ValueError unless X is an array of real numbers."""
+    shape = getattr(X, "shape", None)
+    return tuple(as_numbers(X, name).shape[1:] if shape is None else shape[1:])
+
+
 class ArraySource:
     """Validated X: (n, size) rows that can be read in any order.
 
@@ -51,6 +57,9 @@ class ArraySource:
             self.shape, self.size, self._array = shape, math.prod(shape), X
             self._is_on_disk, self._zero_copy, self._is_checked = False, True, True
             return
+        if shape is not None and None in shape:
+            expected = "expected a model of one size: model.at(X.shape[1:]) is one, with the same weights"
+            raise ValueError(f"{name}: {expected}; got a model of images of any size, {shape}")
         array = as_numbers(X, name)
         self.shape = shape = array.shape[1:] if shape is None else shape
         size = math.prod(shape)

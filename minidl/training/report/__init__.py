@@ -13,6 +13,7 @@ from minidl.training.report import curves, symptoms
 from minidl.training.report.findings import Findings
 from minidl.training.report.probe import Probe
 from minidl.training.sample_buffer import MAX_EXAMPLES, Sample
+from minidl.utils.data import shape_of_examples
 
 SYMPTOMS = (
     symptoms.not_finite, symptoms.unmovable_targets, symptoms.channels_last, symptoms.inputs,
@@ -42,6 +43,7 @@ def report(trainer: BaseTrainer, X: Any, y: Any) -> Findings:
 def _probe(trainer: BaseTrainer, X: Any, y: Any) -> Probe:
     """Returns a probe of the examples given, or of those kept from the training."""
     if X is not None:
+        trainer = trainer if trainer.model.sizes is None else trainer.at(shape_of_examples(X))
         data = LabeledData.from_arrays(trainer.model, trainer.loss, X, y)
         if not len(data.active_rows):
             raise ValueError("X: expected at least one example, got none")
@@ -51,6 +53,7 @@ def _probe(trainer: BaseTrainer, X: Any, y: Any) -> Probe:
         sample = latest
     else:
         raise ValueError("report: expected a fit or a train_batch before it, or examples: report(X, y)")
+    trainer = trainer.at(sample.X.shape[1:])
     given = trainer.loss.split(sample.y) if isinstance(trainer.loss, OutputLosses) else sample.y
     data = LabeledData.from_arrays(trainer.model, trainer.loss, sample.X, given, sample.weights).for_steps()
     return Probe(trainer, data, sample)

@@ -1,0 +1,85 @@
+"""Sizes: what a model of images of any size keeps: for each size met last, a model with the same weights."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from threading import Lock
+from typing import Any, Generic, TypeVar
+
+from minidl.utils.validation import Shape, check_int
+
+Model = TypeVar("Model")
+KEPT = 8  # sizes; building the layers of another one takes milliseconds
+MAX_PIXELS = 2**24  # of an example, by default
+FIRST = (64, 32, 128, 256, 512)  # heights and widths that a model is built with, of which the first that fits is taken
+
+
+def check_free_shape(name: str, value: Any) -> tuple[int | None, ...]:
+    """Returns the shape of one example, in which sizes after the channels may be None: any size.
+
+    Raises TypeError or ValueError for anything else.
+    """
+    if not isinstance(value, (tuple, list)):
+        raise TypeError(f"{name}: expected a tuple such as (1, 28, 28), got {value!r}")
+    if not value:
+        raise ValueError(f"{name}: expected at least one size, got ()")
+    if None in value and (len(value) not in (2, 3) or value[0] is None):
+        expected = "expected None only for height and width, (3, None, None), or for the length of a signal, (3, None)"
+        raise ValueError(f"{name}: {expected}, got {tuple(value)}")
+    return tuple(None if size is None else check_int(name, size) for size in value)
+
+
+class Sizes(Generic[Model]):
+    """The models of single sizes, each made when it is first asked for, under a lock; the ones used last are kept.
+
+    declared: the shape of one example, with None for any size. make: returns the model of a shape. max_pixels: the most
+    pixels of an example.
+    """
+
+    def __init__(self, declared: tuple[int | None, ...], make: Callable[[Shape], Model], max_pixels: int) -> None:
+        self.declared, self.max_pixels, self._make = declared, max_pixels, make
+        self.first = FIRST[0]  # the height and width that the layers were built with
+        self.output_shape: Any = None  # as of a model, with None for sizes that depend on the input's
+        self._made: OrderedDict[Shape, Model] = OrderedDict()
+        self._lock = Lock()
+
+    def take_outputs(self, one: Any, other: Any) -> None:
+        """Takes the output shapes of models of two sizes: what differs depends on the size."""
+        if isinstance(one, dict):
+            self.output_shape = {name: common(one[name], other[name]) for name in one}
+        else:
+            self.output_shape = common(one, other)
+
+    def with_size(self, size: int) -> Shape:
+        """Returns the declared shape with this height and width."""
+        return tuple(size if one is None else one for one in self.declared)
+
+    def check(self, shape: Any) -> Shape:
+        """Returns a shape of this kind; raises ValueError, naming X, for another one."""
+        sizes = zip(self.declared, shape, strict=False)
+        if len(shape) != len(self.declared) or any(one not in (None, size) for one, size in sizes):
+            expected = ", ".join("any size" if one is None else str(one) for one in self.declared)
+            raise ValueError(f"X: expected shape (n, {expected}), got {('n', *shape)}".replace("'n'", "n"))
+        if 0 in shape:
+            raise ValueError(f"X: expected images of at least one pixel, got {'x'.join(map(str, shape[1:]))}")
+        if math.prod(shape[1:]) > self.max_pixels:
+            got = f"got {'x'.join(map(str, shape[1:]))}"
+            raise ValueError(f"X: expected at most {self.max_pixels} pixels, the max_pixels of the model, {got}")
+        return tuple(shape)
+
+    def at(self, shape: Shape) -> Model:
+        """Returns the model of a shape; raises ValueError if its layers cannot be built for it."""
+        with self._lock:
+            if shape not in self._made:
+                self._made[shape] = self._make(shape)
+            self._made.move_to_end(shape)
+            while len(self._made) > KEPT:
+                self._made.popitem(last=False)
+            return self._made[shape]
+
+
+def common(one: Shape, other: Shape) -> tuple[int | None, ...]:
+    """Returns a shape with None where two shapes differ."""
+    return tuple(a if a == b else None for a, b in zip(one, other, strict=True))

@@ -13,7 +13,7 @@ from minidl.engine import build_warnings, layer_list
 from minidl.engine.base_model import BaseModel
 from minidl.engine.flat_parameters import FlatParameters, SharedParameters
 from minidl.engine.network import Network
-from minidl.engine.sizes import FIRST, MAX_PIXELS, Sizes, check_free_shape, common
+from minidl.engine.sizes import FIRST, MOST_PIXELS, Sizes, check_free_shape, common
 from minidl.engine.soft_update import check_same_layers, soft_update
 from minidl.engine.state import check_dtype, check_mapping, copies, load, shared
 from minidl.engine.summary import Summary, summarize
@@ -95,7 +95,7 @@ class Sequential(BaseModel):
         input_shape: Sequence[int | None] | None = None,
         seed: int = 0,
         dtype: str = "float32",
-        max_pixels: int = MAX_PIXELS,
+        max_pixels: int = MOST_PIXELS,
     ) -> None:
         self.layers = layer_list.check_layers(layers)
         self.dtype, self.seed, self.max_pixels = dtype, seed, max_pixels
@@ -559,7 +559,7 @@ class Sequential(BaseModel):
         config = {"layers": layers, "input_shape": list(self.input_shape), "seed": self.seed, "dtype": self.dtype}
         if self._lr_mult != 1:
             config["lr_mult"] = self._lr_mult
-        return config if self.max_pixels == MAX_PIXELS else config | {"max_pixels": self.max_pixels}
+        return config if self.max_pixels == MOST_PIXELS else config | {"max_pixels": self.max_pixels}
 
     @classmethod
     def from_config(
@@ -593,7 +593,7 @@ class Sequential(BaseModel):
         check_mapping(state)
         custom = checked_custom(custom_objects)
         made = layer_list.from_config(config["layers"], custom)
-        model = cls(made, None, config["seed"], config["dtype"], config.get("max_pixels", MAX_PIXELS))
+        model = cls(made, None, config["seed"], config["dtype"], config.get("max_pixels", MOST_PIXELS))
         model.lr_mult = config.get("lr_mult", 1.0)
         check_dtype(state, model.dtype)
         model.build_from(config["input_shape"], dict(state))
@@ -717,7 +717,7 @@ def _rebuild(
     dtype: str,
     state: Mapping[str, Array],
     lr_mult: float,
-    max_pixels: int = MAX_PIXELS,
+    max_pixels: int = MOST_PIXELS,
 ) -> Sequential:
     """Returns a model of new layers with this state; it is not built if shape is None."""
     model = Sequential(layer_list.from_spec(specs), None, seed, dtype, max_pixels)

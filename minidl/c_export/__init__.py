@@ -121,7 +121,7 @@ def export_c(
     True
     """
     net, target = model_of(model), atomic.text(path)
-    _ = net.input_shape  # raises unless the model is built
+    net.check_one_size("export_c")
     prefix = name_from(name, target)
     static = check_choice("arena", arena, "static", "argument") == "static"
     separate = check_choice("weights", weights, "text", "inc") == "inc"

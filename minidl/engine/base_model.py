@@ -89,6 +89,25 @@ class BaseModel:
         """Returns the model for examples of one shape: see Sequential.at."""
         raise NotImplementedError
 
+    def check_one_size(self, what: str) -> None:
+        """Raises ValueError, beginning with `what`, if the model takes images of any size, or is not built.
+
+        Parameters
+        ----------
+        what : str
+            Name of the caller, for the message.
+
+        Raises
+        ------
+        ValueError
+            The message names the remedy.
+        """
+        self._built()
+        if self.sizes is not None:
+            example = (self.sizes.declared[0], *[128] * (len(self.sizes.declared) - 1))
+            expected = f"expected a model of one size: model.at({example}) is one, with the same weights"
+            raise ValueError(f"{what}: {expected}; got a model of images of any size, {self.sizes.declared}")
+
     @property
     def manual(self) -> ManualPass:
         """The forward and backward by hand of a built model."""

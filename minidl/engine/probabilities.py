@@ -52,6 +52,8 @@ def link_of(name: str, layers: Sequence[Layer], outputs: Shape, loss: Loss | Non
     if len(outputs) != 1:
         made = f"Sequential([{link}()], model.output_shape, dtype=model.dtype).predict(model.predict(X))"
         remedy = f"for each position: {made if link else 'model.predict(X)'}"
+        if name == "softmax" and link:  # of an export
+            remedy = f"export Sequential([model, {link}()], model.input_shape)"
         raise ValueError(f"{name}: expected a model with outputs (classes,), got {outputs}; {remedy}")
     if outputs == (1,) and link != "Sigmoid":
         raise ValueError(f"{name}: expected at least two scores for a softmax, got outputs {outputs}")

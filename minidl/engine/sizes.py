@@ -10,13 +10,14 @@ from typing import Any, Generic, TypeVar
 
 from minidl.utils.validation import Shape, check_int
 
+FreeShape = tuple[int | None, ...]  # of an example, with None for a size that may be any
 Model = TypeVar("Model")
 KEPT = 8  # sizes; building the layers of another one takes milliseconds
-MAX_PIXELS = 2**24  # of an example, by default
+MOST_PIXELS = 2**24  # of an example, by default
 FIRST = (64, 32, 128, 256, 512)  # heights and widths that a model is built with, of which the first that fits is taken
 
 
-def check_free_shape(name: str, value: Any) -> tuple[int | None, ...]:
+def check_free_shape(name: str, value: Any) -> FreeShape:
     """Returns the shape of one example, in which sizes after the channels may be None: any size.
 
     Raises TypeError or ValueError for anything else.
@@ -38,7 +39,7 @@ class Sizes(Generic[Model]):
     pixels of an example.
     """
 
-    def __init__(self, declared: tuple[int | None, ...], make: Callable[[Shape], Model], max_pixels: int) -> None:
+    def __init__(self, declared: FreeShape, make: Callable[[Shape], Model], max_pixels: int) -> None:
         self.declared, self.max_pixels, self._make = declared, max_pixels, make
         self.first = FIRST[0]  # the height and width that the layers were built with
         self.output_shape: Any = None  # as of a model, with None for sizes that depend on the input's
@@ -80,6 +81,6 @@ class Sizes(Generic[Model]):
             return self._made[shape]
 
 
-def common(one: Shape, other: Shape) -> tuple[int | None, ...]:
+def common(one: Shape, other: Shape) -> FreeShape:
     """Returns a shape with None where two shapes differ."""
     return tuple(a if a == b else None for a, b in zip(one, other, strict=True))

@@ -38,6 +38,8 @@ def validate_input(estimator: Any, X: Any, reset: bool, **checks: Any) -> tuple[
 def _declared_shape(estimator: Any) -> Shape | None:
     """Returns the shape of one example in the estimator's arguments: its input_shape, or that of a built model."""
     model = estimator.model
+    if isinstance(model, Sequential) and model.sizes is not None:
+        model.check_one_size("model")
     if estimator.input_shape is None and isinstance(model, Sequential) and model.network is not None:
         return model.input_shape
     return None if estimator.input_shape is None else check_shape("input_shape", estimator.input_shape)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from minidl.engine.layer_list import from_spec, layer_name, to_spec
@@ -16,6 +17,7 @@ from minidl.layers import Block, Outputs, Parallel, Residual, SqueezeExcite
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, child_path
 from minidl.layers.join import ADD, CONCAT, DIVIDE, MAXIMUM, MINIMUM, MULTIPLY, POWER
+from minidl.onnx.any_size import write_any_size
 from minidl.onnx.custom_layers import write_custom
 from minidl.onnx.graph import Graph, Node, ValueInfo
 from minidl.onnx.node_writer import NodeWriter
@@ -44,10 +46,11 @@ def convert_dtype(model: Sequential, dtype: str | None) -> Sequential:
 def build_graph(model: Sequential, input_dtype: str | None = None) -> Graph:
     """Returns the model as a graph with its config in the metadata; otherwise as `write_layers`.
 
-    Raises ValueError for a model that is not built.
+    Raises ValueError for a model that is not built, and for one of any size with a layer whose nodes depend on it.
     """
     _ = model.input_shape  # raises
-    graph = write_layers(model.layers, input_dtype)
+    write = partial(write_layers, input_dtype=input_dtype)
+    graph = write(model.layers) if model.sizes is None else write_any_size(model, model.sizes, write)
     graph.metadata = _make_metadata(model, {k: v for k, v in tensors(model.layers).items() if k not in graph.tensors})
     return graph
 

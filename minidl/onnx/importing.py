@@ -6,13 +6,17 @@ import json
 import warnings
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import cast
 
 import numpy as np
 
 from minidl.engine import build_warnings
 from minidl.engine.layer_list import MAX_PIXELS, build, from_config, named_layers, unbuild
+from minidl.engine.sizes import MOST_PIXELS, FreeShape, check_free_shape
 from minidl.engine.state import check_dtype
 from minidl.layers.base import Layer
+from minidl.onnx.any_size import write_any_size
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.exporting import COUNTERS_KEY, METADATA_KEY, write_layers
 from minidl.onnx.file import model_file
@@ -81,16 +85,32 @@ def restore_exported(graph: Graph) -> ImportedLayers | None:
         state = {**counters, **graph.tensors}
         zeros = {name: zeros_view(array.shape, str(array.dtype)) for name, array in state.items()}
         check_dtype(state, config["dtype"])
-        model = Sequential(from_config(config["layers"], {}), None, config["seed"], config["dtype"])
+        limit, layers = config.get("max_pixels", MOST_PIXELS), from_config(config["layers"], {})
+        model = Sequential(layers, None, config["seed"], config["dtype"], limit)
         model.lr_mult = config.get("lr_mult", 1.0)
-        in_shape = check_shape("input_shape", config["input_shape"])
-        build(model.layers, in_shape, model.dtype, model.seed, zeros)
-        again = write_layers(model.layers, graph.inputs[0].dtype)
+        in_shape = check_free_shape("input_shape", config["input_shape"])
+        again = _written(model, in_shape, zeros, graph.inputs[0].dtype)
         same = again.tensors.keys() == graph.tensors.keys() and _serialize_nodes(again) == _serialize_nodes(graph)
     except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError):
         return None
-    unbuild(model.layers)
-    return ImportedLayers(list(model.layers), in_shape, model.dtype, state, model.seed, model.lr_mult) if same else None
+    if not same:
+        return None
+    return ImportedLayers(list(layers), in_shape, model.dtype, state, model.seed, model.lr_mult, limit)
+
+
+def _written(model: Sequential, shape: FreeShape, state: dict[str, Array], input_dtype: str) -> Graph:
+    """Returns the graph of a model that is not built, of this state, which stays so."""
+    write = partial(write_layers, input_dtype=input_dtype)
+    if None not in shape:
+        build(model.layers, cast(Shape, shape), model.dtype, model.seed, state)
+        graph = write(model.layers)
+        unbuild(model.layers)
+        return graph
+    model.build_from(shape, state)
+    assert model.sizes is not None
+    graph = write_any_size(model, model.sizes, write)
+    model.discard()
+    return graph
 
 
 def _serialize_nodes(graph: Graph) -> bytes:
@@ -103,15 +123,16 @@ class ImportedLayers:
     """The layers of a model that is not built yet, and its state by name."""
 
     layers: list[Layer]
-    in_shape: Shape
+    in_shape: FreeShape
     dtype: str
     state: dict[str, Array]
     seed: int = 0
     lr_mult: float = 1.0
+    max_pixels: int = MOST_PIXELS
 
     def build(self) -> Sequential:
         """Returns the model, and empties `state`."""
-        model = Sequential(self.layers, None, self.seed, self.dtype)
+        model = Sequential(self.layers, None, self.seed, self.dtype, self.max_pixels)
         model.lr_mult = self.lr_mult
         model.build_from(self.in_shape, self.state)
         return model

@@ -90,6 +90,7 @@ LOSSES: Words = {
     "crossentropy": "use 'softmax_cross_entropy', on scores: leave out a last Softmax",
     "nll": "use 'softmax_cross_entropy', on scores: leave out a last Softmax",
     "softmax": "use 'softmax_cross_entropy'",
+    "diceloss": "use 'dice', which includes a softmax, or a sigmoid for a single score",
     "sparsecategoricalcrossentropy": "use 'softmax_cross_entropy', on scores: leave out a last Softmax",
     "categoricalcrossentropy": (
         "use 'softmax_cross_entropy', on scores: leave out a last Softmax; y may be one-hot rows or labels"
@@ -102,6 +103,15 @@ METRICS: Words = {
     "categoricalaccuracy": "use 'accuracy'",
     "sparsecategoricalaccuracy": "use 'accuracy'",
     "topkcategoricalaccuracy": "use TopKAccuracy(k) of minidl.metrics",
+    "meaniou": "use 'iou'",
+    "binaryiou": "use 'iou'",
+    "onehotiou": "use 'iou'",
+    "onehotmeaniou": "use 'iou'",
+    "jaccard": "use 'iou'",
+    "jaccardindex": "use 'iou'",
+    "jaccardscore": "use 'iou'",
+    "dicescore": "use 'dice'",
+    "dicecoefficient": "use 'dice'",
     "f1score": "use 'f1' for two classes, 'f1_macro' for more",
     "recallscore": "use 'recall' for two classes, 'recall_macro' for more",
     "precisionscore": "use 'precision' for two classes, 'precision_macro' for more",

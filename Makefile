@@ -41,7 +41,7 @@ AXE := build/axe/node_modules/axe-core/axe.min.js
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 10
 
 .DEFAULT_GOAL := help
-.PHONY: help mnist test check lint oracles oldest openmpi two-machines same-bits clang arm64 docs docs-browser pictures conformance conformance-short zoo c-export sdist sdist-check wheel wheels bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-cores bench-threads bench-batches bench-callers bench-winograd bench-c-export clean
+.PHONY: help mnist test check lint oracles oldest openmpi two-machines same-bits clang arm64 docs docs-browser pictures conformance conformance-short zoo c-export sdist sdist-check wheel wheels bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-cores bench-threads bench-batches bench-callers bench-segmentation bench-winograd bench-c-export clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -143,6 +143,9 @@ bench-threads: $(ALL) ## compare minidl's thread pool with OpenMP, and BLAS thre
 
 bench-batches: $(ALL) ## measure every batch size, compared with those that fill tiles (an hour; ARGS="--nets lenet mlp" takes some minutes)
 	$(BIN)/python benchmarks/odd_batches.py --json $(RESULTS)/odd_batches.json $(ARGS)
+
+bench-segmentation: $(ORACLE) ## measure steps, memory and learning of a U-Net, compared with PyTorch (10 minutes)
+	$(BIN)/python benchmarks/segmentation.py --learning --json $(RESULTS)/segmentation.json $(ARGS)
 
 bench-callers: $(ORACLE) ## measure predictions from several Python threads, and after pauses, compared with onnxruntime (20 minutes)
 	$(BIN)/python benchmarks/callers.py --json $(RESULTS)/callers.json $(ARGS)

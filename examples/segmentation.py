@@ -103,7 +103,7 @@ def main():
         model, loss, Adam(Cosine(0.01, steps)), ["iou"], seed=args.seed, num_threads=args.num_threads
     )
     start = perf_counter()
-    history = trainer.fit(X, y, args.epochs, batch_size=8, verbose=0)
+    history = trainer.fit(X, y, epochs=args.epochs, batch_size=8, verbose=0)
     print(f"{steps} steps in {perf_counter() - start:.1f} s, IoU of the last epoch's crops {history['iou'][-1]:.3f}")
 
     whole = Sequential([model[2:]], input_shape=(1, None, None))  # without RandomCrop and RandomFlip

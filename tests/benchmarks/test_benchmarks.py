@@ -21,8 +21,8 @@ PROGRAMS = {
     "accuracy.py", "c_export.py", "callers.py", "calls.py", "chart.py", "conditions.py", "cores.py", "critical_path.py",
     "custom_kernel.py", "first_weights.py", "fit_memory.py", "footprint.py", "import_onnx.py", "imported_nets.py",
     "inference.py", "kernels.py", "many_nets.py", "nets.py", "numpy_parts.py", "odd_batches.py", "per_example.py",
-    "ppo_torch.py", "report_limits.py", "scaling.py", "thread_pool.py", "torch_mnist.py", "train_step.py",
-    "winograd.py",
+    "ppo_torch.py", "report_limits.py", "scaling.py", "segmentation.py", "thread_pool.py", "torch_mnist.py",
+    "train_step.py", "winograd.py",
 }  # fmt: skip
 
 
@@ -453,3 +453,10 @@ def test_scaling(run, tmp_path):
         assert all_positive(result["milliseconds"].values())
     for result in results["2 ranks"]["model"]:
         assert all(all_positive(row.values()) for row in result["images_per_second"].values())
+
+
+def test_segmentation(run, tmp_path):
+    shortest = ["--batches", 2, "--sizes", 16, "--threads", 1, "--rounds", 1, "--seconds", 0.05, "--sides", "minidl"]
+    _, results = run("segmentation.py", *shortest, json_file=tmp_path / "r.json")
+    (seconds, memory) = results["steps"]["2 of 16, 1 threads"]["minidl"]
+    assert seconds > 0 and memory > 1e6

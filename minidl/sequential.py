@@ -13,7 +13,7 @@ from minidl.engine import build_warnings, layer_list
 from minidl.engine.base_model import BaseModel
 from minidl.engine.flat_parameters import FlatParameters, SharedParameters
 from minidl.engine.network import Network
-from minidl.engine.sizes import FIRST, MOST_PIXELS, Sizes, check_free_shape, common
+from minidl.engine.sizes import MOST_PIXELS, Sizes, check_free_shape, common
 from minidl.engine.soft_update import check_same_layers, soft_update
 from minidl.engine.state import check_dtype, check_mapping, copies, load, shared
 from minidl.engine.summary import Summary, summarize
@@ -176,24 +176,14 @@ class Sequential(BaseModel):
 
     def _build_for_any_size(self, sizes: Sizes[Sequential], state: dict[str, Array] | None) -> None:
         """Builds the model for the first of some sizes that fits, and checks that a larger one can share its state."""
-        refused: ValueError | None = None
-        for size in FIRST:
-            try:
-                self._build_for(sizes.with_size(size), None if state is None else dict(state))
-                break
-            except ValueError as error:
-                refused = refused or error
-        else:
-            assert refused is not None
-            raise refused
-        self.sizes, sizes.first = sizes, size
+        sizes.try_first(lambda shape: self._build_for(shape, None if state is None else dict(state)))
+        self.sizes = sizes
         try:
-            one, other = sizes.at(sizes.with_size(size)), sizes.at(sizes.with_size(2 * size))
+            sizes.take_outputs(*(model.output_shape for model in sizes.first_two()))
         except (TypeError, ValueError) as error:
             self.discard()
             expected = f"expected layers that take any size for {sizes.declared}, as GlobalAvgPool2D before Dense"
             raise ValueError(f"input_shape: {expected}, got {error}") from error
-        sizes.take_outputs(one.output_shape, other.output_shape)
 
     def _of_size(self, shape: Shape) -> Sequential:
         """Returns a model for examples of one shape, whose layers share the parameters and buffers of this one."""
@@ -678,10 +668,8 @@ class Sequential(BaseModel):
         """Returns the shape of an example before a layer, with None for sizes that depend on that of the input."""
         if self.sizes is None or layer not in self.layers:
             return layer.in_shape
-        sizes, place = self.sizes, self.layers.index(layer)
-        models = [sizes.at(sizes.with_size(side * sizes.first)) for side in (1, 2)]
-        one, other = (model.layers[place].in_shape for model in models)
-        return cast(Shape, common(one, other))
+        place = self.layers.index(layer)
+        return cast(Shape, common(*(model.layers[place].in_shape for model in self.sizes.first_two())))
 
     def as_layer(self) -> Block:
         """Returns copies of the layers as one layer for another model.

@@ -157,14 +157,15 @@ def grad_cam(model, X, y):
 
 def metric_entries(name, metric, y, scores):
     """Returns the entries of a metric's two arguments."""
+    name = f"{metric.__module__.rpartition('.')[2]}.{name}"
     return {
-        f"metrics.{name}:y": (y, without_trainer(lambda v: metric(v, scores))),
-        f"metrics.{name}:scores": (scores, without_trainer(lambda v: metric(y, v))),
+        f"{name}:y": (y, without_trainer(lambda v: metric(v, scores))),
+        f"{name}:scores": (scores, without_trainer(lambda v: metric(y, v))),
     }
 
 
 OF_TWO_LABELS = (metrics.precision, metrics.recall, metrics.f1)
-OF_LABELS = (metrics.precision_macro, metrics.recall_macro, metrics.f1_macro)
+OF_LABELS = (metrics.precision_macro, metrics.recall_macro, metrics.f1_macro, metrics.iou, metrics.dice)
 OF_NUMBERS = (
     *(metrics.binary_accuracy, metrics.subset_accuracy),
     *(metrics.mae, metrics.mse, metrics.rmse, metrics.r2),
@@ -220,7 +221,7 @@ ENTRIES = {
     "native.NativeLoss.__call__:y, numbers": (SCORES, without_trainer(lambda v: huber(SCORES, v))),
     "native.NativeLoss.targets:y": (SCORES, without_trainer(lambda v: huber.targets(v, (3,), "float32"))),
     "native.as_float_targets:y": (SCORES, without_trainer(lambda v: as_float_targets(v, (3,), "float64"))),
-    "cross_entropy.SoftmaxCrossEntropy.targets:y, numbers": (
+    "label_loss.LabelLoss.targets:y, numbers": (
         abs(SCORES), without_trainer(lambda v: softmax_cross_entropy.targets(v, (3,), "float32"))),
     "cross_entropy.SoftmaxCrossEntropy.targets:y": (
         Y, without_trainer(lambda v: softmax_cross_entropy.targets(v, (3,), "float32"))),
@@ -296,11 +297,13 @@ INSIDE = (
         "output_metrics",
         "per_example_steps",
         "sample_buffer",
+        "seen_examples",
         "signals",
         "round_trip",
         "step_cache",
         "steps",
     ),
+    *("class_weights", "counts", "sizes"),
     *("baseline", "curves", "findings", "instrument", "probe", "report", "symptoms"),
     *("attribution", "figures", "image_grid", "models", "panels", "receptive_fields", "windows"),
     "initializers",
@@ -322,8 +325,8 @@ INSIDE_TOO = {
     "labeled_data.LabeledData.__init__:active_rows", "sparse.SparseRows.__init__:matrix",
     "sparse.is_sparse:X", "base_trainer.BaseTrainer.__init__:optimizer", "base.Optimizer.step:lr",
     "data.fingerprint:array", "data.fingerprint:rows", "base_trainer.BaseTrainer.batches:rows",
-    "base_trainer.BaseTrainer.evaluate_rows:rows", "base_trainer.BaseTrainer.epoch_logs:scores",
-    "base_trainer.BaseTrainer.epoch_logs:targets", "base_trainer.BaseTrainer.epoch_logs:mean",
+    "base_trainer.BaseTrainer.evaluate_rows:rows", "data.shape_of_examples:X", "label_loss.check_ignored:ignore_index",
+    "labeled_data.LabeledData.loss_weights:rows", "weights.of_labeled:labeled",
     "base_trainer.BaseTrainer.scores_of:rows", "base_trainer.BaseTrainer.scores_of:examples",
     *(f"finite_differences.Function.__init__:{name}" for name in ("values", "gradient", "dy", "output")),
     "predictions.Classifier.predict_proba:X", "predictions.encode_labels:y", "predictions.encode_labels:classes",
@@ -340,10 +343,10 @@ INSIDE_TOO = {
         "reported_targets:rows",
     )),
     "labeled_data.from_one_hot:rows", "labeled_data.labeled_rows:targets", "data.ArraySource.lost:rows",
-    "data.largest_magnitude:array", "cross_entropy.SoftmaxCrossEntropy.as_labels:array",
+    "data.largest_magnitude:array", "label_loss.LabelLoss.as_labels:array",
     "losses.check_rows:y", "losses.rows_of:y", "data.ArraySource.check_rows:rows",
     "sparse.SparseRows.stored_values:rows",
-    *(f"{cls}.{name}:targets" for cls in ("native.NativeLoss", "cross_entropy.SoftmaxCrossEntropy")
+    *(f"{cls}.{name}:targets" for cls in ("native.NativeLoss", "label_loss.LabelLoss")
       for name in ("labels", "numbers")),
     "lazy.is_lazy:X",
     *(f"many_fits.fit_many:{name}" for name in ("X", "y", "fit_arguments")),  # passed on to Trainer.fit
@@ -355,7 +358,7 @@ INSIDE_TOO = {
 ANY_SIZE = (  # no other argument determines the number of rows
     "activations.feature_maps:X", "saliency.saliency:X", "saliency.grad_cam:X",
     "arrays.as_array:value", "data.as_numbers:X", "weights.times_class_weights:y",
-    "cross_entropy.SoftmaxCrossEntropy.targets:y", "cross_entropy.SoftmaxCrossEntropy.targets:y, numbers",
+    "cross_entropy.SoftmaxCrossEntropy.targets:y", "label_loss.LabelLoss.targets:y, numbers",
     "native.as_float_targets:y", "native.NativeLoss.targets:y", "elementwise.BinaryCrossEntropy.targets:y",
     "elementwise.Poisson.targets:y", "batch_sum.batch_sum:g", "batch_sum.batch_sum:g, dict",
 )  # fmt: skip

@@ -120,7 +120,6 @@ BAD_Y = [
     (changed_at(Y, 39, 3), ValueError, r"labels from 0 to 2 .*3 outputs.* got labels from 0 to 3"),
     (changed_at(Y, 0, -1), ValueError, "got labels from -1 to 2"),
     (Y.astype(float), TypeError, "integer labels, got dtype float64"),
-    (Y > 0, TypeError, "integer labels, got dtype bool"),
     (Y.astype(str), TypeError, "integer labels, got dtype <U"),
     (Y.astype(object), TypeError, "integer labels, got dtype object"),
     (Y[:, None], ValueError, r"one label per example.*got \(40, 1\)"),

@@ -86,7 +86,23 @@ class BaseModel:
         return tuple(last.branches) if isinstance(last, Outputs) else ()
 
     def at(self, input_shape: Shape) -> Self:
-        """Returns the model for examples of one shape: see Sequential.at."""
+        """Returns the model for examples of one shape: see Sequential.at.
+
+        Parameters
+        ----------
+        input_shape : tuple of int
+            Shape of one example.
+
+        Returns
+        -------
+        BaseModel
+            A model of one size.
+
+        Raises
+        ------
+        ValueError
+            If the model cannot take it.
+        """
         raise NotImplementedError
 
     def check_one_size(self, what: str) -> None:

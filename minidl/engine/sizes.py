@@ -46,6 +46,21 @@ class Sizes(Generic[Model]):
         self._made: OrderedDict[Shape, Model] = OrderedDict()
         self._lock = Lock()
 
+    def try_first(self, build: Callable[[Shape], None]) -> None:
+        """Calls `build` with shapes until it succeeds; raises its first ValueError if it never does."""
+        refused: ValueError | None = None
+        for self.first in FIRST:
+            try:
+                return build(self.with_size(self.first))
+            except ValueError as error:
+                refused = refused or error
+        assert refused is not None
+        raise refused
+
+    def first_two(self) -> tuple[Model, Model]:
+        """Returns the models of the size that the layers were built with, and of twice that."""
+        return self.at(self.with_size(self.first)), self.at(self.with_size(2 * self.first))
+
     def take_outputs(self, one: Any, other: Any) -> None:
         """Takes the output shapes of models of two sizes: what differs depends on the size."""
         if isinstance(one, dict):

@@ -358,7 +358,7 @@ def test_without_metrics_no_targets_are_kept(tmp_path):
         {"position": -1},
         {"digest": 3},
         {"weights": np.ones(31)},
-        {"weights": np.zeros(32)},
+        {"weights": np.full(32, -1.0)},
         {"weights": np.ones(32, "float32")},
         {"targets": np.zeros(31, int)},
         {"targets": None},

@@ -303,7 +303,7 @@ INSIDE = (
         "step_cache",
         "steps",
     ),
-    *("class_weights", "counts", "sizes"),
+    *("class_weights", "counts", "evaluation", "sizes"),
     *("baseline", "curves", "findings", "instrument", "probe", "report", "symptoms"),
     *("attribution", "figures", "image_grid", "models", "panels", "receptive_fields", "windows"),
     "initializers",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -14,9 +13,9 @@ from numpy.typing import ArrayLike
 from minidl.distributed.communicator import SINGLE_PROCESS, Communicator
 from minidl.engine.network import Network
 from minidl.engine.per_example import check_no_coupling
-from minidl.engine.pixel_targets import at_rest, check_movable
+from minidl.engine.pixel_targets import check_movable
 from minidl.engine.probabilities import link_of, one_output, probabilities
-from minidl.losses import Loss, checked_loss
+from minidl.losses import Loss
 from minidl.losses.output_losses import OutputLosses, by_output
 from minidl.metrics import Metric
 from minidl.optimizers.base import rate_at
@@ -25,6 +24,7 @@ from minidl.training import checked_attributes as checked
 from minidl.training.batch_feed import BatchFeed
 from minidl.training.consistency import check_data
 from minidl.training.diagnosis import explain
+from minidl.training.evaluation import evaluate_rows
 from minidl.training.history import History
 from minidl.training.labeled_data import LabeledData
 from minidl.training.measurement import is_counted
@@ -590,19 +590,4 @@ class BaseTrainer:
         dict of str to float
             As `evaluate`.
         """
-        step, dtype, local = data.examples.chunk_size, self.model.dtype, comm.local_slice(len(rows))
-        targets = data.reported_targets(rows)
-        seen = self.nothing_seen()
-        for start in range(local.start, local.start - (-len(rows) // comm.size), step):  # as often in all processes
-            here = slice(start, min(start + step, local.stop))
-            with comm.raise_together():
-                scores = self.scores_of(data.examples, rows[here])
-                y = at_rest(self.network, self.loss, targets[here], self.num_threads)
-                of_loss = scores if targets.dtype == data.targets.dtype else scores.astype(targets.dtype)
-                losses = checked_loss(self.loss, of_loss, y)[0] if len(y) else np.empty(0, dtype)
-                seen.append(losses, scores, partial(np.asarray, y))
-            between()
-        with comm.raise_together():
-            whole = partial(at_rest, self.network, self.loss, targets, self.num_threads)
-            seen.gather(comm, len(rows), targets[:0])
-            return seen.logs(whole, partial(data.mean, rows=rows))
+        return evaluate_rows(self, data, rows, between, comm)

@@ -48,9 +48,9 @@ class BatchFeed:
         self.is_iterator = hasattr(source, "__next__")
         if self.is_iterator and steps_per_epoch is None and epochs > 1:
             raise ValueError(f"steps_per_epoch: expected a number for {epochs} epochs, as an iterator is read once")
-        self._source = source
+        self.source = source
         self._iterator: Iterator[Any] | None = None
-        ahead = refused._ahead if self.is_iterator and refused is not None and refused._source is source else []
+        ahead = refused._ahead if self.is_iterator and refused is not None and refused.source is source else []
         self._ahead: list[Any] = ahead  # a batch that was read too early
         self._given = 0  # the number of batches given in this epoch
         self.position = 0  # the number of batches given since the source began
@@ -63,7 +63,7 @@ class BatchFeed:
     @property
     def steps(self) -> int | None:
         """The number of batches of an epoch, if it is known before it ends."""
-        return _length(self._source) if self.steps_per_epoch is None else self.steps_per_epoch
+        return _length(self.source) if self.steps_per_epoch is None else self.steps_per_epoch
 
     def peek(self) -> Any:
         """Returns the first batch, which stays; raises ValueError if there is none."""
@@ -108,7 +108,7 @@ class BatchFeed:
         """Ends an epoch."""
         if self.is_iterator:
             self._call_on_epoch_end()
-        elif self.position and self.position == _length(self._source):
+        elif self.position and self.position == _length(self.source):
             self._ahead = self._read()  # empty, unless the length is wrong
             if not self._ahead:
                 self._end()
@@ -119,7 +119,7 @@ class BatchFeed:
             batches, self._ahead = self._ahead, []
             return batches
         if self._iterator is None:
-            self._iterator = iter(self._source) if hasattr(self._source, "__iter__") else _items(self._source)
+            self._iterator = iter(self.source) if hasattr(self.source, "__iter__") else _items(self.source)
         return list(itertools.islice(self._iterator, 1))
 
     def _end(self) -> None:
@@ -129,7 +129,7 @@ class BatchFeed:
             self._call_on_epoch_end()
 
     def _call_on_epoch_end(self) -> None:
-        if callable(end := getattr(self._source, "on_epoch_end", None)):
+        if callable(end := getattr(self.source, "on_epoch_end", None)):
             end()
 
 

@@ -151,7 +151,9 @@ class BatchFitLoop(FitLoop):
         if feed.position == position and (not position or self._digest == state.batches["digest"]):
             return None
         feed.restart()
-        return f"X: expected the same {position} batches, as in the fit that was interrupted, got others"
+        counts = hasattr(feed.source, "on_epoch_end") and self.trainer.epoch
+        hint = f"; batches that count their epochs have to begin at that of the trainer, {counts}" if counts else ""
+        return f"X: expected the same {position} batches, as in the fit that was interrupted, got others{hint}"
 
     def resume(self, state: FitState) -> None:
         """See FitLoop.resume."""

@@ -65,3 +65,13 @@ def pieces_backward(dy, in_shape, draws):
     for row, gradient, drawn in zip(dx, dy, draws, strict=True):
         row[piece(number, dy.shape[2:], *drawn)] = gradient
     return dx[:, 1:].reshape(-1, *in_shape)
+
+
+def quarter_turns(rows, **what):
+    """Returns the quarters of a turn, 0 to 3, of the examples with these ids; `what` as in dropout_bits."""
+    return [int(bits) >> 30 for bits in dropout_bits(1, rows, **what)[:, 0]]
+
+
+def turned(x, quarters):
+    """Returns the images of x (n, c, h, h), each turned counter-clockwise."""
+    return np.stack([np.rot90(image, quarter, (1, 2)) for image, quarter in zip(x, quarters, strict=True)])

@@ -33,7 +33,7 @@ from minidl.layers.activations import (
     Threshold,
 )
 from minidl.layers.affine import RandomRotation, RandomZoom
-from minidl.layers.augment import RandomCrop, RandomFlip, RandomShift
+from minidl.layers.augment import RandomCrop, RandomFlip, RandomRotate90, RandomShift
 from minidl.layers.avgpool2d import AdaptiveAvgPool2D, AvgPool1D, AvgPool2D, GlobalAvgPool1D, GlobalAvgPool2D
 from minidl.layers.batchnorm import BatchNorm1D, BatchNorm2D
 from minidl.layers.color_jitter import ColorJitter
@@ -127,6 +127,7 @@ __all__ = [
     "RMSNorm",
     "RandomCrop",
     "RandomFlip",
+    "RandomRotate90",
     "RandomRotation",
     "RandomShift",
     "RandomZoom",

@@ -1,4 +1,4 @@
-"""RandomCrop, RandomFlip and RandomShift: data augmentation, different for each example in each training step.
+"""RandomCrop, RandomFlip, RandomRotate90 and RandomShift: data augmentation, drawn for each example in each training step.
 
 The augmentation of an example depends only on the run's seed, the layer's path in the model, the step and the example's
 row in the data. Threads, batch size, dtype and processor do not change it.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from minidl.layers.base import Layer
 from minidl.utils.validation import Pair, Shape, check_bool, check_image_shape, check_pair
-from minidl_c.kernels.augment import AugmentOp
+from minidl_c.kernels.augment import AugmentOp, QuarterTurnOp
 
 MAX_OFFSET = 2**24  # pixels, as AugmentOp
 
@@ -127,6 +127,53 @@ class RandomFlip(Layer):
     def target_op(self, channels: int, dtype: str, nearest: bool) -> AugmentOp:
         shape = channels, *self.in_shape[1:]
         return AugmentOp(shape, shape[1:], flips=self._flips, path=self._path, dtype=dtype)
+
+
+class RandomRotate90(Layer):
+    """Random rotation in training by 0, 90, 180 or 270 degrees, all equally likely; the identity in inference.
+
+    Maps (c, n, n) to (c, n, n). Pixels are copied, not interpolated, and none leaves the image. `RandomRotation` turns
+    by other angles.
+
+    Raises
+    ------
+    ValueError
+        In `build`, unless the input is a square image.
+
+    Notes
+    -----
+    A rotation depends only on the run's seed, the layer's path in the model, the step and the example's row in the
+    data. Threads, batch size, dtype and processor do not change it.
+
+    Targets of pixels move with the images: see docs/how-to/data.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minidl import Sequential
+    >>> from minidl.layers import RandomRotate90
+    >>> model = Sequential([RandomRotate90()], input_shape=(1, 2, 2))
+    >>> y = model.forward(np.tile([[1, 2], [3, 4]], (4, 1, 1, 1)), training=True)
+    >>> print(y.reshape(4, 4))
+    [[2. 4. 1. 3.]
+     [4. 3. 2. 1.]
+     [4. 3. 2. 1.]
+     [3. 1. 4. 2.]]
+    """
+
+    moves_pixels = True
+
+    def build(self, in_shape: Shape) -> Shape:
+        channels, height, width = check_image_shape(in_shape)
+        if height != width:
+            raise ValueError(
+                f"expected a square image, got {height} x {width}: crop or pad it first, or use RandomFlip"
+            )
+        self.op = self.target_op(channels, self.dtype, False)
+        return in_shape
+
+    def target_op(self, channels: int, dtype: str, nearest: bool) -> QuarterTurnOp:
+        return QuarterTurnOp((channels, *self.in_shape[1:]), path=self._path, dtype=dtype)
 
 
 class RandomShift(Layer):

@@ -215,6 +215,8 @@ LAYERS: Words = {
     "randomcontrast": "use ColorJitter(contrast=0.2)",
     "randomsaturation": "use ColorJitter(saturation=0.2)",
     "randomhorizontalflip": "use RandomFlip()",
+    "randomrotation90": "use RandomRotate90()",
+    "d4": "use RandomRotate90() and RandomFlip(), two layers",
     "randomverticalflip": "use RandomFlip(horizontal=False, vertical=True)",
     "rnn": f"minidl has no recurrent layers; {_CUSTOM_LAYER}",
     "simplernn": f"minidl has no recurrent layers; {_CUSTOM_LAYER}",

@@ -1,4 +1,4 @@
-"""Random crop, shift and flip: in training, the output is a random crop of each example, perhaps flipped.
+"""Random crop, shift, flip and quarter turns: in training, the output is a random crop of each example, perhaps flipped.
 
     y[oh][ow] = x[top + oh][left + ow], or 0 outside x; reversed along an axis that is flipped
     dx gets each element of dy at the pixel that y was read from
@@ -9,14 +9,19 @@ path, step and the example's index in the data (key: `keys_of_examples` in three
     threefry(key, 0) = bits of top and left: of n choices, choice bits * n // 2**32 is taken
     threefry(key, 1) = bits of a vertical and a horizontal flip: the highest bit decides
 
-Nothing is saved: backward draws the same crops again.
+Quarter turns of square images are an op of their own, the identity in inference; y is x turned counter-clockwise by
+
+    the two highest bits of the first number of threefry(key, 0), times 90 degrees
+
+Nothing is saved: backward draws the same crops and turns again.
 """
 from libc.stdint cimport int32_t, uint32_t, uint64_t
 
-from minidl_c.kernels.image_shapes import cropping
+from minidl_c.kernels.identity cimport copy_elements, copy_part
+from minidl_c.kernels.image_shapes import augmented, cropping
 from minidl_c.kernels.path_hash import hash_path
 from minidl_c.kernels.threefry cimport keys_of_examples, lane_keys, threefry_lanes
-from minidl_c.op cimport LANES, Op, by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile
+from minidl_c.op cimport LANES, Op, by_dtype, elements_by_dtype, init_op, op, real, split_range, tile_f32, tile_f64, typed_tile
 
 cdef extern from "minidl_c/kernels/augment_tiles.h" nogil:
     ctypedef struct moves:
@@ -26,6 +31,7 @@ cdef extern from "minidl_c/kernels/augment_tiles.h" nogil:
     moves inverse_moves(const moves *m)
     void move_row(const moves *vertical, const moves *horizontal, int oh, int H, int W, int OW, const void *x, void *y)
     void crop_row(int top, int left, int oh, int H, int W, int OW, const void *x, void *y)
+    void turn_row(const int32_t *quarters, int oh, int N, const void *x, void *y)
 
 ctypedef struct augment_axis:
     int size, out_size
@@ -36,6 +42,11 @@ ctypedef struct augment_dims:
     Py_ssize_t C
     augment_axis vertical, horizontal
     uint64_t path                       # hash of the layer's path in the model
+
+ctypedef struct turn_dims:
+    Py_ssize_t C
+    int N                               # height and width
+    uint64_t path
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -145,4 +156,58 @@ cdef class AugmentOp(Op):
         self.c.draws = self.c.splits = 1
         self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])
         self.c.backward_tile = by_dtype(&self.c, backward[tile_f32], backward[tile_f64])
+        self.c.dims = d
+
+
+# ---- quarter turns -------------------------------------------------------------------------------------------------------
+
+cdef void turn_part(const op *o, const typed_tile *t, bint back, const real *x, real *y) noexcept nogil:
+    """Computes this part of y from x in forward, and of dx from dy, turned back, in backward; copies it in inference."""
+    cdef const turn_dims *d = <const turn_dims *> o.dims
+    cdef lane_keys keys
+    cdef uint32_t bits[2 * 16]
+    cdef int32_t quarters[16]
+    cdef int lane, quarter
+    cdef Py_ssize_t r, r0 = 0, r1 = 0
+    if not t.training:
+        copy_part(o, t, x, y)
+        return
+    keys = keys_of_examples(t.seed, d.path, t.step, t.example_ids, t.examples)
+    threefry_lanes(&keys, 0, bits)
+    for lane in range(LANES):
+        quarter = bits[lane] >> 30
+        quarters[lane] = (4 - quarter) & 3 if back else quarter
+    split_range(d.C * d.N, t.part, t.parts, &r0, &r1)
+    for r in range(r0, r1):
+        turn_row(quarters, r % d.N, d.N, x + r // d.N * d.N * d.N * LANES, y + r * d.N * LANES)
+
+
+cdef void turn_forward(const op *o, const typed_tile *t) noexcept nogil:
+    turn_part(o, t, False, t.x, t.y)
+
+
+cdef void turn_backward(const op *o, const typed_tile *t) noexcept nogil:
+    if t.dx != NULL:
+        turn_part(o, t, True, t.dy, t.dx)
+
+
+cdef class QuarterTurnOp(Op):
+    """Random turns by 0, 90, 180 or 270 degrees of square images (c, n, n).
+
+    path: the layer's path in the model. Raises ValueError for other images, and for more than 2**24 pixels.
+    """
+
+    cdef turn_dims d
+
+    def __cinit__(self, in_shape, path="", dtype="float32"):
+        cdef turn_dims *d = &self.d
+        d.C, d.N, width = augmented(in_shape)
+        if d.N != width:
+            raise ValueError(f"input shape: expected a square image, got {d.N} x {width}")
+        d.path = hash_path(path)
+        init_op(self, (d.C, d.N, d.N), (d.C, d.N, d.N), dtype)
+        self.c.draws = self.c.splits = 1
+        self.c.forward_tile = by_dtype(&self.c, turn_forward[tile_f32], turn_forward[tile_f64])
+        self.c.backward_tile = by_dtype(&self.c, turn_backward[tile_f32], turn_backward[tile_f64])
+        self.c.blocked.elements = elements_by_dtype(&self.c, copy_elements[tile_f32], copy_elements[tile_f64])
         self.c.dims = d

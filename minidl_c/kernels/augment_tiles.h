@@ -1,4 +1,4 @@
-/* augment_tiles.h: copies an image row for 16 examples, each from a position of its own. */
+/* augment_tiles.h: copies an image row for 16 examples, each from a position of its own, or turned by quarters of its own. */
 #ifndef REAL
 #ifndef MINIDL_AUGMENT_TILES_H
 #define MINIDL_AUGMENT_TILES_H
@@ -20,6 +20,8 @@ INLINE moves inverse_moves(const moves *m) {
 
 #define move_row(vertical, horizontal, oh, H, W, OW, x, y) BY_DTYPE(move_row, y)(vertical, horizontal, oh, H, W, OW, x, y)
 #define crop_row(top, left, oh, H, W, OW, x, y) BY_DTYPE(crop_row, y)(top, left, oh, H, W, OW, x, y)
+
+#define turn_row(quarters, oh, N, x, y) BY_DTYPE(turn_row, y)(quarters, oh, N, x, y)
 
 #define TEMPLATE "minidl_c/kernels/augment_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
@@ -52,5 +54,20 @@ INLINE void FN(crop_row)(int32_t top, int32_t left, int32_t oh, int32_t H, int32
   memset(y, 0, first * pixel);
   if (inside) memcpy(y + first * LANES, x + (h * W + left + first) * LANES, (end - first) * pixel);
   memset(y + end * LANES, 0, (OW - end) * pixel);
+}
+
+/* OUT y [N][16]: row `oh` of x [N][N][16], turned counter-clockwise by each example's quarters of a turn, 0 to 3. */
+INLINE void FN(turn_row)(const int32_t *quarters, int32_t oh, int32_t N, const REAL *x, REAL *y) {
+  const int32_t last = N - 1;
+  const int32_t starts[4] = {oh * N, last - oh, N * N - 1 - oh * N, last * N + oh}, steps[4] = {1, N, -1, -N};
+  for (int lane = 0; lane < LANES; lane += VL) {
+    M index, step, all = {0};
+    for (int i = 0; i < VL; i++) {
+      index[i] = starts[quarters[lane + i]] * LANES + lane + i;
+      step[i] = steps[quarters[lane + i]] * LANES;
+    }
+    all = ~all;
+    for (int32_t ow = 0; ow < N; ow++, index += step) *(V *)(y + (ptrdiff_t)ow * LANES + lane) = FN(gather)(all, index, x);
+  }
 }
 #endif

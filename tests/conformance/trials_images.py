@@ -8,7 +8,7 @@ from conformance.trial import Trial, both_ways, draw_dtype, draw_values, named, 
 from geometries import POOL_FORMS, pool_cases
 
 from minidl_c.kernels.affine import AffineOp
-from minidl_c.kernels.augment import AugmentOp
+from minidl_c.kernels.augment import AugmentOp, QuarterTurnOp
 from minidl_c.kernels.avgpool2d import AvgPool2DOp
 from minidl_c.kernels.color_jitter import ColorJitterOp
 from minidl_c.kernels.columns import ColumnsOp
@@ -172,6 +172,18 @@ def random_trial(rng, make, shape, oracle_of):
     return Trial(about, dtype, inputs, outputs, run, 2, None if kind == "special" else oracle)
 
 
+def quarter_turn(rng):
+    shape = int(rng.integers(1, 9)), *(int(rng.integers(1, 20)),) * 2
+
+    def oracle(x, dy, what):
+        quarters = images.quarter_turns(**what)
+        if len(x):
+            yield "y", images.turned(x, quarters), 0
+            yield "dx", images.turned(dy, [-quarter for quarter in quarters]), 0
+
+    yield random_trial(rng, lambda path, dtype: QuarterTurnOp(shape, path, dtype), shape, oracle)
+
+
 def cutout(rng):
     shape, size, rate = image_shape(rng), tuple(int(v) for v in rng.integers(1, 9, 2)), float(rng.random())
 
@@ -227,5 +239,5 @@ def noise(rng):
 
 IMAGES = (
     *(pad2d, columns, permute, avgpool2d, upsample2d, normalize),
-    *(augment, cutout, affine, color_jitter, noise),
+    *(augment, quarter_turn, cutout, affine, color_jitter, noise),
 )

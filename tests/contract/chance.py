@@ -11,6 +11,7 @@ from minidl.layers import (
     GaussianNoise,
     RandomCrop,
     RandomFlip,
+    RandomRotate90,
     RandomRotation,
     RandomShift,
     RandomZoom,
@@ -48,6 +49,11 @@ def random_shift(rng):
     return Case(RandomShift(tuple(int(n) for n in rng.integers(0, 4, 2))), image(rng))
 
 
+def random_rotate90(rng):
+    channels, size, _ = image(rng)
+    return Case(RandomRotate90(), (channels, size, size))
+
+
 def random_rotation(rng):
     pair = tuple(map(float, np.sort(rng.uniform(-360, 360, 2))))
     degrees = float(rng.uniform(0, 180)) if rng.random() < 0.5 else pair
@@ -68,6 +74,7 @@ DRAWS = {
     "GaussianNoise": lambda rng: Case(GaussianNoise(float(rng.random())), any_shape(rng)),
     "RandomCrop": random_crop,
     "RandomFlip": random_flip,
+    "RandomRotate90": random_rotate90,
     "RandomRotation": random_rotation,
     "RandomShift": random_shift,
     "RandomZoom": random_zoom,

@@ -1,11 +1,21 @@
-"""RandomCrop, RandomFlip, RandomShift: a function of seed, layer path, step and example id, for any way of training."""
+"""RandomCrop, RandomFlip, RandomRotate90, RandomShift: functions of seed, layer path, step and example id, however trained."""
 
 import numpy as np
 import pytest
 import reference_images as images
 
 from minidl import Sequential, Trainer
-from minidl.layers import Conv2D, Dense, Flatten, GlobalAvgPool2D, RandomCrop, RandomFlip, RandomShift, ReLU
+from minidl.layers import (
+    Conv2D,
+    Dense,
+    Flatten,
+    GlobalAvgPool2D,
+    RandomCrop,
+    RandomFlip,
+    RandomRotate90,
+    RandomShift,
+    ReLU,
+)
 from minidl.optimizers import SGD
 
 DTYPES = ("float32", "float64")
@@ -58,6 +68,19 @@ def test_two_of_them_in_a_net_differ(rng):
     model = Sequential([RandomFlip(), RandomFlip()], input_shape=SHAPE)
     stayed = (model.forward(x, training=True) == x).all(axis=(1, 2, 3)).sum()
     assert 16 < stayed < 48  # if they were equal, nothing would have changed
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_quarter_turns_agree_with_numpy(dtype, rng):
+    model = Sequential([RandomRotate90()], input_shape=(2, 5, 5), dtype=dtype, seed=4)
+    x, dy = (rng.normal(size=(40, 2, 5, 5)).astype(dtype) for _ in range(2))
+    for step in range(3):
+        quarters = images.quarter_turns(range(40), seed=4, step=step, path="0")
+        assert set(quarters) == {0, 1, 2, 3}
+        assert model.forward(x, training=True).tobytes() == images.turned(x, quarters).tobytes()
+        assert model.backward(dy).tobytes() == images.turned(dy, [-quarter for quarter in quarters]).tobytes()
+    assert model.predict(x).tobytes() == model.forward(x).tobytes() == x.tobytes()
+    assert model.params == {} and model.output_shape == (2, 5, 5)
 
 
 # ---- in training -------------------------------------------------------------------------------------
@@ -127,6 +150,7 @@ def test_augmentation_depends_on_the_example_however_it_reaches_a_step(batch_siz
         (RandomShift(-1), ValueError, "max_shift: expected at least 0, got -1"),
         (RandomShift((1, 2, 3)), ValueError, "max_shift: expected an integer or a pair"),
         (RandomShift(2**40), ValueError, "max_shift: expected at most 16777216, got 1099511627776"),
+        (RandomRotate90(), ValueError, "expected a square image, got 6 x 5: crop or pad it first"),
         (RandomCrop(2, padding=2**40), ValueError, "padding: expected at most 16777216, got 1099511627776"),
     ],
     ids=str,
@@ -136,7 +160,7 @@ def test_invalid_arguments(layer, error, message):
         Sequential([layer], input_shape=SHAPE)
 
 
-@pytest.mark.parametrize("layer", [RandomCrop(2), RandomFlip(), RandomShift(1)], ids=str)
+@pytest.mark.parametrize("layer", [RandomCrop(2), RandomFlip(), RandomRotate90(), RandomShift(1)], ids=str)
 def test_needs_an_image(layer):
     with pytest.raises(ValueError, match=r"layer 0, Random.*\(channels, height, width\)"):
         Sequential([layer], input_shape=(8,))
@@ -144,4 +168,5 @@ def test_needs_an_image(layer):
 
 def test_reprs():
     assert repr(RandomCrop(32, padding=4)) == "RandomCrop(size=32, padding=4)"
+    assert repr(RandomRotate90()) == "RandomRotate90()"
     assert [repr(RandomFlip()), repr(RandomShift(2))] == ["RandomFlip()", "RandomShift(max_shift=2)"]

@@ -19,6 +19,7 @@ TRAINING_ONLY = {
     "Dropout2D",
     "GaussianNoise",
     "RandomFlip",
+    "RandomRotate90",
     "RandomRotation",
     "RandomShift",
     "RandomZoom",

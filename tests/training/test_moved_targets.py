@@ -21,6 +21,7 @@ from minidl.layers import (
     Parallel,
     RandomCrop,
     RandomFlip,
+    RandomRotate90,
     RandomRotation,
     RandomShift,
     RandomZoom,
@@ -47,6 +48,7 @@ MOVES = {
     "flip": lambda: [RandomFlip(True, True)],
     "shift": lambda: [RandomShift((3, 1))],
     "quarter turn": lambda: [RandomRotation((90, 90))],
+    "random quarter turns": lambda: [RandomRotate90()],
     "rotation": lambda: [RandomRotation(40, value=0.5)],
     "zoom": lambda: [RandomZoom((0.5, 2))],
     "several": lambda: [RandomRotation(20), RandomFlip(), RandomCrop(6, padding=1), RandomZoom(0.2), RandomShift(1)],
@@ -463,7 +465,9 @@ def test_targets_without_pixels_stay(layers, y):
     assert "unmovable targets" not in {one.symptom for one in trainer.report()}
 
 
-@pytest.mark.parametrize("layer", [RandomFlip(), RandomCrop(6), RandomZoom((1, 2)), RandomRotation((-180, -180))])
+@pytest.mark.parametrize(
+    "layer", [RandomFlip(), RandomCrop(6), RandomZoom((1, 2)), RandomRotation((-180, -180)), RandomRotate90()]
+)
 def test_labels_without_an_ignored_one_may_move_inside_the_image(layer):
     trainer = Trainer(Sequential([layer, Conv2D(3, 1)], input_shape=X.shape[1:]), "softmax_cross_entropy", SGD(0.1))
     for y in (LABELS, ONE_HOT):

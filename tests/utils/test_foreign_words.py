@@ -25,6 +25,8 @@ LAYER_NAMES = {
     "RandomBrightness": "use ColorJitter(brightness=",
     "RandomContrast": "use ColorJitter(contrast=",
     "RandomHorizontalFlip": "use RandomFlip(",
+    "RandomRotation90": "use RandomRotate90(",
+    "D4": "use RandomRotate90() and RandomFlip()",
     "Multiply": "join='multiply'",
     "ZeroPadding1D": "use padding=",
     "ZeroPadding2D": "Pad2D(",

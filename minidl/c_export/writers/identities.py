@@ -22,6 +22,6 @@ def write_crop(writer: CodeWriter, x: Tensor) -> Tensor:
 
 IDENTITIES = (
     ours.ColorJitter, ours.Cutout, ours.Dropout, ours.Dropout2D, ours.GaussianNoise, ours.RandomFlip,
-    ours.RandomRotation, ours.RandomShift, ours.RandomZoom, ours.StochasticDepth,
+    ours.RandomRotate90, ours.RandomRotation, ours.RandomShift, ours.RandomZoom, ours.StochasticDepth,
 )  # fmt: skip
 WRITE: dict[type[Layer], WriteFunction] = {**dict.fromkeys(IDENTITIES, write_identity), ours.RandomCrop: write_crop}

@@ -1,4 +1,4 @@
-"""augment: random draws and crops compared with NumPy, statistics, bitwise reproducibility, errors."""
+"""augment: random draws, crops and quarter turns compared with NumPy, statistics, bitwise reproducibility, errors."""
 
 import itertools
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import reference_images as images
 
-from minidl_c.kernels.augment import AugmentOp
+from minidl_c.kernels.augment import AugmentOp, QuarterTurnOp
 from minidl_c.runtime.plan import Plan
 from minidl_c.runtime.single_op import backward_batch, forward_batch
 
@@ -95,6 +95,26 @@ def test_two_augmentations_in_one_plan_equal_two_plans():
     assert dx.tobytes() == images.pieces_backward(back, (2, 6, 5), draws[0]).tobytes()
 
 
+@pytest.mark.parametrize("n", BATCHES[1:])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_quarter_turns_match_numpy(check, dtype, n):
+    rng = np.random.default_rng(n)
+    for size in (1, 2, 3, 8, 17):
+        shape, run = (int(rng.integers(1, 5)), size, size), {"seed": int(rng.integers(LARGE)), "step": 5}
+        numbers = rng.integers(0, LARGE, n)
+        quarters = images.quarter_turns(numbers, **run, path="2.body")
+        x, dy = (check.input(rng.choice([*SPECIAL, *rng.standard_normal(20)], (n, *shape)), dtype) for _ in range(2))
+        op = QuarterTurnOp(shape, "2.body", dtype)
+        for threads in THREADS:
+            what = run | {"example_ids": numbers, "num_threads": threads}
+            check.same_bits(forward(check, op, x, **what), images.turned(x, quarters), f"y {shape}")
+            check.same_bits(backward(check, op, dy, **what), images.turned(dy, [-q for q in quarters]), f"dx {shape}")
+            y = check.output(x.shape, dtype)
+            forward_batch(op, x, y, **what)
+            check.same_bits(y, x, f"inference {shape}")
+        check.count("quarter turns", dtype)
+
+
 # ---- statistics ------------------------------------------------------------------------------------
 def drawn(n, choices=(9, 7), **run):
     """Returns (top, left, vertical flip, horizontal flip) of n examples, read off a marked image."""
@@ -125,6 +145,13 @@ def test_all_choices_are_equally_likely(choices):
     for (a, size_a), (b, size_b) in itertools.combinations(zip(draws, sizes, strict=True), 2):
         together = np.bincount(a.astype(int) * size_b + b.astype(int), minlength=size_a * size_b)
         assert chi_squared_deviation(together, n / (size_a * size_b)) <= 4
+
+
+def test_all_quarter_turns_are_equally_likely():
+    n = 2**16
+    x, y = np.tile(np.arange(4, dtype="f4").reshape(1, 1, 2, 2), (n, 1, 1, 1)), np.empty((n, 1, 2, 2), "f4")
+    forward_batch(QuarterTurnOp((1, 2, 2)), x, y, training=True)
+    assert chi_squared_deviation(np.bincount(y[:, 0, 0, 0].astype(int), minlength=4), n / 4) <= 4
 
 
 def correlation(a, b):
@@ -184,3 +211,19 @@ def test_threads_and_batch_neighbours_change_no_bit(check, dtype):
 def test_invalid_arguments_are_refused(changes, message):
     with pytest.raises((ValueError, TypeError), match=message):
         AugmentOp(**{"in_shape": (2, 4, 5), "size": (3, 3)} | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"in_shape": (2, 4, 5)}, "input shape: expected a square image, got 4 x 5"),
+        ({"in_shape": (1, 2**13, 2**13)}, "input shape: expected at most 16777216 pixels"),
+        ({"in_shape": (4, 4)}, "input shape: expected 3 whole numbers"),
+        ({"path": 3}, "path: expected a string, got 3"),
+        ({"dtype": "float16"}, "dtype"),
+    ],
+    ids=str,
+)
+def test_invalid_arguments_of_quarter_turns_are_refused(changes, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        QuarterTurnOp(**{"in_shape": (2, 4, 4)} | changes)

@@ -1,4 +1,4 @@
-"""RandomCrop, RandomFlip, RandomRotate90 and RandomShift: data augmentation, drawn for each example in each training step.
+"""RandomCrop, RandomFlip, RandomRotate90 and RandomShift: data augmentation, drawn for each example in each step.
 
 The augmentation of an example depends only on the run's seed, the layer's path in the model, the step and the example's
 row in the data. Threads, batch size, dtype and processor do not change it.

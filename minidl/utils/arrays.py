@@ -6,6 +6,7 @@ A tensor of PyTorch on the CPU becomes an array of the same memory, a data frame
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -75,13 +76,15 @@ def as_array(value: Any, name: str, kinds: str = REAL) -> Array:
     """Returns `value` as an array of real numbers of these dtype kinds, without a copy if possible.
 
     Raises TypeError, naming the argument, for None, sparse arrays, masked arrays (the mask would be ignored) and other
-    dtypes; ValueError for lists of lists of different lengths.
+    dtypes; ValueError for lists of lists of different lengths, or images of several sizes.
 
     >>> as_array([1, 2], "y")
     array([1, 2])
     """
     array = check_array(value, name)
     if array.dtype.kind not in kinds:
+        if array.dtype.kind == "O" and (images := _sizes_of_images(array)):
+            raise ValueError(f"{name}: expected {images}")
         expected = "integers" if kinds == "iu" else "real numbers"
         raise TypeError(f"{name}: expected {expected}, got dtype {array.dtype}")
     return array
@@ -112,12 +115,24 @@ def check_array(value: Any, name: str) -> Array:
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise ValueError(f"{name}: expected rows of one shape: {error}") from error
+        raise ValueError(f"{name}: expected {_sizes_of_images(value) or f'rows of one shape: {error}'}") from error
     except (TypeError, RuntimeError) as error:
         kind = getattr(value, "dtype", type(value).__name__)
         raise TypeError(f"{name}: expected an array that NumPy can read, got {kind}: {error}") from error
     is_frame = array.dtype.kind == "O" and hasattr(value, "columns") and hasattr(value, "items")
     return _from_columns(value, name) if is_frame else array
+
+
+def _sizes_of_images(value: Any) -> str:
+    """Returns what is wrong with images of several sizes, an empty string for other values."""
+    with suppress(Exception):  # of any type: objects of other libraries
+        first, *others = dict.fromkeys(np.shape(one) for one in value)
+        if others and all(len(shape) in (2, 3) for shape in (first, *others)):
+            remedy = (
+                "crop or pad them to one size, or use a model with input_shape=(c, None, None) and batches of one size"
+            )
+            return f"images of one size, got {first} and {others[0]}: {remedy}"
+    return ""
 
 
 def _is_batches(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""RandomCrop, RandomFlip, RandomRotate90, RandomShift: functions of seed, layer path, step and example id, however trained."""
+"""RandomCrop, RandomFlip, RandomRotate90, RandomShift: functions of seed, layer path, step and example id."""
 
 import numpy as np
 import pytest

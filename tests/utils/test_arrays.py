@@ -7,6 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
+from minidl import Sequential, Trainer
+from minidl.layers import Dense, Flatten
+from minidl.optimizers import SGD
 from minidl.utils.arrays import as_array, copy_into, is_zeros_view, with_memory_order, zeros_view
 
 
@@ -49,3 +52,25 @@ def test_batches_are_no_array(value):
 @pytest.mark.parametrize("make", [list, tuple, collections.deque, lambda a: array.array("d", a), memoryview])
 def test_sequences_and_buffers_are_arrays(make):
     assert np.array_equal(as_array(make(np.arange(3.0)), "X"), [0, 1, 2])
+
+
+@pytest.mark.parametrize("width", [4, 5])
+def test_images_of_several_sizes_are_named(width):
+    one, other = np.zeros((3, 4, 4)), np.zeros((3, 5, width))
+    objects = np.empty(2, object)
+    objects[:] = [one.tolist(), other.tolist()]
+    found = rf"X: expected images of one size, got \(3, 4, 4\) and \(3, 5, {width}\): crop or pad them to one size"
+    trainer = Trainer(Sequential([Flatten(), Dense(2)], input_shape=(3, 4, 4)), "softmax_cross_entropy", SGD(0.1))
+    for X in ([one, other], (one, one, other), [one.tolist(), other.tolist()], objects):
+        y = [0] * len(X)
+        for call in (trainer.model.predict, lambda X, y=y: trainer.fit(X, y), lambda X, y=y: trainer.evaluate(X, y)):
+            with pytest.raises(ValueError, match=found):
+                call(X)
+    with pytest.raises(ValueError, match=r"y: expected images of one size, got \(4, 4\) and \(5, 4\)"):
+        as_array([np.zeros((4, 4)), np.zeros((5, 4))], "y")
+
+
+@pytest.mark.parametrize("value", [[[1, 2], [3]], [[[1], [2, 3]], [[1]]], [np.zeros(3), np.zeros(4)], [np.eye(2), 3]])
+def test_other_ragged_lists_are_no_images(value):
+    with pytest.raises(ValueError, match="X: expected rows of one shape: "):
+        as_array(value, "X")

@@ -26,12 +26,14 @@ class Bunch(dict[str, NDArray[Any]]):
         Their labels.
     X : array of uint8, shape (n, channels, height, width)
         Images of a folder.
-    y : array of int64, shape (n,)
-        Their labels.
+    y : array of int64, shape (n,), or of uint8, shape (n, height, width)
+        Their labels; with masks, those of their pixels.
     class_names : array of str, shape (classes,)
-        Names of the classes of a folder, by label.
+        Names of the classes of a folder, by label; without masks.
     file_names : array of str, shape (n,)
         Paths inside the folder.
+    mask_names : array of str, shape (n,)
+        Paths of the masks inside their folder.
 
     Examples
     --------
@@ -46,9 +48,10 @@ class Bunch(dict[str, NDArray[Any]]):
     X_test: NDArray[np.uint8]
     y_test: NDArray[np.int64]
     X: NDArray[np.uint8]
-    y: NDArray[np.int64]
+    y: NDArray[np.int64] | NDArray[np.uint8]
     class_names: NDArray[np.str_]
     file_names: NDArray[np.str_]
+    mask_names: NDArray[np.str_]
 
     def __getattr__(self, name: str) -> NDArray[Any]:
         try:

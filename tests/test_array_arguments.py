@@ -37,6 +37,7 @@ RNG = np.random.default_rng(0)
 SHAPE = (1, 6, 6)
 X, Y, WEIGHTS = RNG.integers(0, 2, (20, *SHAPE)).astype("f4"), np.arange(20) % 3, np.arange(1.0, 21)
 Y[0] = 1  # one that exists among labels that an odd array makes equal
+PIXELS, PIXEL_MODEL = X[:, 0].astype(int), Sequential([Conv2D(2, 3, padding=1)], SHAPE)
 SCORES = RNG.integers(0, 2, (20, 3)).astype("f4")
 
 
@@ -143,6 +144,14 @@ def plotted(draw, name):
     return on_trainer(call)
 
 
+def masks(model, X, y):
+    return plots.masks(PIXEL_MODEL, X, y)
+
+
+def predicted_masks(model, X, y):
+    return plots.masks(PIXEL_MODEL, X)
+
+
 def maps(model, X, y):
     return plots.feature_maps(model, X)
 
@@ -245,6 +254,8 @@ ENTRIES = {
     "weights.as_weights:weights": (WEIGHTS, without_trainer(lambda v: as_weights(v, 20))),
     "weights.times_class_weights:y": (Y, without_trainer(lambda v: times_class_weights(None, "balanced", v, (3,)))),
     "activations.feature_maps:X": (X, plotted(maps, "X")),
+    "masks.masks:X": (X, plotted(predicted_masks, "X")),
+    "masks.masks:y": (PIXELS, plotted(masks, "y")),
     "predictions.misclassified:X": (X, plotted(plots.misclassified, "X")),
     "predictions.misclassified:y": (Y, plotted(plots.misclassified, "y")),
     "predictions.confusion_matrix:X": (X, plotted(plots.confusion_matrix, "X")),
@@ -305,7 +316,7 @@ INSIDE = (
     ),
     *("class_weights", "counts", "evaluation", "sizes"),
     *("baseline", "curves", "findings", "instrument", "probe", "report", "symptoms"),
-    *("attribution", "figures", "image_grid", "models", "panels", "receptive_fields", "windows"),
+    *("attribution", "figures", "image_grid", "models", "panels", "pixels", "receptive_fields", "windows"),
     "initializers",
 )
 INSIDE_PACKAGES = tuple(  # have tests of their own, such as tests/estimators/test_inputs.py
@@ -329,7 +340,8 @@ INSIDE_TOO = {
     "labeled_data.LabeledData.loss_weights:rows", "weights.of_labeled:labeled",
     "base_trainer.BaseTrainer.scores_of:rows", "base_trainer.BaseTrainer.scores_of:examples",
     *(f"finite_differences.Function.__init__:{name}" for name in ("values", "gradient", "dy", "output")),
-    "predictions.Classifier.predict_proba:X", "predictions.encode_labels:y", "predictions.encode_labels:classes",
+    "predictions.Classifier.predict_proba:X",
+    *(f"masks.Shown.__init__:{name}" for name in ("images", "labels", "predicted")),
     *(f"predictions.Predictions.__init__:{name}" for name in ("labels", "predicted", "probabilities")),
     "flat_parameters.FlatParameters.views:flat", "sequential.Sequential.from_config:state",
     "labeled_data.LabeledData.__init__:examples", "labeled_data.LabeledData.to_validate:given",
@@ -356,7 +368,7 @@ INSIDE_TOO = {
     "arrays.copy_into:target", "arrays.copy_into:source", "arrays.is_zeros_view:array",
 }  # fmt: skip
 ANY_SIZE = (  # no other argument determines the number of rows
-    "activations.feature_maps:X", "saliency.saliency:X", "saliency.grad_cam:X",
+    "activations.feature_maps:X", "masks.masks:X", "saliency.saliency:X", "saliency.grad_cam:X",
     "arrays.as_array:value", "data.as_numbers:X", "weights.times_class_weights:y",
     "cross_entropy.SoftmaxCrossEntropy.targets:y", "label_loss.LabelLoss.targets:y, numbers",
     "native.as_float_targets:y", "native.NativeLoss.targets:y", "elementwise.BinaryCrossEntropy.targets:y",
@@ -407,7 +419,7 @@ def check_kind(entry, kind):
     if isinstance(result, Exception):
         assert kind not in ALWAYS or entry == "param.Param.__init__:value", f"{kind} was refused: {result}"
         return
-    optional = entry.endswith(("sample_weight", "dscores", "saliency:y", "grad_cam:y"))
+    optional = entry.endswith(("sample_weight", "dscores", "masks:y", "saliency:y", "grad_cam:y"))
     assert numbers is not None or (kind == "None" and optional), f"{kind} was accepted"
     if numbers is not None:
         expected = expected_outcome(entry, numbers)
@@ -428,7 +440,7 @@ for entry in ENTRIES:
     add_case(entry)
 
 
-PLOTS = [name for name in CASES if name.startswith(("activations.", "predictions.", "routing.", "saliency."))]
+PLOTS = [name for name in CASES if name.startswith(("activations.", "masks.", "predictions.", "routing.", "saliency."))]
 OTHERS = [name for name in CASES if name not in PLOTS]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from minidl.metrics import ERRORS, NAMES
@@ -52,12 +53,16 @@ class Monitor:
 
     def check(self, trainer: Any) -> None:
         """Raises ValueError unless the fit that begins measures this name."""
-        if self.name not in trainer.measures:
-            unmeasured = self.name.removeprefix("val_") in trainer.measures
+        self.check_name(trainer.measures, trainer.model.output_names)
+
+    def check_name(self, measures: Sequence[str], outputs: Collection[str]) -> None:
+        """Raises ValueError unless the name is among these measures, which are those of these outputs."""
+        if self.name not in measures:
+            unmeasured = self.name.removeprefix("val_") in measures
             needs = "; it needs validation_data, validation_split, or an estimator's early_stopping"
-            remedy = needs if unmeasured else hint(self.name, MONITORS, trainer.measures)
-            raise ValueError(f"monitor: expected one of {trainer.measures}, got {self.name!r}{remedy}")
-        if self._output and self._output not in trainer.model.output_names:
+            remedy = needs if unmeasured else hint(self.name, MONITORS, measures)
+            raise ValueError(f"monitor: expected one of {measures}, got {self.name!r}{remedy}")
+        if self._output and self._output not in outputs:
             raise _unknown(self.name)
 
     def is_better(self, value: float, than: float | None) -> bool:

@@ -13,8 +13,9 @@ from minidl.engine.input_gradient import inference_network, input_gradient
 from minidl.engine.layer_paths import layer_paths, resolve_path
 from minidl.layers.base import Layer
 from minidl.layers.parallel import Block
+from minidl.plots.figures import count_label
 from minidl.plots.models import compute_outputs, layer_title
-from minidl.plots.predictions import encode_labels
+from minidl.plots.pixels import encode_labels, is_of_pixels, predicted_labels
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
 from minidl.utils.data import ArraySource, Index
@@ -25,7 +26,7 @@ Chain = list[tuple[str, Layer]]  # the layers that all data pass through, with t
 
 @dataclass(frozen=True)
 class ChosenClasses:
-    """A class for each example. dscores (n, outputs): the gradient of its score w.r.t. the outputs of the model."""
+    """A class for each example. dscores (n, *outputs): the gradient of its score w.r.t. the outputs of the model."""
 
     title: str
     names: list[str]
@@ -35,17 +36,19 @@ class ChosenClasses:
 def choose_classes(model: Any, network: Sequential, x: Array, y: ArrayLike | None, n: int) -> ChosenClasses:
     """Returns the classes y of the first examples x of n, or those predicted (None); raises TypeError or ValueError.
 
-    For a single score s, class 1 has the score s, and class 0 has -s. model: the network, or an estimator of it.
+    For a single score s, class 1 has the score s, and class 0 has -s. The score of a class of pixels is the sum of its
+    scores at the pixels that are predicted as it. model: the network, or an estimator of it.
     """
-    if len(network.output_shape) != 1:
-        raise ValueError(f"model: expected one with outputs (classes,), got {network.output_shape}")
-    outputs = network.output_shape[0]
+    outputs, *positions = network.output_shape
+    if positions and y is None:
+        expected = f"expected a class, such as y=1, for a model with outputs {network.output_shape}"
+        raise ValueError(f"y: {expected}, whose pixels have classes of their own, got None")
     classes = np.asarray(getattr(model, "classes_", np.arange(max(outputs, 2))))
     if classes.shape != (max(outputs, 2),):
         raise ValueError(f"model: expected a classifier with one label per example, got classes_ {classes.tolist()}")
     if y is None:
         scores, title = network.predict(x), "the predicted class"
-        chosen: Index = scores.argmax(axis=1) if outputs > 1 else (scores[:, 0] > 0).astype(np.int64)
+        chosen: Index = predicted_labels(scores)
     elif np.ndim(y) == 0:
         chosen, title = encode_labels(np.full(len(x), y), classes, len(x)), f"class {y}"
     else:
@@ -55,7 +58,14 @@ def choose_classes(model: Any, network: Sequential, x: Array, y: ArrayLike | Non
         dscores[:, 0] = 2 * chosen - 1
     else:
         dscores[np.arange(len(x)), chosen] = 1
-    return ChosenClasses(title, [" ".join(str(classes[k]).split()) for k in chosen], dscores)
+    names = [" ".join(str(classes[k]).split()) for k in chosen]
+    if positions:
+        ones = [1] * len(positions)
+        where = predicted_labels(network.predict(x)) == chosen.reshape(-1, *ones)
+        dscores = dscores.reshape(-1, outputs, *ones) * where[:, np.newaxis]
+        counts = where.reshape(len(x), -1).sum(axis=1).tolist()
+        names = [f"{name}, {count_label(count, 'pixel')}" for name, count in zip(names, counts, strict=True)]
+    return ChosenClasses(title, names, dscores)
 
 
 def compute_saliency(network: Sequential, x: Array, dscores: Array, shape: Shape) -> Array:
@@ -75,9 +85,11 @@ def compute_grad_cam(network: Sequential, chain: Chain, x: Array, dscores: Array
     names = [f"layer {layer_title(name, layer)}" for name, layer in after]
     with network.usage.reading("grad_cam"):
         outputs = compute_outputs(network, tuple(layer for _, layer in chain), x)
-        rest = inference_network("grad_cam", [layer for _, layer in after], names, built.parameters)
-        source = ArraySource(outputs, outputs.shape[1:], network.dtype, "layer: its outputs")
-        gradient = input_gradient(rest, source, lambda scores, here: dscores[here], None)
+        gradient = dscores  # at the outputs of the model
+        if after:
+            rest = inference_network("grad_cam", [layer for _, layer in after], names, built.parameters)
+            source = ArraySource(outputs, outputs.shape[1:], network.dtype, "layer: its outputs")
+            gradient = input_gradient(rest, source, lambda scores, here: dscores[here], None)
     weights = gradient.mean(axis=(2, 3), dtype=np.float64)
     return np.maximum(np.einsum("nc,nchw->nhw", weights, outputs.astype(np.float64)), 0)
 
@@ -106,10 +118,12 @@ def _iterate_chain(layers: Sequence[Layer], prefix: str) -> Iterator[tuple[str, 
 def chain_to(network: Sequential, layer: int | str | None) -> Chain:
     """Returns the layers up to one whose outputs are images. Raises TypeError or ValueError.
 
-    layer: an index or a path; None: the last convolution, with the layers after it that keep the shape of its outputs.
+    layer: an index or a path; None: the last convolution, with the layers after it that keep the shape of its outputs;
+    for outputs of pixels, the last one before that of the scores.
     """
     chain = main_chain(network.layers)
-    last = _last_convolution(chain) if layer is None else _position(network, chain, layer)
+    of_pixels = is_of_pixels(network.output_shape)
+    last = _last_convolution(chain, of_pixels) if layer is None else _position(network, chain, layer)
     name, found = chain[last]
     if len(found.out_shape) != 3:
         got = f"{layer_title(name, found)} with outputs {found.out_shape}"
@@ -129,11 +143,13 @@ def _position(network: Sequential, chain: Chain, layer: int | str) -> int:
     return inside[-1]
 
 
-def _last_convolution(chain: Chain) -> int:
+def _last_convolution(chain: Chain, of_pixels: bool) -> int:
     found = [i for i, (_, layer) in enumerate(chain) if any(p.value.ndim == 4 for p in layer.params.values())]
+    end = found.pop() if of_pixels and found else len(chain)
     if not found:
-        raise ValueError("layer: expected an index or a path, since the model has no convolution, got None")
+        lacking = "convolution before that of its scores" if of_pixels else "convolution"
+        raise ValueError(f"layer: expected an index or a path, since the model has no {lacking}, got None")
     last = found[-1]
-    while last + 1 < len(chain) and chain[last + 1][1].out_shape == chain[last][1].out_shape:
+    while last + 1 < end and chain[last + 1][1].out_shape == chain[last][1].out_shape:
         last += 1
     return last

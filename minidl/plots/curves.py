@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minidl.callbacks.monitor import LOWER_IS_BETTER, known_measure
+from minidl.callbacks.monitor import LOWER_IS_BETTER, Monitor, known_measure
 from minidl.plots.figures import BLUE, GREY, RED, TEXT_POINTS, figure_size, prepare_figure
 from minidl.utils.arrays import Array
 
@@ -21,12 +21,22 @@ PANEL_SIZE = (3.45, 2.3)  # inches: width of two panels or fewer, height
 PANEL_RATIO = 4 / 3  # preferred width / height of a panel
 MAX_DOTTED = 25  # epochs, up to which each value gets a dot
 SPLITS = (("", "training", BLUE, "-"), ("val_", "validation", RED, "--"))
+RATES = ("lr", "images_per_second")  # without training and validation
 BEST_LABEL = "best validation"
 
 
-def curves(history: Series, names: Sequence[str] | None, figure: Figure | SubFigure | None) -> Figure:
+def curves(
+    history: Series,
+    names: Sequence[str] | None,
+    figure: Figure | SubFigure | None,
+    monitor: str | None = None,
+    lower_is_better: bool | None = None,
+) -> Figure:
     """Draws the figure that `History.plot` describes."""
     panels = _choose_panels(history, names)
+    chosen = _monitored_epoch(history, monitor, lower_is_better)
+    best_label = BEST_LABEL if monitor is None else f"best {monitor}"
+    split = "val_" if monitor is None or monitor.startswith("val_") else ""
     width, height = figure_size(figure)
     n = len(panels)
     columns = (n if n < 4 else 2 if n == 4 else 3) if height is None else _choose_columns(n, width / height)
@@ -34,10 +44,12 @@ def curves(history: Series, names: Sequence[str] | None, figure: Figure | SubFig
     result: Figure = prepare_figure(figure, min(width, PANEL_SIZE[0] * columns), 0.35 + PANEL_SIZE[1] * rows)
     for i, name in enumerate(panels):
         axes = result.add_subplot(rows, columns, i + 1)
-        _draw_panel(axes, history, name)
+        best = _best_epoch(history, f"val_{name}") if monitor is None else chosen
+        ringed = split + name if split + name in history else name
+        _draw_panel(axes, history, name, None if name in RATES else best, ringed, best_label)
         _style_axes(axes, "learning rate" if name == "lr" else name.replace("_", " "))
     handles = {line.get_label(): line for axes in result.axes for line in axes.lines}
-    labels = [label for label in (SPLITS[0][1], SPLITS[1][1], BEST_LABEL) if label in handles]
+    labels = [label for label in (SPLITS[0][1], SPLITS[1][1], best_label) if label in handles]
     if len(labels) > 1:
         lines = [handles[label] for label in labels]
         result.legend(
@@ -55,7 +67,7 @@ def _choose_panels(history: Series, names: Sequence[str] | None) -> list[str]:
         raise ValueError("history: expected at least one epoch, got none: fit first")
     known = list(dict.fromkeys(name.removeprefix("val_") for name in history if name != "epoch"))
     if names is None:
-        selected = [name for name in known if name not in ("lr", "images_per_second")]
+        selected = [name for name in known if name not in RATES]
         return selected + ["lr"] * (len(set(history.get("lr", ()))) > 1)
     if isinstance(names, str):
         raise TypeError(f"names: expected a list such as [{names!r}], got {names!r}")
@@ -75,23 +87,22 @@ def _choose_columns(n_panels: int, ratio: float) -> int:
     return min(range(1, n_panels + 1), key=distance)
 
 
-def _draw_panel(axes: Any, history: Series, name: str) -> None:
-    """Draws the lines of one metric, and a ring at the best validation."""
+def _draw_panel(axes: Any, history: Series, name: str, best: int | None, ringed: str, best_label: str) -> None:
+    """Draws the lines of one metric, and a ring at the best epoch on one of them."""
     n_epochs = len(next(iter(history.values())))
     epochs = np.asarray(history.get("epoch", range(n_epochs)), np.int64) + 1
     for prefix, label, colour, style in SPLITS:
         if prefix + name in history:
             values = _mask_infinite(history[prefix + name])
-            label = "_" if name in ("lr", "images_per_second") else label
+            label = "_" if name in RATES else label
             (line,) = axes.plot(epochs, values, style, color=colour, linewidth=1.2, label=label)
             if dots := _dotted_epochs(values):
                 line.set(marker="o", markersize=2.5, markevery=dots)
-    best = _best_epoch(name, _mask_infinite(history.get(f"val_{name}", ())), history)
-    if best is not None:
-        value = history[f"val_{name}"][best]
+    if best is not None and math.isfinite(value := history[ringed][best]):
         ring = {"marker": "o", "markersize": 8, "markerfacecolor": "none", "markeredgecolor": "black"}
-        axes.plot(epochs[best], value, linestyle="none", label=BEST_LABEL, clip_on=False, **ring)
-        axes.set_title(f"best {value:.4g}, epoch {epochs[best]}", fontsize=TEXT_POINTS, color=GREY)
+        axes.plot(epochs[best], value, linestyle="none", label=best_label, clip_on=False, **ring)
+        word = "best " if best_label in (BEST_LABEL, f"best {ringed}") else ""
+        axes.set_title(f"{word}{value:.4g}, epoch {epochs[best]}", fontsize=TEXT_POINTS, color=GREY)
     if not any(np.isfinite(line.get_ydata()).any() for line in axes.lines):
         axes.text(0.5, 0.5, "no finite values", transform=axes.transAxes, ha="center", fontsize=TEXT_POINTS, color=GREY)
     if name == "lr" and 0 < 10 * min(history["lr"]) <= max(history["lr"]):
@@ -99,12 +110,32 @@ def _draw_panel(axes: Any, history: Series, name: str) -> None:
     _set_ticks(axes, int(epochs[0]), int(epochs[-1]))
 
 
-def _best_epoch(name: str, values: Array, history: Series) -> int | None:
-    """Returns the index of the best validation; None without finite values or a known direction."""
-    output, known = known_measure(name) or ("", "")
-    if not known or (output and f"{output}_loss" not in history) or not np.isfinite(values).any():
+def _monitored_epoch(history: Series, monitor: str | None, lower_is_better: bool | None) -> int | None:
+    """Returns the index of the best epoch of a monitored name; None without one, and without finite values."""
+    if monitor is None:
+        if lower_is_better is not None:
+            raise ValueError(f"lower_is_better: expected None without a monitor, got {lower_is_better!r}")
         return None
-    return int(np.nanargmin(values) if LOWER_IS_BETTER[known] else np.nanargmax(values))
+    watched = Monitor(monitor, lower_is_better)
+    measures = [name for name in history if name not in ("epoch", *RATES)]
+    watched.check_name(measures, [name.removesuffix("_loss") for name in measures if name.endswith("_loss")])
+    return _extreme(history[monitor], watched.lower_is_better)
+
+
+def _best_epoch(history: Series, name: str) -> int | None:
+    """Returns the index of the best value of a name; None without finite values or a known direction."""
+    output, known = known_measure(name) or ("", "")
+    if not known or name not in history or (output and f"{output}_loss" not in history):
+        return None
+    return _extreme(history[name], LOWER_IS_BETTER[known])
+
+
+def _extreme(values: Sequence[float], lowest: bool) -> int | None:
+    """Returns the index of the lowest, or else the highest, of the finite values; None without one."""
+    finite = _mask_infinite(values)
+    if not np.isfinite(finite).any():
+        return None
+    return int(np.nanargmin(finite) if lowest else np.nanargmax(finite))
 
 
 def _mask_infinite(values: Sequence[float]) -> Array:

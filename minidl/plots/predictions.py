@@ -1,4 +1,4 @@
-"""misclassified and confusion_matrix: the errors of a classifier."""
+"""misclassified and confusion_matrix: the errors of a classifier of examples or pixels."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from minidl.engine.probabilities import link_of, probabilities
+from minidl.losses.label_loss import check_ignored
 from minidl.plots.figures import (
     ERRORS,
     GREY,
@@ -38,9 +39,20 @@ from minidl.plots.image_grid import (
     tile_area,
     tile_ratio,
 )
+from minidl.plots.masks import draw_worst
 from minidl.plots.models import get_scored_model, resolve_image_shape
+from minidl.plots.pixels import (
+    IGNORED,
+    Pixels,
+    count_pairs,
+    count_pixels,
+    encode_labels,
+    is_of_pixels,
+    name_classes,
+    predicted_labels,
+)
 from minidl.sequential import Sequential
-from minidl.utils.arrays import REAL, Array, as_array, check_array
+from minidl.utils.arrays import Array, as_array, check_array
 from minidl.utils.data import as_numbers
 from minidl.utils.validation import Shape, check_choice, check_int
 
@@ -67,12 +79,22 @@ class Classifier(Protocol):
 
 @dataclass(frozen=True)
 class Predictions:
-    """True and predicted classes as indices, and the probabilities (n, classes)."""
+    """True and predicted classes as indices, and the probabilities (n, classes); labels left out are IGNORED."""
 
     class_names: list[str]
     labels: Array
     predicted: Array
     probabilities: Array
+
+    @property
+    def count(self) -> int:
+        """The number of examples that are not left out."""
+        return int((self.labels != IGNORED).sum())
+
+    @property
+    def is_wrong(self) -> NDArray[np.bool_]:
+        """Whether each example is misclassified."""
+        return (self.predicted != self.labels) & (self.labels != IGNORED)
 
     @property
     def confidence(self) -> Array:
@@ -88,19 +110,22 @@ def misclassified(
     max_examples: int = 16,
     image_shape: Shape | None = None,
     figure: Figure | SubFigure | None = None,
+    ignore_index: int | None = None,
 ) -> Figure:
-    """Draws misclassified images, the most confident mistakes first.
+    """Draws misclassified images, the most confident mistakes first; of a net of pixels, those of the lowest IoU first.
 
-    The caption of each image is the predicted class with its probability, and the true class. If there are no mistakes,
-    the title says so.
+    The caption of each image is the predicted class with its probability, and the true class. For a net of pixels, each
+    image stands beside its labels and its prediction, as `masks` draws them, with its `minidl.metrics.iou`. If there
+    are no mistakes, the title says so.
 
     Parameters
     ----------
     model : Sequential or classifier
-        A Sequential with one score per class, or one score; or a classifier with `predict_proba` and `classes_`.
+        A Sequential with one score per class, or one score, of each example or of each pixel; or a classifier with
+        `predict_proba` and `classes_`.
     X : array-like of shape `(n, *input_shape)`
         Images, or 2-D rows of the same size.
-    y : array-like of shape (n,)
+    y : array-like of shape (n,), or (n, h, w) for a net of pixels
         Labels of the classes, as in `fit`.
     class_names : list of str or None, default None
         A name for each class, in order; None: the labels.
@@ -110,6 +135,8 @@ def misclassified(
         (channels, height, width), if X has flat rows and the model has no image input.
     figure : Figure, SubFigure or None, default None
         An empty one to draw into; None: a new one, not registered with pyplot.
+    ignore_index : int or None, default None
+        Label of the examples or pixels that are left out, as in the loss.
 
     Returns
     -------
@@ -134,16 +161,20 @@ def misclassified(
     >>> figure.axes[0].get_title(loc="left")
     '1 of 3 examples misclassified'
     """
-    max_examples, shape = check_int("max_examples", max_examples), _infer_image_shape(model, X, image_shape)
-    predictions = _predict(model, X, y, class_names)
+    max_examples = check_int("max_examples", max_examples)
+    if (network := _net_of_pixels(model)) is not None:
+        pixels = _pixels(network, X, y, ignore_index)
+        names = name_classes(class_names, np.arange(pixels.classes))
+        shape = network.input_shape if image_shape is None else _infer_image_shape(model, X, image_shape)
+        return draw_worst(pixels, shape, names, max_examples, figure)
+    shape = _infer_image_shape(model, X, image_shape)
+    predictions = _predict(model, X, y, class_names, ignore_index)
     width, height = tile_area(figure)
-    wrong = np.flatnonzero(predictions.predicted != predictions.labels)
+    wrong = np.flatnonzero(predictions.is_wrong)
     truth = predictions.probabilities[wrong, predictions.labels[wrong]]
     worst = wrong[np.lexsort((truth, -predictions.confidence[wrong]))][:max_examples]
     if not len(worst):
-        return Tiles(
-            figure, 3.0, 0.3, f"None of {count_label(len(predictions.predicted), 'example')} misclassified"
-        ).finish()
+        return Tiles(figure, 3.0, 0.3, f"None of {count_label(predictions.count, 'example')} misclassified").finish()
     lines = [
         (
             (predictions.class_names[predictions.predicted[i]], f": {predictions.confidence[i]:.0%}"),
@@ -166,7 +197,7 @@ def misclassified(
     column_width, tile_height = max(grid.tile_width, caption_width), grid.tile_width * ratio
 
     first = f"; the {grid.shown:,} most confident" if grid.shown < len(wrong) else ""
-    title = f"{len(wrong):,} of {count_label(len(predictions.predicted), 'example')} misclassified{first}"
+    title = f"{len(wrong):,} of {count_label(predictions.count, 'example')} misclassified{first}"
     tiles = Tiles(figure, grid.columns * (column_width + GAP), grid.rows * (tile_height + CAPTION_HEIGHT + GAP), title)
     images, grey = prepare_images(as_numbers(X, "X")[worst[: grid.shown]].reshape(-1, *shape))
     for k, image in enumerate(images):
@@ -189,8 +220,11 @@ def confusion_matrix(
     class_names: Sequence[str] | None = None,
     normalize: str | None = None,
     figure: Figure | SubFigure | None = None,
+    ignore_index: int | None = None,
 ) -> Figure:
     """Draws the confusion matrix of a classifier, true classes (rows) by predicted classes (columns).
+
+    It counts examples; for a net of pixels it counts pixels, some images at a time, so that memory stays small.
 
     Correct predictions are blue and errors red, each on a colour scale of its own, so that a few errors stand out
     beside many correct predictions. Cells with 0 are empty. Colour bars replace the numbers if they do not fit into the
@@ -199,17 +233,20 @@ def confusion_matrix(
     Parameters
     ----------
     model : Sequential or classifier
-        A Sequential with one score per class, or one score; or a classifier with `predict_proba` and `classes_`.
+        A Sequential with one score per class, or one score, of each example or of each pixel; or a classifier with
+        `predict_proba` and `classes_`.
     X : array-like of shape (n, ...)
         Examples, as the model takes them.
-    y : array-like of shape (n,)
+    y : array-like of shape (n,), or (n, h, w) for a net of pixels
         Labels of the classes, as in `fit`.
     class_names : list of str or None, default None
         A name for each class, in order; None: the labels.
     normalize : "true", "pred", "all" or None, default None
-        Whether to normalize over rows ("true"), columns ("pred") or all examples ("all"); None: counts.
+        Whether to normalize over rows ("true"), columns ("pred") or all of it ("all"); None: counts.
     figure : Figure, SubFigure or None, default None
         An empty one to draw into; None: a new one, not registered with pyplot.
+    ignore_index : int or None, default None
+        Label of the examples or pixels that are left out, as in the loss.
 
     Returns
     -------
@@ -235,18 +272,23 @@ def confusion_matrix(
     ['1', '1', '1']
     """
     check_choice("normalize", normalize, "true", "pred", "all", None)
-    predictions = _predict(model, X, y, class_names)
-    names = [truncate(name, MAX_CAPTION_WIDTH) for name in predictions.class_names]
-    matrix = _count(predictions, normalize)
-    number_width = text_width("0.00" if normalize else str(np.bincount(predictions.labels).max())) + GAP
+    if (network := _net_of_pixels(model)) is not None:
+        pixels, unit = _pixels(network, X, y, ignore_index), "pixel"
+        names, counts = name_classes(class_names, np.arange(pixels.classes)), count_pixels(pixels)
+    else:
+        predictions = _predict(model, X, y, class_names, ignore_index)
+        names, unit = predictions.class_names, "example"
+        counts = count_pairs(predictions.labels, predictions.predicted, len(names))
+    names, matrix = [truncate(name, MAX_CAPTION_WIDTH) for name in names], _normalized(counts, normalize)
+    number_width = text_width("0.00" if normalize else str(counts.max())) + GAP
     longest = max(map(text_width, names))
     width, height = figure_size(figure)
     if height is None:
         side = min(max(2.2, len(names) * max(number_width, 0.3)), width - longest - TICK_SPACE)
         width, height = side + longest + TICK_SPACE, side + TICK_SPACE + (longest if longest > side / len(names) else 0)
         height += LABEL_HEIGHT + PAD
-    wrong = int((predictions.predicted != predictions.labels).sum())
-    title = f"{wrong:,} of {count_label(len(predictions.labels), 'example')} misclassified" + " (red)" * (wrong > 0)
+    wrong = int(counts.sum() - np.trace(counts))
+    title = f"{wrong:,} of {count_label(int(counts.sum()), unit)} misclassified" + " (red)" * (wrong > 0)
     title = wrap(title, width - MARGIN)
     title_height = LABEL_HEIGHT * (title.count("\n") + 1) + PAD
     cell = (width - longest - TICK_SPACE) / len(names)
@@ -269,12 +311,12 @@ def confusion_matrix(
     return result
 
 
-def _count(predictions: Predictions, normalize: str | None) -> Array:
-    """Returns the confusion matrix."""
-    from sklearn.metrics import confusion_matrix as count
-
-    classes = np.arange(len(predictions.class_names))
-    return np.asarray(count(predictions.labels, predictions.predicted, labels=classes, normalize=normalize))
+def _normalized(counts: NDArray[np.int64], normalize: str | None) -> Array:
+    """Returns the confusion matrix of counts."""
+    if normalize is None:
+        return counts
+    sums = counts.sum(axis={"true": 1, "pred": 0}.get(normalize), keepdims=True)
+    return np.asarray(counts / np.maximum(sums, 1))
 
 
 def _draw_matrix(axes: Axes, matrix: Array, number_format: str | None) -> None:
@@ -297,8 +339,25 @@ def _draw_matrix(axes: Axes, matrix: Array, number_format: str | None) -> None:
         axes.vlines(edges, -0.5, n - 0.5, "0.9", linewidth=0.4)
 
 
+def _net_of_pixels(model: object) -> Sequential | None:
+    """Returns a net with scores for each pixel; None for a classifier of examples."""
+    if not isinstance(model, Sequential):
+        return None
+    network = get_scored_model(model)
+    return network if is_of_pixels(network.output_shape) else None
+
+
+def _pixels(network: Sequential, X: ArrayLike, y: ArrayLike, ignore_index: int | None) -> Pixels:
+    """Returns examples with their labels; raises TypeError or ValueError."""
+    return Pixels.of(network, X, check_array(y, "y"), ignore_index)
+
+
 def _predict(
-    model: Sequential | Classifier, X: ArrayLike, y: ArrayLike, class_names: Sequence[str] | None
+    model: Sequential | Classifier,
+    X: ArrayLike,
+    y: ArrayLike,
+    class_names: Sequence[str] | None,
+    ignore_index: int | None,
 ) -> Predictions:
     """Returns predictions and true classes; raises TypeError or ValueError for inconsistent arguments."""
     if hasattr(model, "classes_") and hasattr(model, "predict_proba"):
@@ -317,36 +376,11 @@ def _predict(
         scores = network.predict(X)
         class_probabilities = probabilities(scores, link)
         classes = np.arange(class_probabilities.shape[1])
-        predicted = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(np.int64)
+        predicted = predicted_labels(scores)
     if not len(predicted):
         raise ValueError("X: expected at least one example, got none")
-    return Predictions(
-        _class_names(class_names, classes), encode_labels(y, classes, len(predicted)), predicted, class_probabilities
-    )
-
-
-def encode_labels(y: ArrayLike, classes: Array, n: int) -> Array:
-    """Returns the class index of each label; raises TypeError or ValueError for unknown labels."""
-    labels = as_array(y, "y") if classes.dtype.kind in REAL else check_array(y, "y")
-    labels = labels[:, 0] if labels.shape[1:] == (1,) else labels
-    if labels.shape != (n,):
-        raise ValueError(f"y: expected {n} labels, one for each example of X, got shape {labels.shape}")
-    class_index = {label: i for i, label in enumerate(classes.tolist())}
-    indices = np.array([class_index.get(label, -1) for label in labels.tolist()])
-    if (indices < 0).any():
-        unknown = labels.tolist()[indices.argmin()]
-        raise ValueError(f"y: expected labels of the classes {list(class_index)}, got {unknown!r}")
-    return indices
-
-
-def _class_names(class_names: Sequence[str] | None, classes: Array) -> list[str]:
-    if class_names is None:
-        return [str(label) for label in classes]
-    if isinstance(class_names, str) or not isinstance(class_names, (Sequence, np.ndarray)):
-        raise TypeError(f"class_names: expected a list of names, got {class_names!r}")
-    if len(class_names) != len(classes):
-        raise ValueError(f"class_names: expected {len(classes)} names, got {len(class_names)}")
-    return [" ".join(str(name).split()) for name in class_names]
+    labels = encode_labels(y, classes, len(predicted), check_ignored(ignore_index))
+    return Predictions(name_classes(class_names, classes), labels, predicted, class_probabilities)
 
 
 def _infer_image_shape(model: Sequential | Classifier, X: ArrayLike, image_shape: Shape | None) -> Shape:

@@ -26,7 +26,7 @@ from minidl.plots.image_grid import (
 )
 from minidl.plots.models import get_model, layer_title
 from minidl.plots.panels import Panel
-from minidl.plots.predictions import encode_labels
+from minidl.plots.pixels import encode_labels
 from minidl.plots.receptive_fields import POOL_CLASSES, PoolTrace, find_winners, trace_pool
 from minidl.plots.windows import View, Windows, check_region, most_informative_region
 from minidl.sequential import Sequential

@@ -54,15 +54,18 @@ def saliency(
     A map is the absolute gradient of the score with respect to the pixels, its maximum over the channels. Gradients are
     those of `Sequential.input_gradient`, in inference mode. All maps share one colour scale, from 0 (white).
 
+    For a model of pixels, the score of a class is the sum of its scores at the pixels that are predicted as that class;
+    the caption counts them. Without any, the map is 0.
+
     Parameters
     ----------
     model : Sequential, SequentialClassifier or SequentialRegressor
-        A model with outputs (classes,), or a fitted estimator of one.
+        A model with outputs (classes,), or (classes, h, w) of pixels, or a fitted estimator of one.
     X : array-like of shape `(n, *input_shape)`
         Examples, or 2-D rows of the same size. The first `max_examples` are drawn, as many as fit.
     y : array-like, label or None, default None
         The classes: labels as in `fit`, one for each example or one for all; None: the predicted ones. For a single
-        score s, class 1 has the score s, and class 0 has -s.
+        score s, class 1 has the score s, and class 0 has -s. A model of pixels needs a class.
     max_examples : int, default 8
         Largest number of examples.
     image_shape : (int, int, int) or None, default None
@@ -123,18 +126,22 @@ def grad_cam(
     pixels of the gradient of the score with respect to `A_k`. It is resized bilinearly to the image, which
     shades it. All maps share one colour scale, from 0 (white).
 
+    For a model of pixels, the score of a class is the sum over the pixels that are predicted as it, as in `saliency`
+    (Seg-Grad-CAM).
+
     Parameters
     ----------
     model : Sequential, SequentialClassifier or SequentialRegressor
-        A model of images with outputs (classes,), or a fitted estimator of one.
+        A model of images with outputs (classes,), or (classes, h, w) of pixels, or a fitted estimator of one.
     X : array-like of shape `(n, *input_shape)`
         Examples, or 2-D rows of the same size. The first `max_examples` are drawn, as many as fit.
     y : array-like, label or None, default None
         The classes: labels as in `fit`, one for each example or one for all; None: the predicted ones. For a single
-        score s, class 1 has the score s, and class 0 has -s.
+        score s, class 1 has the score s, and class 0 has -s. A model of pixels needs a class.
     layer : int, str or None, default None
         An index, such as 5, or a path, such as "0.5", of a layer with image outputs that all data pass through; None:
-        the last convolution, or container of one, and the layers after it that keep the shape (norm, activation).
+        the last convolution, or container of one, and the layers after it that keep the shape (norm, activation); for a
+        model of pixels, the last one before the convolution that computes the scores.
     max_examples : int, default 8
         Largest number of examples.
     figure : Figure, SubFigure or None, default None
@@ -156,7 +163,8 @@ def grad_cam(
 
     References
     ----------
-    Selvaraju et al., "Grad-CAM" (2017), arXiv:1610.02391.
+    Selvaraju et al., "Grad-CAM" (2017), arXiv:1610.02391. Vinogradova, Dibrov, Myers, "Towards Interpretable Semantic
+    Segmentation via Gradient-weighted Class Activation Mapping" (2020), arXiv:2002.11434.
 
     Examples
     --------

@@ -35,11 +35,18 @@ class History(dict[str, list[float]]):
         for name in [*self, *(name for name in logs if name not in self)]:
             self.setdefault(name, list(missing)).append(logs.get(name, float("nan")))
 
-    def plot(self, names: Sequence[str] | None = None, figure: Figure | SubFigure | None = None) -> Figure:
+    def plot(
+        self,
+        names: Sequence[str] | None = None,
+        figure: Figure | SubFigure | None = None,
+        monitor: str | None = None,
+        lower_is_better: bool | None = None,
+    ) -> Figure:
         """Draws curves over the epochs, counted from 1: a panel for the loss and for each metric; returns the figure.
 
-        A panel has training and validation. A ring marks the epoch of the best validation, of the loss and minidl's
-        metrics: of others it is not known which values are better. Values that are not finite are gaps.
+        A panel has training and validation. A ring marks the epoch of the panel's best validation, of the loss and
+        minidl's metrics: of others it is not known which values are better. With a `monitor`, the rings of all panels
+        mark the same epoch, its best one. Values that are not finite are gaps.
 
         Parameters
         ----------
@@ -48,6 +55,11 @@ class History(dict[str, list[float]]):
             logarithmic scale if it does so tenfold.
         figure : Figure, SubFigure or None, default None
             An empty one to draw into; None: a new one, which pyplot does not know.
+        monitor : str or None, default None
+            A name in the history, such as "val_iou", whose best epoch the rings mark; None: each panel's own best
+            validation.
+        lower_is_better : bool or None, default None
+            The direction of `monitor`; None: that of the loss, or of minidl's metric of that name.
 
         Returns
         -------
@@ -57,7 +69,8 @@ class History(dict[str, list[float]]):
         Raises
         ------
         TypeError, ValueError
-            Before the first epoch, for a name that is not here, and for lists of different lengths.
+            Before the first epoch, for a name that is not here, for lists of different lengths, for a `monitor` whose
+            direction is not known, and for `lower_is_better` without one.
         ImportError
             Without Matplotlib: pip install "minidl[plot]".
 
@@ -70,4 +83,4 @@ class History(dict[str, list[float]]):
         """
         from minidl.plots.curves import curves  # not before it is needed
 
-        return curves(self, names, figure)
+        return curves(self, names, figure, monitor, lower_is_better)

@@ -167,6 +167,66 @@ def test_a_subfigure_is_drawn_into():
 
 
 @pytest.mark.parametrize(
+    ("monitor", "lower_is_better", "best"),
+    [("val_accuracy", None, np.argmax), ("val_gini", True, np.argmin), ("gini", False, np.argmax)],
+)
+def test_the_rings_mark_the_best_epoch_of_a_monitor(monitor, lower_is_better, best):
+    h = make_history(12, ["accuracy", "gini"], lr=lambda epoch: 0.5**epoch)
+    h["gini"][7], h[monitor][3] = NAN, NAN
+    place = best(np.nan_to_num(h[monitor], nan=0 if best is np.argmax else 9))
+    figure = h.plot(monitor=monitor, lower_is_better=lower_is_better)
+    split = monitor.rpartition("_")[0] and "val_"
+    for name in ("loss", "accuracy", "gini"):
+        axes, value = axes_by_name(figure)[name], h[split + name][place]
+        (x,), (y,) = lines_by_label(axes)[f"best {monitor}"].get_data()
+        assert (x, y) == (place + 1, value)
+        assert axes.get_title() == f"{'best ' * (split + name == monitor)}{value:.4g}, epoch {x}"
+    assert not axes_by_name(figure)["learning rate"].get_title()
+    assert [text.get_text() for text in figure.legends[0].get_texts()][2] == f"best {monitor}"
+    check_readable(figure)
+
+
+def test_a_monitor_of_an_output():
+    h = make_history(5, ["policy_loss", "policy_accuracy"])
+    figure = h.plot(monitor="val_policy_accuracy")
+    (x,), _ = lines_by_label(axes_by_name(figure)["loss"])["best val_policy_accuracy"].get_data()
+    assert x == np.argmax(h["val_policy_accuracy"]) + 1
+
+
+@pytest.mark.parametrize(
+    ("monitor", "lower_is_better", "message"),
+    [
+        (
+            "val_gini",
+            None,
+            "monitor: expected one of loss, .*, got 'val_gini'; for your own metric, set lower_is_better",
+        ),
+        (
+            "my_accuracy",
+            None,
+            "monitor: expected one of loss, .*, got 'my_accuracy'.*; for your own metric, set lower_is",
+        ),
+        ("val_f1", None, r"monitor: expected one of \['loss', 'gini', .*\], got 'val_f1'"),
+        ("lr", True, r"monitor: expected one of \['loss', 'gini', .*\], got 'lr'"),
+        (3, None, "monitor: expected a name such as 'val_accuracy', got 3"),
+        ("val_gini", "yes", "lower_is_better: expected True or False"),
+        (None, True, "lower_is_better: expected None without a monitor, got True"),
+    ],
+)
+def test_invalid_monitors_are_refused(monitor, lower_is_better, message):
+    figure, h = Figure(), make_history(4, ["gini", "my_accuracy"])
+    with pytest.raises((TypeError, ValueError), match=message):
+        h.plot(None, figure, monitor, lower_is_better)
+    assert not figure.axes
+
+
+def test_a_monitor_without_finite_values_has_no_ring():
+    h = make_history(3)
+    h["val_loss"] = [NAN] * 3
+    assert not any("best" in axes.get_title() for axes in h.plot(monitor="val_loss").axes)
+
+
+@pytest.mark.parametrize(
     ("broken", "names", "message"),
     [
         (History(), None, "at least one epoch, got none: fit first"),

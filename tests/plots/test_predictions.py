@@ -263,7 +263,10 @@ def test_subfigures():
     ("arguments", "message"),
     [
         ({"model": Sequential([Dense(3)])}, "model: expected a built one"),
-        ({"model": Sequential([Conv2D(3, 3)], (1, 6, 6))}, r"model with outputs \(classes,\), got \(3, 4, 4\)"),
+        (
+            {"model": Sequential([Conv2D(3, 3)], (1, 6, 6))},
+            r"y: expected one label per pixel, shape \(200, 4, 4\), got",
+        ),
         ({"model": object()}, "model: expected a Sequential or a fitted estimator of one, got object"),
         ({"X": X[:, :, :5]}, r"X: expected shape \(n, 1, 6, 6\)"),
         ({"X": X[:0], "y": Y[:0]}, "X: expected at least one example, got none"),

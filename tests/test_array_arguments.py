@@ -144,18 +144,6 @@ def plotted(draw, name):
     return on_trainer(call)
 
 
-def masks(model, X, y):
-    return plots.masks(PIXEL_MODEL, X, y)
-
-
-def predicted_masks(model, X, y):
-    return plots.masks(PIXEL_MODEL, X)
-
-
-def maps(model, X, y):
-    return plots.feature_maps(model, X)
-
-
 def saliency(model, X, y):
     return plots.saliency(model, X, 1)
 
@@ -253,9 +241,9 @@ ENTRIES = {
     "data.as_numbers:X": (X, without_trainer(lambda v: as_numbers(v, "X"))),
     "weights.as_weights:weights": (WEIGHTS, without_trainer(lambda v: as_weights(v, 20))),
     "weights.times_class_weights:y": (Y, without_trainer(lambda v: times_class_weights(None, "balanced", v, (3,)))),
-    "activations.feature_maps:X": (X, plotted(maps, "X")),
-    "masks.masks:X": (X, plotted(predicted_masks, "X")),
-    "masks.masks:y": (PIXELS, plotted(masks, "y")),
+    "activations.feature_maps:X": (X, plotted(lambda model, X, y: plots.feature_maps(model, X), "X")),
+    "masks.masks:X": (X, plotted(lambda model, X, y: plots.masks(PIXEL_MODEL, X), "X")),
+    "masks.masks:y": (PIXELS, plotted(lambda model, X, y: plots.masks(PIXEL_MODEL, X, y), "y")),
     "predictions.misclassified:X": (X, plotted(plots.misclassified, "X")),
     "predictions.misclassified:y": (Y, plotted(plots.misclassified, "y")),
     "predictions.confusion_matrix:X": (X, plotted(plots.confusion_matrix, "X")),

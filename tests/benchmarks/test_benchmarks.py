@@ -245,7 +245,7 @@ def test_cores(run, tmp_path):
 def test_report_limits(run):
     output, _ = run("report_limits.py", "--seeds", 1, "--images", 1442, "--epochs", 1)
     planted = [line for line in output.splitlines() if line.startswith("planted ")]
-    assert len(planted) == 15
+    assert len(planted) == 18
     assert all(": found in 1 of 1; " in line for line in planted)
     assert "runs that end at least 0.8: " in output
     assert "runs that end below 0.8: " in output

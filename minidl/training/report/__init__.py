@@ -17,8 +17,8 @@ from minidl.utils.data import shape_of_examples
 
 SYMPTOMS = (
     symptoms.not_finite, symptoms.unmovable_targets, symptoms.channels_last, symptoms.inputs,
-    symptoms.unshuffled_labels, symptoms.one_class, symptoms.large_weight, curves.unscaled_targets,
-    curves.diverging_loss, curves.stuck_loss, curves.oscillating_loss, symptoms.dead_units,
+    symptoms.unshuffled_labels, symptoms.one_class, symptoms.classes_of_pixels, symptoms.large_weight,
+    curves.unscaled_targets, curves.diverging_loss, curves.stuck_loss, curves.oscillating_loss, symptoms.dead_units,
     symptoms.saturated_units, symptoms.update_sizes, symptoms.gradient_sizes, curves.overfitting,
     curves.rising_validation,
 )  # fmt: skip

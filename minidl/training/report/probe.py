@@ -18,6 +18,7 @@ from minidl.engine.pixel_targets import Draw, at_rest, check_movable, moved
 from minidl.layers import Outputs
 from minidl.losses import Loss, checked_loss
 from minidl.losses.output_losses import OutputLosses
+from minidl.metrics.counts import Counts, by_class_or_label
 from minidl.optimizers.base import rate_at
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.labeled_data import LabeledData
@@ -40,13 +41,14 @@ MAX_BYTES = 2**28  # for the outputs of all layers for one batch
 class OutputTargets:
     """An output of the model with its loss and the targets of the examples. label: of the output; "" for the only one.
 
-    shape: of an example's scores.
+    shape: of an example's scores. scores: of the examples, in inference.
     """
 
     label: str
     loss: Loss
     targets: Array
     shape: tuple[int, ...]
+    scores: Array
 
     @property
     def classes(self) -> Index | None:
@@ -59,6 +61,20 @@ class OutputTargets:
         whole = targets.dtype.kind in "iub" or (getattr(self.loss, "classes", False) and (flat == flat.round()).all())
         inside = flat.min() >= 0 and flat.max() < count
         return flat[:, 0].astype(np.int64) if whole and inside else None
+
+    @property
+    def pixels(self) -> Counts | None:
+        """Counts (3, k, classes) of the labels of positions, k of them at each: right ones, predicted ones, and all.
+
+        None if the targets are not labels of positions.
+        """
+        if len(self.shape) < 2 or getattr(self.loss, "applies", "") not in ("Softmax", "Sigmoid"):
+            return None
+        try:
+            found = by_class_or_label("report", self.targets, self.scores, getattr(self.loss, "ignore_index", None))
+        except (TypeError, ValueError):  # of probabilities
+            return None
+        return (found if found.ndim == 3 else found[:, np.newaxis])[..., :-1]
 
 
 class Probe:
@@ -93,6 +109,7 @@ class Probe:
         self.rate, self.largest_rate = self._rates()
         self.losses: NDArray[np.float64] = np.empty(len(data.active_rows))
         self.scores = np.empty((len(data.active_rows), *self.network.out_shape), network.dtype)
+        self.inferred_scores = self.scores.copy()
         self.finite = True  # whether the gradients of the step are finite
         with np.errstate(all="ignore"):  # values that are not finite are reported
             self.inferred = self._inferred()
@@ -131,10 +148,12 @@ class Probe:
     def outputs(self) -> list[OutputTargets]:
         """Each output that has a loss, with its targets."""
         if not isinstance(self.loss, OutputLosses):
-            return [OutputTargets("", self.loss, self.targets, self.network.out_shape)]
-        parts, shapes = self.loss.split(self.targets), self.loss.layout.shapes
+            return [OutputTargets("", self.loss, self.targets, self.network.out_shape, self.inferred_scores)]
+        parts, layout = self.loss.split(self.targets), self.loss.layout
         return [
-            OutputTargets(f"output {name!r}", loss, parts[name], shapes[name])
+            OutputTargets(
+                f"output {name!r}", loss, parts[name], layout.shapes[name], layout.part(self.inferred_scores, name)
+            )
             for name, loss in self.loss.losses.items()
         ]
 
@@ -183,6 +202,7 @@ class Probe:
         x = self.data.examples.gather_copy(self.data.active_rows).reshape(-1, *self.network.layers[0].in_shape)
         parts = np.array_split(x, -(-len(x) // MAX_BATCH))
         scores = np.concatenate([self.network.predict(part, self.trainer.num_threads) for part in parts])
+        self.inferred_scores[...] = scores
         return self.data.mean(checked_loss(self.loss, scores, self.targets)[0], self.data.active_rows)
 
     def _run(self, size: int) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from minidl.engine import channel_order, layer_list
 from minidl.layers import Embedding
+from minidl.metrics.counts import ACTUAL, PREDICTED, Counts
 from minidl.training.report import thresholds
 from minidl.training.report.findings import Finding
 from minidl.training.report.instrument import LayerStats
@@ -178,6 +179,36 @@ def one_class(probe: Probe) -> Iterator[Finding]:
             if not output.label:  # several outputs have no class weights
                 advice += 'give fit class_weight="balanced", and '
             yield Finding("imbalanced labels", output.label, share, f"{message}{advice}look at more than accuracy")
+
+
+def classes_of_pixels(probe: Probe) -> Iterator[Finding]:
+    """Finds labels of pixels that are all of one class, and classes of them that are not predicted after training."""
+    for output in probe.outputs:
+        if (counts := output.pixels) is None or probe.count < thresholds.MIN_IMAGES:
+            continue
+        unit = f"{counts[ACTUAL].sum():,} labels of pixels looked at"
+        if counts.shape[1] == 1 and counts[ACTUAL].max() == counts[ACTUAL].sum():
+            label = int(counts[ACTUAL, 0].argmax())
+            message = f"all {unit} are {label}, expected at least two classes: look at y"
+            yield Finding("one class", output.label, 1.0, message)
+        elif probe.trainer.step >= thresholds.MIN_STEPS and np.isfinite(output.scores).all():
+            yield from _unpredicted(output.label, counts)
+
+
+def _unpredicted(label: str, counts: Counts) -> Iterator[Finding]:
+    """Finds the class that is predicted least, of those that are in the labels of pixels."""
+    actual, shares = counts[ACTUAL], counts[ACTUAL] / np.maximum(counts[ACTUAL].sum(axis=1, keepdims=True), 1)
+    ratios = np.where(actual >= thresholds.MIN_PIXELS, counts[PREDICTED] / np.maximum(actual, 1), math.inf)
+    score, found = np.unravel_index(int(ratios.argmin()), ratios.shape)
+    share, ratio, largest = float(shares[score, found]), float(ratios[score, found]), float(shares[score].max())
+    where = f" of score {score}" if len(actual) > 1 else ""
+    message = f"{share:.2%} of the labels of pixels{where} are {found}, and {share * ratio:.2%} of the predictions"
+    weigh = "give the loss a weight or pos_weight of classes, or take Dice()"
+    if largest > thresholds.ONE_CLASS and ratio < thresholds.HARDLY_PREDICTED:
+        message += f", expected at least {thresholds.HARDLY_PREDICTED:.0%} as many: {weigh}, and look at iou"
+        yield Finding("imbalanced labels", label, largest, message)
+    elif ratio < thresholds.NOT_PREDICTED:
+        yield Finding("unpredicted class", label, share, f"{message}, expected about as many: train longer, or {weigh}")
 
 
 def large_weight(probe: Probe) -> Iterator[Finding]:

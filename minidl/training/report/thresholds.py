@@ -32,6 +32,12 @@ MIXED = 0.25  # share of the other classes in a batch that shuffling would bring
 MIN_MIXED = 15.0  # at least this many are expected: the probability of a quarter of that is 2e-4 (Poisson)
 ONE_CLASS = 0.95  # share of one class: a model that always names it is right so often
 
+# Of pixels, one class may have nearly all, as the background of small objects: only what is not predicted is a finding.
+MIN_IMAGES = 16  # of fewer, an object that is in every third image may be missing by chance ((2/3)**16 = 0.2 %)
+MIN_PIXELS = 32  # of a class: fewer may be a single small object
+HARDLY_PREDICTED = 0.1  # predictions of a rare class, as a share of its labels
+NOT_PREDICTED = 0.01  # those of any class
+
 MIN_STEPS = 200  # before these, nothing is said of a loss that does not fall: healthy runs begin as slowly
 LEARNED = 0.03  # share of what there is to learn, from the loss of guessing to that of right answers
 FALLING = 0.01  # share of it by which the loss of a slow beginner still falls in the second half of its epochs

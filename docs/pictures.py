@@ -1,20 +1,33 @@
 """Draws docs/images/*.png of the guide to plots, and the chart of `make bench`.
 
-Run it with: python docs/pictures.py (some minutes; needs MNIST and matplotlib). The plots are of a net trained on MNIST
-and of a max-pool in a net for the embedded digits; the chart is drawn if there are results. The nets have the same bits
-on every processor with fused multiply-add, for any number of threads.
+Run it with: python docs/pictures.py (some minutes; needs MNIST and matplotlib). The plots are of a net for MNIST, of
+a max-pool in a net for the embedded digits, and of a net that labels their ink in larger images. The chart is drawn
+if there are results. The nets have the same bits on every processor with fused multiply-add, for any number of threads.
 """
 
 import json
 import sys
 from pathlib import Path
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from minidl import Sequential, Trainer, plots
 from minidl.datasets import load_digits, load_mnist
-from minidl.layers import Conv2D, Dense, Flatten, GlobalMaxPool2D, MaxPool2D, ReLU, Rescale
-from minidl.optimizers import SGD, AdamW
+from minidl.layers import (
+    BatchNorm2D,
+    Conv2D,
+    Dense,
+    Flatten,
+    GlobalMaxPool2D,
+    MaxPool2D,
+    Parallel,
+    ReLU,
+    Rescale,
+    Upsample2D,
+)
+from minidl.losses import SoftmaxCrossEntropy
+from minidl.optimizers import SGD, Adam, AdamW
 from minidl.schedules import Cosine
 
 ROOT = Path(__file__).parents[1]
@@ -66,6 +79,31 @@ def draw_pool():
     return {"pool_routing": plots.pool_routing(model, data.X_test[:64], data.y_test[:64])}
 
 
+def draw_masks():
+    """Returns the masks of a net that labels the ink of digits by their class, as in docs/how-to/plots.md."""
+    data, names = load_digits(), ["paper", "0 to 4", "5 to 9"]
+
+    def draw_scenes(digits, labels, seed):
+        X, y = np.zeros((len(digits), 1, 24, 24), "u1"), np.zeros((len(digits), 24, 24), "u1")
+        for i, (top, left) in enumerate(np.random.default_rng(seed).integers(0, 17, (len(digits), 2))):
+            X[i, :, top : top + 8, left : left + 8] = digits[i]
+            y[i, top : top + 8, left : left + 8] = np.where(digits[i, 0] > 4, 1 + (labels[i] > 4), 0)
+        y[:, :2] = 255
+        return X, y
+
+    def conv(filters):
+        return [Conv2D(filters, 3, padding=1, use_bias=False), BatchNorm2D(), ReLU()]
+
+    deep = [*conv(12), MaxPool2D(2), *conv(24), MaxPool2D(2), *conv(24), Upsample2D(4)]
+    layers = [Rescale(1 / 16), Parallel(conv(8), deep), Conv2D(16, 3, padding=1), ReLU(), Conv2D(3, 1)]
+    model = Sequential(layers, input_shape=(1, 24, 24), seed=0)
+    optimizer = Adam(Cosine(0.01, total_steps=460))
+    trainer = Trainer(model, SoftmaxCrossEntropy(ignore_index=255), optimizer, metrics=["iou"])
+    trainer.fit(*draw_scenes(data.X_train, data.y_train, seed=0), epochs=10, batch_size=32, verbose=0)
+    scenes = draw_scenes(data.X_test, data.y_test, seed=1)
+    return {"masks": plots.masks(model, *scenes, names, ignore_index=255)}
+
+
 def draw_speed():
     """Draws the training speed, if `make bench` was run."""
     if not RESULTS.exists():
@@ -78,6 +116,6 @@ def draw_speed():
 
 
 if __name__ == "__main__":
-    for name, figure in (draw_pool() | draw_mnist()).items():
+    for name, figure in (draw_pool() | draw_masks() | draw_mnist()).items():
         figure.savefig(IMAGES / f"{name}.png", dpi=150)
     draw_speed()

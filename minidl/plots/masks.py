@@ -38,7 +38,7 @@ OPACITY = 0.55  # of regions
 SWATCH = 0.09  # inches: a square of the legend
 MAX_NAME = 1.4  # inches: of a class in the legend
 STRIPES = 16  # across an image that is ignored
-# Okabe, Ito (2008), "Color Universal Design": colours that colour-blind readers can tell apart
+# Okabe, Ito (2008), "Color Universal Design": colours that differ for colour-blind readers, too
 PALETTE = ("#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#F0E442", "#D55E00", "#0072B2")
 
 

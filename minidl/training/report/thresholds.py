@@ -1,7 +1,8 @@
 """The thresholds of a report, each with its reason.
 
 "Healthy runs" are those of `benchmarks/report_limits.py`: MLPs with seven activations, LeNets, nets with batch norm,
-residual blocks, dropout and augmentation, 1 to 50 epochs on digits and MNIST, ten ordinary optimizers and rates.
+residual blocks, dropout and augmentation, 1 to 50 epochs on digits and MNIST, ten ordinary optimizers and rates; and
+nets that find small objects in images, with four losses.
 """
 
 MIN_EXAMPLES = 32  # of fewer, a unit that is at work for every tenth example may be off by chance (0.9**32 = 3 %)

@@ -89,8 +89,8 @@ def test_order_names_and_arrays(pairs, tmp_path, channels):
 def test_many_pairs_keep_their_order(tmp_path, monkeypatch):
     monkeypatch.setattr(images, "AT_A_TIME", 3)
     for number in range(10):
-        save(tmp_path / "photos" / f"{number}.png", np.full((3, 2, 3), number, "u1"))
-        save(tmp_path / "masks" / f"{number}.png", np.full((3, 2), number, "u1"))
+        save(tmp_path / "photos" / f"x.{number}.png", np.full((3, 2, 3), number, "u1"))
+        save(tmp_path / "masks" / f"x.{number}.png", np.full((3, 2), number, "u1"))
     data = load(tmp_path)
     assert (data.X[:, 0, 0, 0] == np.arange(10)).all() and (data.y[:, 2, 1] == np.arange(10)).all()
 
@@ -299,7 +299,7 @@ def test_other_masks_have_another_file(pairs, tmp_path):
     np.testing.assert_array_equal(load(tmp_path).y, first)
 
 
-@pytest.mark.parametrize("damage", ["empty", "short", "missing", "images alone"])
+@pytest.mark.parametrize("damage", ["empty", "short", "missing", "images alone", "other axes"])
 def test_a_damaged_cache_is_written_again(pairs, tmp_path, damage):
     first = load(tmp_path)
     expected = {name: first[name].copy() for name in ("X", "y")}
@@ -307,7 +307,9 @@ def test_a_damaged_cache_is_written_again(pairs, tmp_path, damage):
     content = path.read_bytes()
     path.unlink()
     if damage == "images alone":
-        np.save(path, expected["X"])
+        np.save(path, expected["X"].reshape(-1, 4, 6))
+    elif damage == "other axes":
+        np.save(path, np.zeros((4 * 3 + 4, 1, 4, 6), "u1"))
     elif damage != "missing":
         path.write_bytes({"empty": b"", "short": content[:-1]}[damage])
     data = load(tmp_path)

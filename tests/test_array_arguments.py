@@ -302,7 +302,7 @@ INSIDE = (
         "step_cache",
         "steps",
     ),
-    *("class_weights", "counts", "evaluation", "sizes"),
+    *("class_weights", "counts", "decoding", "evaluation", "sizes"),
     *("baseline", "curves", "findings", "instrument", "probe", "report", "symptoms"),
     *("attribution", "figures", "image_grid", "models", "panels", "pixels", "receptive_fields", "windows"),
     "initializers",

@@ -50,7 +50,7 @@ def test_each_example_has_its_image_and_two_masks():
 
 
 def test_ignored_pixels_are_striped_among_the_labels():
-    holes = Y.copy()
+    holes = Y.astype("u1")
     holes[0, :2] = 255
     model = make_model()
     figure = plots.masks(model, X[:1], holes[:1], ignore_index=255)

@@ -186,10 +186,11 @@ def classes_of_pixels(probe: Probe) -> Iterator[Finding]:
     for output in probe.outputs:
         if (counts := output.pixels) is None or probe.count < thresholds.MIN_IMAGES:
             continue
-        unit = f"{counts[ACTUAL].sum():,} labels of pixels looked at"
-        if counts.shape[1] == 1 and counts[ACTUAL].max() == counts[ACTUAL].sum():
-            label = int(counts[ACTUAL, 0].argmax())
-            message = f"all {unit} are {label}, expected at least two classes: look at y"
+        if counts[ACTUAL].max() == (total := int(counts[ACTUAL].sum())):
+            what = f"{total:,} labels of pixels looked at are {counts[ACTUAL].sum(axis=0).argmax()}"
+            message = (
+                f"all {what if total else 'pixels looked at are ignored'}, expected at least two classes: look at y"
+            )
             yield Finding("one class", output.label, 1.0, message)
         elif probe.trainer.step >= thresholds.MIN_STEPS and np.isfinite(output.scores).all():
             yield from _unpredicted(output.label, counts)

@@ -105,6 +105,12 @@ def test_labels_of_one_class(label, ignored):
     assert findings_of(make_trainer(), X[1:16], y[1:16]) == {}  # too few examples to tell
 
 
+@pytest.mark.filterwarnings("error")
+def test_pixels_that_are_all_ignored():
+    finding = findings_of(make_trainer(), X, np.full(RARE.shape, 255, "u1"))["one class"]
+    assert finding.message.startswith("all pixels looked at are ignored, expected at least two classes")
+
+
 def test_one_class_of_a_single_score():
     for loss in (Dice(), BinaryCrossEntropy()):
         assert list(findings_of(make_trainer(loss, 1), X, np.zeros((64, 12, 12), "f4"))) == ["one class"]

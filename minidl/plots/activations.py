@@ -84,7 +84,7 @@ def feature_maps(
     >>> figure.axes[0].get_title(loc="left"), len(figure.axes[0].images)
     ('0 Conv2D(filters=4, kernel_size=3): 4 channels', 10)
     """
-    network = get_model(model)
+    network = get_model(model, X)
     paths = layer_paths(network.layers)
     name = find_first_convolution(paths) if layer is None else resolve_path(paths, layer)
     if name is None:

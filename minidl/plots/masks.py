@@ -106,7 +106,7 @@ def masks(
     >>> figure.axes[0].get_title(loc="left")
     '2 examples: image, labels, prediction'
     """
-    network = get_scored_model(model)
+    network = get_scored_model(model, X)
     if not is_of_pixels(network.output_shape):
         raise ValueError(f"model: expected one with outputs (classes, h, w), got {network.output_shape}")
     limit, pixels = check_int("max_examples", max_examples), Pixels.of(network, X, y, ignore_index)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from minidl.engine.layer_paths import LayerPath
 from minidl.engine.network import Network
@@ -13,22 +14,26 @@ from minidl.layers.flatten import Flatten
 from minidl.layers.parallel import Block
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
+from minidl.utils.data import shape_of_examples
 from minidl.utils.validation import Shape, check_int
 
 
-def get_model(model: object) -> Sequential:
-    """Returns a built Sequential, or that of a fitted estimator; raises TypeError or ValueError for anything else."""
+def get_model(model: object, X: Any = None) -> Sequential:
+    """Returns a built Sequential, or that of a fitted estimator; raises TypeError or ValueError for anything else.
+
+    X: examples, of whose size a model of images of any size is returned.
+    """
     fitted = getattr(model, "model_", model)
     if not isinstance(fitted, Sequential):
         raise TypeError(f"model: expected a Sequential or a fitted estimator of one, got {type(model).__name__}")
     if fitted.network is None:
         raise ValueError("model: expected a built one: give it an input_shape, or fit it first")
-    return fitted
+    return fitted if fitted.sizes is None or X is None else fitted.at(shape_of_examples(X))
 
 
-def get_scored_model(model: object) -> Sequential:
+def get_scored_model(model: object, X: Any = None) -> Sequential:
     """Returns what `get_model` does; raises ValueError for a model of several outputs."""
-    network = get_model(model)
+    network = get_model(model, X)
     if network.output_names:
         several = ", ".join(network.output_names)
         raise ValueError(f"model: expected one output, got {several}: pass model[{network.output_names[0]!r}]")

@@ -162,7 +162,7 @@ def misclassified(
     '1 of 3 examples misclassified'
     """
     max_examples = check_int("max_examples", max_examples)
-    if (network := _net_of_pixels(model)) is not None:
+    if (network := _net_of_pixels(model, X)) is not None:
         pixels = _pixels(network, X, y, ignore_index)
         names = name_classes(class_names, np.arange(pixels.classes))
         shape = network.input_shape if image_shape is None else _infer_image_shape(model, X, image_shape)
@@ -272,7 +272,7 @@ def confusion_matrix(
     ['1', '1', '1']
     """
     check_choice("normalize", normalize, "true", "pred", "all", None)
-    if (network := _net_of_pixels(model)) is not None:
+    if (network := _net_of_pixels(model, X)) is not None:
         pixels, unit = _pixels(network, X, y, ignore_index), "pixel"
         names, counts = name_classes(class_names, np.arange(pixels.classes)), count_pixels(pixels)
     else:
@@ -339,11 +339,11 @@ def _draw_matrix(axes: Axes, matrix: Array, number_format: str | None) -> None:
         axes.vlines(edges, -0.5, n - 0.5, "0.9", linewidth=0.4)
 
 
-def _net_of_pixels(model: object) -> Sequential | None:
+def _net_of_pixels(model: object, X: ArrayLike) -> Sequential | None:
     """Returns a net with scores for each pixel; None for a classifier of examples."""
     if not isinstance(model, Sequential):
         return None
-    network = get_scored_model(model)
+    network = get_scored_model(model, X)
     return network if is_of_pixels(network.output_shape) else None
 
 

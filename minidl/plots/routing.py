@@ -127,7 +127,7 @@ def pool_routing(
     >>> figure.axes[0].get_title(loc="left")
     '0 MaxPool2D(pool_size=2): channel 0 of 1, 2 examples'
     """
-    network = get_model(model)
+    network = get_model(model, X)
     name, path = _find_pool(network, layer)
     pool, max_examples, windows = path[-1], check_int("max_examples", max_examples), Windows.from_pool(path[-1])
     channels = pool.in_shape[0]

@@ -188,7 +188,7 @@ def grad_cam(
 
 def _prepare_images(model: object, X: ArrayLike, max_examples: int) -> tuple[Sequential, Array, int]:
     """Returns the model, the examples that may be drawn and the number of all; raises TypeError or ValueError."""
-    network = get_scored_model(model)
+    network = get_scored_model(model, X)
     examples = ArraySource(X, network.input_shape, network.dtype)
     if not len(examples):
         raise ValueError("X: expected at least one example, got none")

@@ -10,7 +10,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
 from minidl import Sequential, plots
-from minidl.layers import Conv2D, Dense, Flatten
+from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Upsample2D
 from minidl.metrics import iou
 from minidl.plots.masks import OPACITY, PALETTE, class_colours
 
@@ -143,3 +143,13 @@ def test_a_figure_is_drawn_into():
 def test_invalid_arguments_are_refused(arguments, message):
     with pytest.raises((TypeError, ValueError), match=message):
         plots.masks(**{"model": make_model(), "X": X, "y": Y} | arguments)
+
+
+def test_a_model_of_any_size_is_drawn_at_the_size_of_the_images():
+    model = Sequential([Conv2D(4, 3, padding=1), ReLU(), MaxPool2D(2), Upsample2D(2), Conv2D(2, 1)], (1, None, None))
+    x, y = np.random.default_rng(0).normal(size=(3, 1, 12, 16)), np.zeros((3, 12, 16), int)
+    for draw in (plots.masks, plots.misclassified, plots.confusion_matrix, plots.pool_routing):
+        assert draw(model, x, y).axes
+    for draw in (plots.saliency, plots.grad_cam):
+        assert draw(model, x, 1).axes
+    assert plots.feature_maps(model, x).axes

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+from typing import Any
 
 import numpy as np
 from contract import chance
@@ -10,14 +11,20 @@ from threaded_ranks import Rank, run_ranks
 import minidl
 from minidl import Sequential, Trainer
 from minidl.layers import (
+    BatchNorm2D,
     Conv2D,
     Dense,
     Dropout,
+    Dropout2D,
     Flatten,
     MaxPool2D,
+    Parallel,
+    RandomFlip,
     ReLU,
     Rescale,
+    Upsample2D,
 )
+from minidl.losses import BinaryCrossEntropy, Dice, SoftmaxCrossEntropy
 from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
 from minidl.optimizers.base import Optimizer
 from minidl_c.runtime.threads import set_thread_choice
@@ -95,6 +102,35 @@ class Net:
         found += [*trainer.per_example_gradients(*some, reduce="norm").values()]
         found += [array for param in model.params.values() for array in (param.value, param.grad)]
         return [*found, model.predict(self.X, threads), model.predict(self.X[:3], threads)]
+
+
+def of_sizes(seed: int, threads: int | None, dtype: str = "float32") -> list[np.ndarray]:
+    """Returns all results of a random net of pixels, trained on batches of several sizes with ignored pixels."""
+    rng = np.random.default_rng(seed)
+    channels, classes = int(rng.integers(1, 4)), int(rng.integers(1, 5))
+    widths = [int(width) for width in rng.choice([1, 3, 6, 16, 17], 3)]
+    below = [MaxPool2D(2), Conv2D(widths[1], 3, padding=1), BatchNorm2D(), ReLU(), Upsample2D(2)]
+    body = [Conv2D(widths[0], 3, padding=1), ReLU(), Parallel([], below, join="concat"), Dropout2D(0.2)]
+    layers = [Rescale(1 / 64, -1), RandomFlip(), *body, Conv2D(widths[2], 3, padding="same"), Conv2D(classes, 1)]
+    losses: dict[str, Any] = {
+        "binary": BinaryCrossEntropy(pos_weight=3.0, ignore_index=9),
+        "dice": Dice(ignore_index=9),
+        "softmax": SoftmaxCrossEntropy(weight=rng.uniform(0, 3, classes).tolist(), ignore_index=9),
+    }
+    loss = losses[str(rng.choice(["dice", "binary" if classes == 1 else "softmax"]))]
+    batches = []
+    for height, width in rng.integers(1, 10, (6, 2)) * 2:
+        n = int(rng.integers(1, 40))
+        y = rng.integers(0, max(2, classes), (n, height, width))
+        y[rng.random(y.shape) < 0.2] = 9
+        batches.append((rng.integers(0, 256, (n, channels, height, width), dtype=np.uint8), y))
+    model = Sequential(layers, (channels, None, None), int(rng.integers(9)), dtype)
+    trainer = Trainer(model, loss, _optimizer(rng), ["iou", "accuracy"], num_threads=threads)
+    with contextlib.suppress(FloatingPointError):
+        trainer.fit(batches, epochs=2, verbose=0)
+    logs = [trainer.history[name] for name in ("loss", "iou", "accuracy") if name in trainer.history]
+    found = [np.array(logs), *model.state_dict().values(), *(param.grad for param in model.params.values())]
+    return [*found, *(model.predict(x, threads) for x, _ in batches)]
 
 
 def trained_by(ranks: int, seed: int, threads: int = 1) -> list[np.ndarray]:

@@ -24,12 +24,13 @@ CANARIES = ("reads scratch", "reads saved")
 
 def work(seed: int, nets: int) -> None:
     """Prints a hash for each net and for each trial of a kernel."""
-    from conformance.nets import Net, digest, trained_by
+    from conformance.nets import Net, digest, of_sizes, trained_by
     from conformance.trial import alone
     from conformance.trials import KERNELS
 
     for number in range(seed, seed + nets):
         print("net", number, digest(Net(number).results(1 + number % 3)), digest(trained_by(2 + number % 2, number)))
+        print("net of several sizes", number, digest(of_sizes(number, 1 + number % 3)))
         rng = np.random.default_rng(number)
         for index, trial in enumerate(KERNELS[number % len(KERNELS)](rng)):
             arrays = alone(trial)

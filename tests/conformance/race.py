@@ -30,7 +30,7 @@ THREADS = (2, 3, 4, 8)
 
 def train(seed: int, nets: int) -> None:
     """Runs random nets and kernels on several threads."""
-    from conformance.nets import Net, digest, trained_by
+    from conformance.nets import Net, digest, of_sizes, trained_by
     from conformance.trial import alone
     from conformance.trials import KERNELS
 
@@ -38,6 +38,8 @@ def train(seed: int, nets: int) -> None:
         expected = digest(Net(number).results(1))
         threads = THREADS[number // 2 % len(THREADS)]
         assert digest(Net(number).results(threads)) == expected, f"net {number}: {threads} threads change bits"
+        same = digest(of_sizes(number, threads)) == digest(of_sizes(number, 1))
+        assert same, f"net of several sizes {number}: {threads} threads change bits"
         trained_by(2, number, threads)
         for trial in KERNELS[number % len(KERNELS)](np.random.default_rng(number)):
             trial.run(alone(trial), threads)

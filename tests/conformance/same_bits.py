@@ -21,9 +21,10 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tests")]
 
 import nets  # noqa: E402
+from conformance.nets import of_sizes  # noqa: E402
 
 import minidl_c  # noqa: E402
 from minidl import Layer, Sequential, Trainer  # noqa: E402
@@ -67,7 +68,7 @@ set_thread_choice(False)  # predictions use all threads that they are asked to
 
 THREADS = (1, 2, 3, 5, 8, 16)
 DTYPES = ("float32", "float64")
-ROWS = ("lenet", "cnn", "mixed", "blocks", "embeddings")
+ROWS = ("lenet", "cnn", "mixed", "blocks", "embeddings", "pixels")
 EXAMPLES, SEED = 331, 0
 LIMIT = 600  # seconds for one process
 
@@ -138,6 +139,8 @@ NETS = {
 
 def digest(net, dtype, threads, seed):
     """Trains a net and returns its hash. threads=None: the default number of the process."""
+    if net == "pixels":
+        return digest_of_arrays(of_sizes(seed, threads, dtype))
     rng = np.random.default_rng(seed)
     X, y = rng.integers(0, 256, (EXAMPLES, *nets.IMAGE), dtype=np.uint8), rng.integers(0, nets.CLASSES, EXAMPLES)
     InThreadOrder.threads = threads or 1
@@ -161,6 +164,11 @@ def digest(net, dtype, threads, seed):
     for array in (*model.state_dict().values(), losses, model.predict(X, threads), model.predict(X[:3], threads)):
         found.update(np.asarray(array).tobytes())
     return found.hexdigest()[:16]
+
+
+def digest_of_arrays(arrays):
+    """Returns the hash of several arrays."""
+    return hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest()[:16]
 
 
 def in_a_process(net, dtype, threads, isa, seed=SEED, settings=None, processor=None):

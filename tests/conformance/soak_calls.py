@@ -1,8 +1,10 @@
 """Valid calls of the public API on a random model, and the comparisons of their results; for soak.py."""
 
+import contextlib
 import copy
 import pickle
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from sklearn.base import clone
 import minidl
 from minidl import Layer, Sequential, Trainer, callbacks, schedules
 from minidl import layers as nn
+from minidl.engine.layer_list import from_spec, to_spec
 from minidl.estimators import SequentialClassifier
 from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
 from minidl_c.runtime.threads import set_thread_choice
@@ -196,6 +199,36 @@ def left_over(w):
             same(f"a step of {len(X)} examples in both layouts", a, b)
 
 
+def any_size(w):
+    """A model of images of any size, after a fit of several sizes, predicts in threads as models of each size."""
+    axes = int(w.rng.integers(1, 3))
+    shape = (int(w.rng.integers(1, 5)), *[12] * axes)
+    body, _ = random_layers(w.rng, shape, int(w.rng.integers(1, 6)))
+    try:
+        model = Sequential(body, (shape[0], *[None] * axes), int(w.rng.integers(9)), w.dtype)
+    except ValueError:  # a layer fixes the size
+        return
+    sizes = {tuple(int(side) for side in w.rng.integers(1, 24, axes)) for _ in range(10)}
+    data, twins = {}, {}
+    for size in sizes:
+        try:
+            model.at((shape[0], *size))
+        except ValueError:  # a size that the layers cannot take
+            continue
+        twins[size] = Sequential(from_spec(to_spec(model.layers)), (shape[0], *size), model.seed, w.dtype)
+        x = w.rng.standard_normal((int(w.rng.integers(2, 20)), shape[0], *size)).astype("float32")
+        data[size] = x, np.zeros((len(x), *twins[size].output_shape))
+    if model.params and data and not model.network.moves_pixels:
+        with contextlib.suppress(FloatingPointError):
+            Trainer(model, "mean_squared_error", SGD(1e-4), num_threads=2).fit(list(data.values()), verbose=0)
+    for twin in twins.values():
+        twin.load_state_dict(model.state_dict())
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda size: model.predict(data[size][0], 2), [*data, *data]))
+    for size, scores in zip([*data, *data], found, strict=True):
+        same(f"predict of size {size}", twins[size].predict(data[size][0], 1), scores)
+
+
 def predict_proba(w):
     same("predict_proba on 1 and 3 threads", w.model.predict_proba(w.X, 1), w.model.predict_proba(w.X, 3))
 
@@ -307,7 +340,7 @@ def estimator(w):
     same("an estimator, pickled and back", pickle.loads(pickle.dumps(made)).predict(rows), made.predict(rows))
 
 
-CALLS = [fit, train_batch, predict, several_callers, left_over, predict_proba, evaluate, by_hand, cut, freeze]
+CALLS = [fit, train_batch, predict, several_callers, left_over, any_size, predict_proba, evaluate, by_hand, cut, freeze]
 CALLS += [save_and_load, checkpoint_and_resume, pickled, copied, per_example, states, told, threads_set, estimator] + [
     to_onnx_and_back
 ] * EXPORTS

@@ -77,13 +77,23 @@ class Sizes(Generic[Model]):
         sizes = zip(self.declared, shape, strict=False)
         if len(shape) != len(self.declared) or any(one not in (None, size) for one, size in sizes):
             expected = ", ".join("any size" if one is None else str(one) for one in self.declared)
-            raise ValueError(f"X: expected shape (n, {expected}), got {('n', *shape)}".replace("'n'", "n"))
+            got = f"(n{''.join(f', {size}' for size in shape)})"
+            raise ValueError(f"X: expected shape (n, {expected}), got {got}{self._hint(shape)}")
         if 0 in shape:
             raise ValueError(f"X: expected images of at least one pixel, got {'x'.join(map(str, shape[1:]))}")
         if math.prod(shape[1:]) > self.max_pixels:
             got = f"got {'x'.join(map(str, shape[1:]))}"
             raise ValueError(f"X: expected at most {self.max_pixels} pixels, the max_pixels of the model, {got}")
         return tuple(shape)
+
+    def _hint(self, shape: Shape) -> str:
+        """Returns the remedy for a common mistake in the shape of examples, or an empty string."""
+        if len(shape) == len(self.declared) and shape[-1] == self.declared[0]:
+            return ": channels come first, np.moveaxis(X, -1, 1)"
+        if len(shape) == len(self.declared) - 1:
+            grey = "X[:, np.newaxis] if there is one; " if self.declared[0] == 1 else ""
+            return f": examples have channels, {grey}a single example is X[np.newaxis]"
+        return ""
 
     def at(self, shape: Shape) -> Model:
         """Returns the model of a shape; raises ValueError if its layers cannot be built for it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ def as_weights(name: str, weights: Any) -> Weights:
         return None
     if isinstance(weights, np.ndarray) and weights.ndim == 1:
         weights = weights.tolist()
+    if isinstance(weights, (Mapping, str)):
+        raise TypeError(f"{name}: expected a number, or a list of one for each class, got {weights!r}")
     if not isinstance(weights, (tuple, list)):
         return check_non_negative(name, weights, "float32")
     if not weights:

@@ -15,6 +15,7 @@ from minidl.engine.pixel_targets import check_sized_targets
 from minidl.losses import Loss, rows_of
 from minidl.losses.output_losses import OutputLosses
 from minidl.sequential import Sequential
+from minidl.training.batch_feed import gives_pairs
 from minidl.utils.arrays import Array, check_array
 from minidl.utils.data import ArraySource, Index, fingerprint, shape_of_examples, some_rows
 from minidl.utils.validation import Shape
@@ -92,6 +93,8 @@ class LabeledData:
             kind = type(given).__name__
             got = f"a {kind} of {len(given)}" if isinstance(given, (tuple, list)) else kind
             raise TypeError(f"{name}: expected (X, y) or (X, y, sample_weight), got {got}")
+        if gives_pairs(given):
+            raise TypeError(f"{name}: expected arrays (X, y), got batches of them: images of one size in each call")
         try:
             if model.sizes is not None:
                 model = model.at(shape_of_examples(given[0]))

@@ -18,7 +18,8 @@ def as_weights(weights: Any, n: int) -> Weights:
     """Returns sample_weight as float64 (n,); raises ValueError unless finite, not negative and not all zero."""
     array = as_array(weights, "sample_weight")
     if array.shape != (n,):
-        raise ValueError(f"sample_weight: expected shape ({n},), got {array.shape}")
+        hint = "; a loss weighs pixels: SoftmaxCrossEntropy(weight=[...], ignore_index=...)" if array.ndim > 2 else ""
+        raise ValueError(f"sample_weight: expected shape ({n},), got {array.shape}{hint}")
     array = array.astype(np.float64)
     if not np.isfinite(array).all() or (array < 0).any():
         raise ValueError("sample_weight: expected finite weights of at least 0")

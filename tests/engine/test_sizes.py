@@ -193,7 +193,9 @@ def test_invalid_shapes(shape, error):
     ("shape", "message"),
     [
         ((1, 3, 8, 8), r"X: expected shape \(n, 2, any size, any size\), got \(n, 3, 8, 8\)"),
-        ((1, 128), r"X: expected shape \(n, 2, any size, any size\), got \(n, 128\)"),
+        ((1, 128), r"X: expected shape \(n, 2, any size, any size\), got \(n, 128\)$"),
+        ((2, 8, 8), r"got \(n, 8, 8\): examples have channels, a single example is X\[np\.newaxis\]"),
+        ((3, 8, 8, 2), r"got \(n, 8, 8, 2\): channels come first, np\.moveaxis\(X, -1, 1\)"),
         ((1, 2, 0, 8), "X: expected images of at least one pixel, got 0x8"),
         ((1, 2, 7, 8), "layer 4, Parallel"),
         ((1, 2, 1, 1), "layer 4, Parallel: branches.1.0, MaxPool2D"),
@@ -365,6 +367,11 @@ def test_metrics_that_need_all_scores_are_refused_with_batches_and_not_with_arra
     ):
         trainer.fit(BATCHES, verbose=0)
     assert trainer.fit(*batch(8, 8), verbose=0)["kept"] == [5.0]
+
+
+def test_validation_in_batches_is_refused():
+    with pytest.raises(TypeError, match=r"validation_data: expected arrays \(X, y\), got batches of them"):
+        Trainer(any_size(), LOSS, SGD(0.1)).fit(BATCHES, validation_data=BATCHES[:2], verbose=0)
 
 
 def test_a_report_looks_at_the_latest_size():

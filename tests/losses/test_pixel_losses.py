@@ -99,7 +99,14 @@ def test_a_weight_multiplies_the_loss_of_its_label(rng):
 
 
 @pytest.mark.parametrize(
-    ("weight", "error"), [([], ValueError), ([1, -1], ValueError), ("balanced", TypeError), ([1, np.inf], ValueError)]
+    ("weight", "error"),
+    [
+        ([], ValueError),
+        ([1, -1], ValueError),
+        ("balanced", TypeError),
+        ({0: 1, 1: 5}, TypeError),
+        ([1, np.inf], ValueError),
+    ],
 )
 def test_invalid_weights(weight, error):
     with pytest.raises(error, match="weight: expected"):

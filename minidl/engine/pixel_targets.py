@@ -190,8 +190,9 @@ def check_movable(network: Network, loss: Any, targets: Array) -> None:
     else:
         wrong = f"a loss that can ignore labels, got {loss!r}"
         why = "pixels from outside the image have no label"
-        remedy = "SoftmaxCrossEntropy(ignore_index=255) or BinaryCrossEntropy(ignore_index=255), which leave these out"
-        raise ValueError(f"{outside[0].name}: expected {wrong}: {why}; take labels or masks, and {remedy}")
+        kind = type(loss).__name__ if hasattr(loss, "ignore_index") else "SoftmaxCrossEntropy"
+        remedy = f"take labels or masks, and {kind}(ignore_index=255), which leaves these out"
+        raise ValueError(f"{outside[0].name}: expected {wrong}: {why}; {remedy}")
 
 
 def _check_fill(outside: Sequence[Mover], loss: Any, network: Network) -> None:

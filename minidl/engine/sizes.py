@@ -99,7 +99,12 @@ class Sizes(Generic[Model]):
         """Returns the model of a shape; raises ValueError if its layers cannot be built for it."""
         with self._lock:
             if shape not in self._made:
-                self._made[shape] = self._make(shape)
+                try:
+                    self._made[shape] = self._make(shape)
+                except ValueError as error:
+                    size = "x".join(map(str, shape[1:]))
+                    hint = "a net that halves sizes k times may need multiples of 2**k: pad, or crop"
+                    raise ValueError(f"images of {size} do not fit: {error}; {hint}") from error
             self._made.move_to_end(shape)
             while len(self._made) > KEPT:
                 self._made.popitem(last=False)

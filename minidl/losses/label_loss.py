@@ -163,7 +163,7 @@ class LabelLoss(NativeLoss):
         targets = as_float_targets(array, shape, dtype)
         if self.ignore_index is not None:
             expected = f"expected labels with ignore_index={self.ignore_index}, {_batch_of(shape[1:])}"
-            raise ValueError(f"y: {expected}, got probabilities {array.shape}: they have none to ignore")
+            raise ValueError(f"y: {expected}, got probabilities {array.shape}, of which none is ignored")
         if targets.size and targets.min() < 0:
             raise ValueError(f"y: expected probabilities of at least 0, got {targets.min():g}")
         return targets

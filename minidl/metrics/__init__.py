@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 
+from minidl.metrics import counts as _counts
 from minidl.metrics import labels as _of_labels
-from minidl.metrics.counts import Counting
 from minidl.metrics.labels import (
     TopKAccuracy,
     accuracy,
@@ -37,7 +37,7 @@ __all__ += ["f1", "f1_macro", "mae", "mse", "precision", "precision_macro", "r2"
 
 Metric = Callable[[Array, Array], float]
 
-COUNTINGS: dict[Metric, Counting] = {
+COUNTINGS: dict[Metric, _counts.Counting] = {
     accuracy: _of_labels.ACCURACY,
     binary_accuracy: _of_labels.BINARY_ACCURACY,
     subset_accuracy: _of_labels.SUBSET_ACCURACY,
@@ -57,7 +57,7 @@ NAMES: dict[str, Metric] = {
 }
 
 
-def counting_of(metric: Metric) -> Counting | None:
+def counting_of(metric: Metric) -> _counts.Counting | None:
     """Returns how a metric of labels is made of counts; None for other metrics."""
     if isinstance(metric, TopKAccuracy):
         return metric.counting

@@ -69,6 +69,8 @@ class Pixels:
         if not (known | ~counts).all():
             got = labels[counts & ~known].flat[0]
             hint = "" if self.ignore_index is not None else f": ignore_index={got} leaves out the pixels of that label"
+            if got == 255 and np.isin(self.given, (0, 255)).all():
+                hint = ": a mask of 0 and 255? perhaps y // 255"
             raise ValueError(f"y: expected labels from 0 to {self.classes - 1}, got {got}{hint}")
         return np.where(counts, labels.astype(np.int64), IGNORED)
 

@@ -117,7 +117,14 @@ def _check_mixup(trainer: BaseTrainer, mixup: Any, data: LabeledData) -> float:
 
 
 def _check_steps(trainer: BaseTrainer, data: LabeledData, size: int) -> None:
-    """Raises TypeError or ValueError unless the trainer can make steps on these data, in batches of at least `size`."""
+    """Raises TypeError or ValueError unless the trainer can make steps on these data, in batches of at least `size`.
+
+    Warns of a mask whose foreground is the ignored label.
+    """
+    if (ignored := getattr(trainer.loss, "ignore_index", None)) == 255 and data.targets.ndim > 2:
+        known = data.targets[data.targets != ignored]
+        if 0 < known.size < data.targets.size and not known.any():
+            warn_caller("y: all labels are 0 or the ignored 255: if 255 is the foreground, take y > 0")
     trainer.network.check_batch(size)
     trainer.check_trainable()
     trainer.check_targets(data)

@@ -38,7 +38,8 @@ def times_class_weights(weights: Weights | None, class_weight: Any, y: Array, ou
     if y.ndim != 1 or y.dtype.kind not in "iub":
         hint = ""
         if y.ndim > 1 and y.dtype.kind in "iub":
-            hint = ": it weighs examples; SoftmaxCrossEntropy(weight=[...]) weighs positions by their labels"
+            positions = "SoftmaxCrossEntropy(weight=[...]) or BinaryCrossEntropy(pos_weight=...)"
+            hint = f": it weighs examples; {positions} weighs positions by their labels"
         raise TypeError(f"class_weight: expected integer labels y of shape (n,) with it, got {y.dtype} {y.shape}{hint}")
     used = np.ones(len(y), bool) if weights is None else weights > 0
     own = np.ones(int(used.sum())) if weights is None else weights[used]

@@ -119,7 +119,7 @@ def test_another_number_of_weights_than_classes():
 
 
 def test_class_weight_names_the_remedy(x):
-    with pytest.raises(TypeError, match=r"class_weight: .*SoftmaxCrossEntropy\(weight=\[\.\.\.\]\) weighs positions"):
+    with pytest.raises(TypeError, match=r"class_weight: .*SoftmaxCrossEntropy\(weight=\[\.\.\.\]\) or .* weighs"):
         make_trainer(SoftmaxCrossEntropy(), 2).fit(x, MASKS, class_weight="balanced", verbose=0)
 
 
@@ -155,6 +155,12 @@ def test_probabilities_have_no_ignored_label(loss, x):
 def test_invalid_smooth(smooth, error):
     with pytest.raises(error, match="smooth: expected"):
         Dice(smooth)
+
+
+def test_a_foreground_of_255_that_is_ignored_is_noticed(x):
+    for loss, channels in ((SoftmaxCrossEntropy(ignore_index=255), 2), (BinaryCrossEntropy(ignore_index=255), 1)):
+        with pytest.warns(UserWarning, match="all labels are 0 or the ignored 255: if 255"):
+            make_trainer(loss, channels).fit(x, MASKS * 255, verbose=0)
 
 
 # ---- Dice

@@ -154,7 +154,7 @@ class Sequential(BaseModel):
         shape = check_free_shape("input_shape", input_shape)
         layer_list.check_unbuilt(self.layers)
         if None in shape:
-            self._build_for_any_size(Sizes(shape, self._of_size, self.max_pixels), state)
+            self._build_for_any_size(Sizes(shape, self._of_size), state)
         else:
             self._build_for(cast(Shape, shape), state)
 
@@ -195,9 +195,10 @@ class Sequential(BaseModel):
     def at(self, input_shape: Sequence[int]) -> Sequential:
         """Returns the model for examples of one shape, if this one takes images of any size.
 
-        It shares all weights, buffers and settings with this model: a step of either changes both. It is as a model
-        that was built for this shape, bit for bit, and can do what a model of any size cannot: input gradients, a
-        forward by hand, an export for C. The models of the sizes used last are kept.
+        It shares all weights and buffers with this model: a step of either changes both. It has its settings
+        (`trainable`, `lr_mult`) as they are when `at` is called. Its results are those of a model that was built for
+        this shape, bit for bit, and it can do what a model of any size cannot: input gradients, a forward by hand, an
+        export for C. The models of the sizes used last are kept.
 
         Parameters
         ----------
@@ -230,17 +231,19 @@ class Sequential(BaseModel):
             if tuple(input_shape) != self.input_shape:
                 raise ValueError(f"input_shape: expected {self.input_shape}, of the model, got {tuple(input_shape)}")
             return self
-        model = self.sizes.at(self.sizes.check(input_shape))
+        model = self.sizes.at(self.sizes.check(input_shape, self.max_pixels))
         model._follow(self)
         return model
 
     def _follow(self, owner: Sequential) -> None:
         """Takes the settings of the model that it shares its parameters with."""
-        if self._followed != (followed := (Layer.settings_version(), owner.lr_mult)):
-            for own, theirs in zip(self.layers, owner.layers, strict=True):
-                if own.settings != theirs.settings:
-                    own.take_settings(theirs.settings)
-            self.lr_mult, self._followed = owner.lr_mult, followed
+        if self._followed == (Layer.settings_version(), owner.lr_mult, self.lr_mult):
+            return
+        for own, theirs in zip(self.layers, owner.layers, strict=True):
+            if own.settings != theirs.settings:
+                own.take_settings(theirs.settings)
+        self.lr_mult = owner.lr_mult
+        self._followed = Layer.settings_version(), owner.lr_mult, self.lr_mult
 
     @contextmanager
     def unbuilt_on_error(self) -> Iterator[None]:

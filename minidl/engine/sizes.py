@@ -13,6 +13,7 @@ from minidl.utils.validation import Shape, check_int
 FreeShape = tuple[int | None, ...]  # of an example, with None for a size that may be any
 Model = TypeVar("Model")
 KEPT = 8  # sizes; building the layers of another one takes milliseconds
+KEPT_PIXELS = 2**22  # of all of them together: the memory of a prediction stays with its plan
 MOST_PIXELS = 2**24  # of an example, by default
 FIRST = (64, 32, 128, 256, 512)  # heights and widths that a model is built with, of which the first that fits is taken
 
@@ -35,12 +36,11 @@ def check_free_shape(name: str, value: Any) -> FreeShape:
 class Sizes(Generic[Model]):
     """The models of single sizes, each made when it is first asked for, under a lock; the ones used last are kept.
 
-    declared: the shape of one example, with None for any size. make: returns the model of a shape. max_pixels: the most
-    pixels of an example.
+    declared: the shape of one example, with None for any size. make: returns the model of a shape.
     """
 
-    def __init__(self, declared: FreeShape, make: Callable[[Shape], Model], max_pixels: int) -> None:
-        self.declared, self.max_pixels, self._make = declared, max_pixels, make
+    def __init__(self, declared: FreeShape, make: Callable[[Shape], Model]) -> None:
+        self.declared, self._make = declared, make
         self.first = FIRST[0]  # the height and width that the layers were built with
         self.output_shape: Any = None  # as of a model, with None for sizes that depend on the input's
         self._made: OrderedDict[Shape, Model] = OrderedDict()
@@ -72,8 +72,11 @@ class Sizes(Generic[Model]):
         """Returns the declared shape with this height and width."""
         return tuple(size if one is None else one for one in self.declared)
 
-    def check(self, shape: Any) -> Shape:
-        """Returns a shape of this kind; raises ValueError, naming X, for another one."""
+    def check(self, shape: Any, max_pixels: int) -> Shape:
+        """Returns a shape of this kind; raises TypeError or ValueError for another one, or for more pixels."""
+        if not isinstance(shape, (tuple, list)):
+            raise TypeError(f"input_shape: expected a tuple such as (1, 28, 28), got {shape!r}")
+        shape = tuple(check_int("input_shape", size, minimum=0) for size in shape)
         sizes = zip(self.declared, shape, strict=False)
         if len(shape) != len(self.declared) or any(one not in (None, size) for one, size in sizes):
             expected = ", ".join("any size" if one is None else str(one) for one in self.declared)
@@ -81,10 +84,10 @@ class Sizes(Generic[Model]):
             raise ValueError(f"X: expected shape (n, {expected}), got {got}{self._hint(shape)}")
         if 0 in shape:
             raise ValueError(f"X: expected images of at least one pixel, got {'x'.join(map(str, shape[1:]))}")
-        if math.prod(shape[1:]) > self.max_pixels:
+        if math.prod(shape[1:]) > max_pixels:
             got = f"got {'x'.join(map(str, shape[1:]))}"
-            raise ValueError(f"X: expected at most {self.max_pixels} pixels, the max_pixels of the model, {got}")
-        return tuple(shape)
+            raise ValueError(f"X: expected at most {max_pixels} pixels, the max_pixels of the model, {got}")
+        return shape
 
     def _hint(self, shape: Shape) -> str:
         """Returns the remedy for a common mistake in the shape of examples, or an empty string."""
@@ -106,9 +109,12 @@ class Sizes(Generic[Model]):
                     hint = "a net that halves sizes k times may need multiples of 2**k: pad, or crop"
                     raise ValueError(f"images of {size} do not fit: {error}; {hint}") from error
             self._made.move_to_end(shape)
-            while len(self._made) > KEPT:
+            while len(self._made) > 1 and (len(self._made) > KEPT or self._pixels() > KEPT_PIXELS):
                 self._made.popitem(last=False)
             return self._made[shape]
+
+    def _pixels(self) -> int:
+        return sum(math.prod(shape[1:]) for shape in self._made)
 
 
 def common(one: Shape, other: Shape) -> FreeShape:

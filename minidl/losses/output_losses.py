@@ -177,6 +177,18 @@ def by_output(losses: Mapping[str, str | Loss], weights: Any = None) -> OutputLo
     return (NativeOutputLosses if native else OutputLosses)(found, check_weights(weights, found))
 
 
+def bound(loss: Loss, model: Any) -> Loss:
+    """Returns losses of outputs for a model of one size that shares its weights with theirs; others as they are."""
+    if not isinstance(loss, OutputLosses):
+        return loss
+    kept, losses = vars(model).get("_losses", (None, None))
+    if kept is not loss:  # steps belong to the object
+        losses = type(loss)(loss.losses, loss.weights)
+        losses.bind(model.layers[-1])
+        model._losses = loss, losses
+    return losses
+
+
 def check_weights(weights: Any, losses: Mapping[str, Loss]) -> dict[str, float]:
     """Returns weights of losses, by name; raises TypeError or ValueError for others."""
     if weights is None:

@@ -23,6 +23,7 @@ from minidl.utils.arrays import Array, zeros_view
 from minidl.utils.validation import Shape
 
 DTYPES = ("float32", "float64")
+MORE_LAYERS = 64  # than two for each node: dropout and the like have none, and many would take long to build
 
 
 def restore_exported(graph: Graph) -> ImportedLayers | None:
@@ -36,7 +37,7 @@ def restore_exported(graph: Graph) -> ImportedLayers | None:
         return None
     try:
         config = json.loads(declared)
-        if config["dtype"] not in DTYPES:
+        if config["dtype"] not in DTYPES or len(config["layers"]) > 2 * len(graph.nodes) + MORE_LAYERS:
             return None
         counters = {name: np.array(number, config["dtype"]) for name, number in config.pop(COUNTERS_KEY).items()}
         state = {**counters, **graph.tensors}

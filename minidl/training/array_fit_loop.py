@@ -70,13 +70,14 @@ class ArrayFitLoop(FitLoop):
         steps, due = trainer.comm.broadcast([steps, steps == until])  # each rank has a clock and callbacks of its own
         size = min(config.step_size, left)  # the last partial batch goes alone
         rows = order[self.seen.count : self.seen.count + steps * size]
-        batch = self.sized.batches(config.data, rows, size, config.batch_size, trainer.comm)
+        sized, reads = self.sized, self.seen.reads_scores
+        batch = sized.batches(config.data, rows, size, config.batch_size, trainer.comm, reads)
         if config.mixup:
-            batch = mixed(batch, trainer.loss, self.sized.network.out_shape, config.mixup, trainer.seed)
+            batch = mixed(batch, trainer.loss, sized.network.out_shape, config.mixup, trainer.seed)
         before, began = trainer.step, time.perf_counter()
         with trainer.stepping():
             try:
-                self.sized.run(batch)
+                sized.run(batch)
             finally:  # also the steps before one that failed
                 done = (trainer.step - before) * size
                 scores = None if batch.scores is None else batch.scores[:done]
@@ -98,12 +99,14 @@ class ArrayFitLoop(FitLoop):
 
     @property
     def _moves_targets(self) -> bool:
-        network, loss = self.sized.model.network, self.trainer.loss
+        sized = self.sized
+        network, loss = sized.model.network, sized.loss
         return network is not None and moves(network, loss, self.config.data.targets)
 
     def _targets(self, rows: Index) -> Array:
         """Returns the targets that the latest steps had, which trained on these rows."""
-        config, trainer, network = self.config, self.sized, self.sized.model.network
+        config, trainer = self.config, self.sized
+        network = trainer.model.network
         if network is None or not self._moves_targets:
             return config.data.reported_targets(rows)
         batch = trainer.batches(config.data, rows, config.step_size, config.batch_size)

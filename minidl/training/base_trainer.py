@@ -16,7 +16,7 @@ from minidl.engine.per_example import check_no_coupling
 from minidl.engine.pixel_targets import check_movable
 from minidl.engine.probabilities import link_of, one_output, probabilities
 from minidl.losses import Loss
-from minidl.losses.output_losses import OutputLosses, by_output
+from minidl.losses.output_losses import OutputLosses, bound, by_output
 from minidl.metrics import Metric
 from minidl.optimizers.base import rate_at
 from minidl.sequential import Sequential
@@ -228,7 +228,7 @@ class BaseTrainer:
         {'loss': 2.0, 'mae': 1.0}
         """
         sized = self if self.model.sizes is None else self.at(shape_of_examples(X))
-        data = LabeledData.from_arrays(sized.model, self.loss, X, y, sample_weight)
+        data = LabeledData.from_arrays(sized.model, sized.loss, X, y, sample_weight)
         with self.model.usage.reading("evaluate"):
             return sized.evaluate_rows(data, data.active_rows)
 
@@ -320,6 +320,7 @@ class BaseTrainer:
             return self
         sized = object.__new__(type(self))
         vars(sized).update(vars(self), model=self.model.at(shape))
+        vars(sized)["loss"] = bound(self.loss, sized.model)
         return sized
 
     # ---- for fit: data that was checked before
@@ -490,7 +491,13 @@ class BaseTrainer:
         return rate_at(self.optimizer, step, self.model.dtype)
 
     def batches(
-        self, data: LabeledData, rows: Index, size: int, micro: int | None = None, comm: Communicator = SINGLE_PROCESS
+        self,
+        data: LabeledData,
+        rows: Index,
+        size: int,
+        micro: int | None = None,
+        comm: Communicator = SINGLE_PROCESS,
+        reads_scores: bool = False,
     ) -> StepBatches:
         """Returns the batches of steps on these rows.
 
@@ -506,6 +513,8 @@ class BaseTrainer:
             Number of examples in a micro-batch; None: all of a step.
         comm : Communicator, default SINGLE_PROCESS
             The processes that do each step together.
+        reads_scores : bool, default False
+            Whether the steps also return their scores.
 
         Returns
         -------
@@ -527,7 +536,7 @@ class BaseTrainer:
             rate_varies=callable(getattr(self.optimizer, "lr", None)),
             step_counter=self.step_counter,
             losses=np.zeros(len(rows), dtype),
-            scores=np.zeros((len(rows), *self.network.out_shape), dtype) if self.metrics or self.keeps_scores else None,
+            scores=np.zeros((len(rows), *self.network.out_shape), dtype) if reads_scores else None,
             labeled=data.labeled,
             comm=comm,
             clip={name: limit for name in ("clip_norm", "clip_value") if (limit := getattr(self, name)) is not None},

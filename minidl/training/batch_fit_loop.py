@@ -74,7 +74,7 @@ class BatchFitLoop(FitLoop):
         """Returns a batch as data; raises TypeError or ValueError, naming it, if it is invalid."""
         where = f"batch {self._count} of epoch {self.trainer.epoch}"
         data = LabeledData.from_batch(self.trainer.model, self.trainer.loss, batch, where)
-        if self._first is None and self.trainer.keeps_scores:
+        if self._first is None and self.seen.keeps_scores:
             self._first = data.targets[:1]
         elif self._first is not None:
             _check_kind(self.trainer.loss, self._first, data.targets[:1], where)
@@ -87,13 +87,13 @@ class BatchFitLoop(FitLoop):
         sized.network.check_batch(len(rows))
         if trainer.sample_buffer.takes_next():
             trainer.sample_buffer.keep_batch(trainer.sample_key, data)
-        batch = sized.batches(data, rows, len(rows))
+        batch = sized.batches(data, rows, len(rows), reads_scores=self.seen.reads_scores)
         batch = dataclasses.replace(batch, example_ids=batch.example_ids + self.seen.count)  # as for rows of one X
         with trainer.stepping():
             ran = sized.run(batch)
             targets = data.reported_targets(rows) if ran.targets is data.targets else ran.targets[ran.rows]
-            self.seen.append(batch.losses, batch.scores, lambda: targets)
             self._remember(data, targets)
+            self.seen.append(batch.losses, batch.scores, lambda: targets)
         self.progress.advance(1)
         if due:
             self.callbacks.step_end(trainer, trainer.step - 1, data.mean(batch.losses, rows))
@@ -105,7 +105,7 @@ class BatchFitLoop(FitLoop):
         self._count, self._position, self._digest = self._count + 1, self.config.feed.position, self._digest_with(data)
         weights = data.loss_weights(rows)
         self._weights.append(np.ones(len(rows)) if weights is None else weights)
-        if self.trainer.keeps_scores:
+        if self.seen.keeps_scores:
             self._targets.append(targets)
 
     def _digest_with(self, data: LabeledData) -> str:

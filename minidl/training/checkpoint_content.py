@@ -33,6 +33,7 @@ from minidl.training.optimizer_state import TensorCodec, get_state, set_state
 from minidl.training.output_metrics import OutputMetric
 from minidl.training.round_trip import RoundTrip
 from minidl.utils.arrays import Array
+from minidl.utils.hints import warn_caller
 from minidl.utils.validation import check_int
 
 Tensors = dict[str, Array]
@@ -184,11 +185,10 @@ def _check_same_model(expected: Any, config: Any) -> None:
         if _object(saved) != _object(given):
             wanted, got = _described(saved, given), _described(given, saved)
             raise ValueError(f"model: expected layer {i} of the checkpoint, {wanted}, got {got}")
-    for name in sorted(expected.keys() - {"layers", "lr_mult"}):
-        if config[name] != expected[name]:
-            raise ValueError(
-                f"model: expected that of the checkpoint, with {name} {expected[name]}, got {config[name]}"
-            )
+    for name in sorted((expected.keys() | config.keys()) - {"layers", "lr_mult"}):
+        if config.get(name) != expected.get(name):
+            wanted, got = (f"{name} {one.get(name, 'at its default')}" for one in (expected, config))
+            raise ValueError(f"model: expected that of the checkpoint, with {wanted}, got {got}")
 
 
 def _object(layer: Any) -> tuple[str, Any]:
@@ -259,8 +259,11 @@ def _callbacks(saved: Any, arrays: Callable[[str, Any], Any]) -> list[State]:
     return [(key, decode(state, arrays), needed) for key, state, needed in saved]
 
 
-def _fit_state(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> FitState:
-    """Returns the fields as a FitState; raises an error for what cannot be the state of a fit of this trainer."""
+def _fit_state(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> FitState | None:
+    """Returns the fields as a FitState; raises an error for what cannot be the state of a fit of this trainer.
+
+    None for one in the middle of an epoch whose metrics were not counted yet.
+    """
     if not isinstance(fields, dict):
         raise ValueError(f"fit: expected its state by name, got {type(fields).__name__}")
     if isinstance(batches := fields.get("batches"), dict) and "count" in batches:
@@ -268,6 +271,11 @@ def _fit_state(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> Fit
     if "counts" not in fields:  # in files from before metrics of labels counted
         fields |= {"counts": {}, "scores": fields.get("scores") if trainer.keeps_scores else None}
         fields["arguments"]["outputs"] = trainer.outputs
+        if len(fields["losses"]) and any(map(is_counted, trainer.metrics.values())):
+            warn_caller(
+                "the fit in the checkpoint, of another version, cannot be completed: the trainer goes on from there"
+            )
+            return None
     fit, model = FitState(**fields, callbacks=callbacks), trainer.model
     for name in ("step", "epochs_done"):
         check_int(name, getattr(fit, name), minimum=0)

@@ -38,9 +38,7 @@ class FitLoop(ABC):
         shape: Shape | None = None,
     ) -> None:
         self.config, self.trainer, self.callbacks, self.progress = config, trainer, callbacks, progress
-        self.sized = (
-            trainer if shape is None else trainer.at(shape)
-        )  # for the examples of the fit, if they have one size
+        self._shape = shape  # of the examples of the fit, if they have one
         self.epochs_done = 0
         self.in_epoch = False
         self.seen = self.sized.nothing_seen()
@@ -50,6 +48,11 @@ class FitLoop(ABC):
         self._stopping = False  # whether to stop, the same in all processes
         self._restored = callbacks.carried  # the states of callbacks that do not hold them yet, or no longer
         self._arguments: dict[str, Any] | None = None
+
+    @property
+    def sized(self) -> BaseTrainer:
+        """The trainer as it is now, for examples of the shape of this fit."""
+        return self.trainer if self._shape is None else self.trainer.at(self._shape)
 
     # ---- for a subclass
 
@@ -207,6 +210,8 @@ class FitLoop(ABC):
 
     def _epoch(self, check: Callable[[], None]) -> None:
         trainer = self.trainer
+        if not self.seen.count:  # callbacks may have replaced loss or metrics
+            self.seen = self.sized.nothing_seen()
         self._open_epoch()
         before, began = self.seen.count, time.perf_counter()
         check()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from minidl.engine.network import Network
 from minidl.engine.pixel_targets import check_sized_targets
 from minidl.losses import Loss, rows_of
-from minidl.losses.output_losses import OutputLosses
+from minidl.losses.output_losses import OutputLosses, bound
 from minidl.sequential import Sequential
 from minidl.training.batch_feed import gives_pairs
 from minidl.utils.arrays import Array, check_array
@@ -98,6 +98,7 @@ class LabeledData:
         try:
             if model.sizes is not None:
                 model = model.at(shape_of_examples(given[0]))
+                loss = bound(loss, model)
             data = cls.from_arrays(model, loss, *given)
             return data.for_steps() if for_steps else data
         except (TypeError, ValueError) as error:

@@ -54,7 +54,7 @@ class StepCache:
     def __init__(self) -> None:
         self.steps: Steps | ClippedSteps | None = None
         self._key: StepKey | None = None
-        self._made: list[tuple[StepKey, Steps | ClippedSteps]] = []  # with this state, the latest ones
+        self._made: list[tuple[StepKey, list[int], Steps | ClippedSteps]] = []  # the latest ones, with skipped steps
         self._skipped: dict[int, int] = {}  # the number of skipped steps by the index of a layer
         self._counted = 0  # the number of optimizer steps that `_skipped` accounts for
 
@@ -67,7 +67,8 @@ class StepCache:
                 update = self.steps.update
             else:
                 self._skipped, self._counted, self._made = {}, 0, []
-            known = next((steps for other, steps in self._made if key.is_same(other)), None)
+            skipped = self._skipped_by_trained(key)
+            known = next((made for other, has, made in self._made if key.is_same(other) and has == skipped), None)
             if known is None:
                 self._make(model, key, seed, update)
             else:
@@ -102,7 +103,7 @@ class StepCache:
         if key.per_example_clip_norm is not None:
             steps = ClippedSteps(steps, key.network, key.loss, key.per_example_clip_norm)
         self.steps, self._key = steps, key
-        self._made = [*self._made, (key, steps)][-KEPT:]
+        self._made = [*self._made, (key, self._skipped_by_trained(key), steps)][-KEPT:]
 
     def _count_skipped(self) -> None:
         """Counts steps for layers that were frozen: the optimizer's formulas do not know them."""
@@ -112,3 +113,8 @@ class StepCache:
             if self._key.skips(leaf):
                 self._skipped[i] = self._skipped.get(i, 0) + update.steps - self._counted
         self._counted = update.steps
+
+    def _skipped_by_trained(self, key: StepKey) -> list[int]:
+        """Returns the skipped steps of the layers that steps of this key train."""
+        leaves = enumerate(key.of_model.leaves)
+        return [self._skipped.get(i, 0) for i, leaf in leaves if not key.skips(leaf)]

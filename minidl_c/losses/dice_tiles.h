@@ -42,16 +42,20 @@ INLINE void FN(dice_probabilities)(const REAL *x, M label, ptrdiff_t channels, p
  * sum t + smooth), or 0. */
 INLINE void FN(dice_coefficient)(const REAL *p, const int64_t *labels, const REAL *t, ptrdiff_t k, ptrdiff_t channels,
                                  ptrdiff_t positions, REAL smooth, int64_t ignored, REAL *coefficient, REAL *share) {
-  V both[DICE_SUMS] = {{0}}, all[DICE_SUMS] = {{0}};
-  for (ptrdiff_t i = 0; i < positions * LANES; i += LANES) {
-    V own = *(const V *)(p + i);
-    V target = FN(dice_target)(FN(labels_at)(labels ? labels + i : NULL, ignored), t ? t + i : NULL, k, channels);
-    V next_both = FN(fma)(own, target, both[0]), next_all = all[0] + (own + target);
-    UNROLL for (int j = 1; j < DICE_SUMS; j++) both[j - 1] = both[j], all[j - 1] = all[j];
-    both[DICE_SUMS - 1] = next_both, all[DICE_SUMS - 1] = next_all;
+  V common = {0}, every = {0};
+  for (ptrdiff_t first = 0; first < positions; first += BLOCK) {
+    V both[DICE_SUMS] = {{0}}, all[DICE_SUMS] = {{0}};
+    for (ptrdiff_t i = first * LANES; i < least(first + BLOCK, positions) * LANES; i += LANES) {
+      V own = *(const V *)(p + i);
+      V target = FN(dice_target)(FN(labels_at)(labels ? labels + i : NULL, ignored), t ? t + i : NULL, k, channels);
+      V next_both = FN(fma)(own, target, both[0]), next_all = all[0] + (own + target);
+      UNROLL for (int j = 1; j < DICE_SUMS; j++) both[j - 1] = both[j], all[j - 1] = all[j];
+      both[DICE_SUMS - 1] = next_both, all[DICE_SUMS - 1] = next_all;
+    }
+    common += (both[0] + both[1]) + (both[2] + both[3]);
+    every += (all[0] + all[1]) + (all[2] + all[3]);
   }
-  V above = FN(fma)(C(2), (both[0] + both[1]) + (both[2] + both[3]), C(smooth));
-  V below = ((all[0] + all[1]) + (all[2] + all[3])) + C(smooth);
+  V above = FN(fma)(C(2), common, C(smooth)), below = every + C(smooth);
   *(V *)coefficient = FN(select)(below == 0, C(1), above / below);
   *(V *)share = FN(select)(below == 0, C(0), 1 / below);
 }

@@ -2,6 +2,7 @@
 #ifndef REAL
 #ifndef MINIDL_ELEMENTWISE_LOSSES_TILES_H
 #define MINIDL_ELEMENTWISE_LOSSES_TILES_H
+#include "minidl_c/losses/blocks.h"
 #include "minidl_c/simd/lane_math.h"
 
 typedef enum { MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR, HUBER, BINARY_CROSS_ENTROPY, WEIGHTED_BINARY_CROSS_ENTROPY, POISSON } elementwise_loss;
@@ -82,23 +83,32 @@ INLINE void FN(mean_loss)(const elementwise_loss f, const double *parameters, co
                           REAL ignored, const REAL *x, const REAL *t, ptrdiff_t channels, ptrdiff_t plane, REAL *slope, REAL *loss) {
   for (int lane = 0; lane < LANES; lane += VL) {
     const V share = ignores ? FN(element_weight)(t + lane, channels * plane, ignored) : C(1 / (REAL)(channels * plane));
-    V sum[SUMS] = {{0}};
+    V sum[SUMS] = {{0}}, total = {0};
+    ptrdiff_t left = BLOCK;                                   /* elements until these sums join the total */
     for (ptrdiff_t c = 0; c < channels; c++) {
       const REAL parameter = (REAL)parameters[c];
       const V weight = C(weights[c]) * share;
-      for (ptrdiff_t i = c * plane * LANES + lane; i < (c + 1) * plane * LANES; i += LANES) {
-        V s, term = FN(elementwise_loss)(f, parameter, *(const V *)(x + i), *(const V *)(t + i), &s);
-        if (ignores) {
-          M gone = *(const V *)(t + i) == C(ignored);
-          s = FN(select)(gone, C(0), s), term = FN(select)(gone, C(0), term);
+      for (ptrdiff_t first = 0, count; first < plane; first += count) {
+        count = least(left, plane - first);
+        for (ptrdiff_t i = (c * plane + first) * LANES + lane; i < (c * plane + first + count) * LANES; i += LANES) {
+          V s, term = FN(elementwise_loss)(f, parameter, *(const V *)(x + i), *(const V *)(t + i), &s);
+          if (ignores) {
+            M gone = *(const V *)(t + i) == C(ignored);
+            s = FN(select)(gone, C(0), s), term = FN(select)(gone, C(0), term);
+          }
+          *(V *)(slope + i) = weight * s;
+          V next = FN(fma)(weight, term, sum[0]);             /* the least recently updated sum */
+          UNROLL for (int k = 1; k < SUMS; k++) sum[k - 1] = sum[k];
+          sum[SUMS - 1] = next;
         }
-        *(V *)(slope + i) = weight * s;
-        V next = FN(fma)(weight, term, sum[0]);               /* the least recently updated sum */
-        UNROLL for (int k = 1; k < SUMS; k++) sum[k - 1] = sum[k];
-        sum[SUMS - 1] = next;
+        if ((left -= count) == 0) {
+          total += (sum[0] + sum[1]) + (sum[2] + sum[3]);
+          UNROLL for (int k = 0; k < SUMS; k++) sum[k] = C(0);
+          left = BLOCK;
+        }
       }
     }
-    *(V *)(loss + lane) = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    *(V *)(loss + lane) = total + ((sum[0] + sum[1]) + (sum[2] + sum[3]));
   }
 }
 

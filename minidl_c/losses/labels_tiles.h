@@ -2,6 +2,7 @@
 #ifndef REAL
 #ifndef MINIDL_LABELS_TILES_H
 #define MINIDL_LABELS_TILES_H
+#include "minidl_c/losses/blocks.h"
 #include "minidl_c/simd/lane_math.h"
 
 #define TEMPLATE "minidl_c/losses/labels_tiles.h"

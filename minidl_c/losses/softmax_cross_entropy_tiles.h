@@ -49,14 +49,18 @@ INLINE void FN(mean_over_positions)(const REAL *x, const int64_t *labels, const 
                                     ptrdiff_t classes, ptrdiff_t positions, REAL smoothing, int64_t ignored, REAL *e, REAL *slope,
                                     REAL *loss) {
   for (int lane = 0; lane < LANES; lane += VL) {
-    V sum = {0}, weight = FN(position_weight)(labels ? labels + lane : NULL, positions, ignored);
-    for (ptrdiff_t i = lane; i < positions * LANES; i += LANES) {
-      M label = FN(labels_at)(labels ? labels + i : NULL, ignored);
-      V term = FN(position_loss)(x + i, label, t ? t + i : NULL, class_weights, classes, positions * LANES, smoothing, weight,
-                                 e + lane, slope + i);
-      sum = FN(fma)(weight, term, sum);
+    V total = {0}, weight = FN(position_weight)(labels ? labels + lane : NULL, positions, ignored);
+    for (ptrdiff_t first = 0; first < positions; first += BLOCK) {
+      V sum = {0};
+      for (ptrdiff_t i = first * LANES + lane; i < least(first + BLOCK, positions) * LANES; i += LANES) {
+        M label = FN(labels_at)(labels ? labels + i : NULL, ignored);
+        V term = FN(position_loss)(x + i, label, t ? t + i : NULL, class_weights, classes, positions * LANES, smoothing, weight,
+                                   e + lane, slope + i);
+        sum = FN(fma)(weight, term, sum);
+      }
+      total += sum;
     }
-    *(V *)(loss + lane) = sum;
+    *(V *)(loss + lane) = total;
   }
 }
 

@@ -24,6 +24,7 @@ from minidl.layers import (
     GlobalAvgPool2D,
     LayerNorm,
     MaxPool2D,
+    Outputs,
     Parallel,
     RandomCrop,
     RandomFlip,
@@ -393,3 +394,90 @@ def test_a_model_of_any_size_averages_over_pixels_of_its_own_size():
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.01), ["accuracy"])
     data = [(x, np.arange(len(x)) % 3) for x, _ in BATCHES]
     assert len(trainer.fit(data, epochs=2, verbose=0)["accuracy"]) == 2
+
+
+# ---- what changes during a fit
+class At:
+    """Calls a function with the trainer at the beginning of an epoch."""
+
+    def __init__(self, epoch, change):
+        self.epoch, self.change = epoch, change
+
+    def on_epoch_begin(self, trainer, epoch):
+        if epoch == self.epoch:
+            self.change(trainer)
+
+
+CHANGES = {
+    "frozen": lambda trainer: setattr(trainer.model.layers[1], "trainable", False),
+    "lr_mult": lambda trainer: setattr(trainer.model, "lr_mult", 0.5),
+    "optimizer": lambda trainer: setattr(trainer, "optimizer", Adam(0.01)),
+    "clip_norm": lambda trainer: setattr(trainer, "clip_norm", 0.1),
+    "loss": lambda trainer: setattr(trainer, "loss", SoftmaxCrossEntropy(0.1, ignore_index=255)),
+    "metrics": lambda trainer: setattr(trainer, "metrics", ["accuracy", "dice"]),
+    "no metrics": lambda trainer: setattr(trainer, "metrics", []),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("in_batches", [False, True])
+def test_what_callbacks_change_holds_as_in_a_model_of_one_size(change, in_batches):
+    x, y = batch(8, 10, n=12)
+    data = [(x[:6], y[:6]), (x[6:], y[6:])] if in_batches else x
+    options = {"epochs": 3, "verbose": 0, **({} if in_batches else {"y": y, "batch_size": 6})}
+    result = []
+    for shape in ((2, None, None), (2, 8, 10)):
+        model = Sequential(layers(), shape)
+        trainer = Trainer(model, LOSS, SGD(0.1, momentum=0.9), ["iou"])
+        history = trainer.fit(data, callbacks=[At(1, change)], validation_data=(x, y), **options)
+        result.append((weights(model), repr({k: v for k, v in history.items() if k != "images_per_second"})))
+    assert result[0] == result[1]
+
+
+def test_frozen_layers_are_skipped_by_the_steps_of_all_sizes():
+    """Adam's corrections of a layer that was frozen while another size was trained."""
+    a, b = BATCHES[0], BATCHES[1]
+    result = []
+    for forget in (False, True):
+        trainer = Trainer(any_size(), LOSS, Adam(0.01))
+        trainer.fit([a, b], verbose=0)
+        trainer.model.layers[1].trainable = False
+        trainer.fit([a] * 5, verbose=0)
+        trainer.model.layers[1].trainable = True
+        if forget:
+            trainer.skipped_steps = trainer.skipped_steps  # makes all steps again
+        trainer.fit([b], verbose=0)
+        result.append((weights(trainer.model), trainer.skipped_steps))
+    assert result[0] == result[1] and result[0][1][1] == 5
+
+
+def test_several_outputs_of_pixels():
+    model = Sequential([Conv2D(4, 3, padding=1), Outputs(a=Conv2D(3, 1), b=Conv2D(1, 1))], (2, None, None))
+    losses = {"a": LOSS, "b": "binary_cross_entropy"}
+    trainer = Trainer(model, losses, Adam(0.05), {"a": ["iou"]})
+    x, y = batch(8, 9, n=20)
+    targets = {"a": y, "b": y == 1}
+    fixed = Trainer(model.at((2, 8, 9)), losses, Adam(0.05), {"a": ["iou"]})
+    assert trainer.evaluate(x, targets) == fixed.evaluate(x, targets)
+    assert len(trainer.fit(x, targets, epochs=2, batch_size=8, verbose=0)["a_iou"]) == 2
+    trainer.report(x, targets)
+    with pytest.raises(ValueError, match=r"for batches of several sizes, got the losses of several outputs"):
+        trainer.fit([(x, targets)], verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "error"), [(5, TypeError), ((2, True, 5), TypeError), ((2, "5", 5), TypeError), ((2, -5, 5), ValueError)]
+)
+def test_invalid_shapes_of_at(shape, error):
+    with pytest.raises(error, match=r"input_shape: expected"):
+        any_size().at(shape)
+
+
+def test_the_pixels_of_kept_sizes_are_limited():
+    model = Sequential([Conv2D(1, 1)], (1, None, None))
+    for side in (1600, 1601, 1602, 1603):
+        model.at((1, side, np.int64(side)))
+    assert sum(height * width for _, height, width in model.sizes._made) <= 2**22
+    model.max_pixels = 100
+    with pytest.raises(ValueError, match="expected at most 100 pixels"):
+        model.at((1, 11, 11))

@@ -1,7 +1,9 @@
 """Metrics of labels are counted in each step, and need no scores of the whole epoch."""
 
+import json
 import math
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -187,3 +189,45 @@ def test_classes_of_examples_count_as_well():
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1), ["accuracy", keeping("accuracy", None)])
     history = trainer.fit(X, y, 3, batch_size=7, verbose=0)
     assert history["accuracy"] == history["kept_accuracy"]
+
+
+def test_what_a_metric_refuses_is_raised_at_the_end_of_the_epoch():
+    """The steps are done: a fit that completes this one does not repeat them."""
+    model = Sequential([Flatten(), Dense(1)], (1, 8, 8))
+    trainer, y = Trainer(model, BinaryCrossEntropy(), SGD(1e-4), ["binary_accuracy"]), np.ones((20, 1))
+    good, bad = (X[:20], y), (X[20:40], y / 2)
+    with pytest.raises(ValueError, match=r"^binary_accuracy: expected labels 0 and 1"):
+        trainer.fit([good, bad, good], verbose=0)
+    assert trainer.step == trainer.interrupted.step == 3
+
+
+def test_many_small_steps_are_counted_together(monkeypatch):
+    found = []
+    for pending in (0, 100, 2**18):
+        monkeypatch.setattr("minidl.training.seen_examples.PENDING", pending)
+        trainer = make_trainer()
+        found.append(trainer.fit([(X[k : k + 3], Y[k : k + 3]) for k in range(0, 60, 3)], verbose=0)["iou"])
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("step", [5, 8])
+def test_a_checkpoint_of_an_earlier_version(step, tmp_path):
+    """Between two epochs its fit is completed; in the middle of one, it was not counted, and the trainer goes on."""
+    path, options = tmp_path / "c", {"epochs": 2, "batch_size": 8, "verbose": 0}
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint = Checkpoint(path) if step == 8 else Checkpoint(path, every_n_steps=1)
+        make_trainer().fit(X, Y, callbacks=[checkpoint, Crash(step)], **options)
+    config, tensors = safetensors_file.read(path, "checkpoint")
+    fit = config["fit"]["dict"]
+    counts = json.dumps([pair for pair in fit if pair[0] == "counts"])
+    fit[:] = [pair for pair in fit if pair[0] != "counts"]
+    for name in re.findall(r"array/\d+", counts):
+        del tensors[name]
+    safetensors_file.write(path, "checkpoint", config, tensors)
+    whole = make_trainer().fit(X, Y, **options)
+    if step == 8:
+        assert Trainer.resume(path).fit(X, Y, **options)["iou"] == whole["iou"]
+    else:
+        with pytest.warns(UserWarning, match="the fit in the checkpoint, of another version, cannot be completed"):
+            resumed = Trainer.resume(path)
+        assert resumed.step == step and resumed.fit(X, Y, **options)["iou"] != whole["iou"]

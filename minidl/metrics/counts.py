@@ -71,11 +71,14 @@ def by_row(name: str, y: Array, scores: Array, ignore_index: int | None = None) 
 
 def _counted(labels: Array, predicted: Array, classes: int) -> Counts:
     """Returns the counts (3, classes + 1) of labels and predicted classes, (m,) each."""
-    known = (labels >= 0) & (labels < classes) & (labels == np.floor(labels))
-    classes_of = np.where(known, labels, classes).astype(np.intp)
-    right = predicted[classes_of == predicted]
-    found = [np.bincount(each.astype(np.intp), minlength=classes + 1) for each in (right, predicted, classes_of)]
-    return np.stack(found).astype(np.int64)
+    if labels.dtype.kind not in "iu" or (labels.size and (labels.min() < 0 or labels.max() >= classes)):
+        known = (labels >= 0) & (labels < classes) & (labels == np.floor(labels))
+        labels = np.where(known, labels, classes)
+    labels, predicted = labels.astype(np.intp, copy=False), predicted.astype(np.intp, copy=False)
+    counts = np.empty((3, classes + 1), np.int64)
+    for row, found in ((RIGHT, predicted[labels == predicted]), (PREDICTED, predicted), (ACTUAL, labels)):
+        counts[row] = np.bincount(found, minlength=classes + 1)
+    return counts
 
 
 # ---- labels and predictions

@@ -197,6 +197,8 @@ def _shape_hint(name: str, array: Array | SparseRows | LazyRows, shape: Shape) -
         return f": for one channel, {name}[:, np.newaxis]"
     if array.ndim == 4 and array.shape[1:] == (*shape[1:], shape[0]):
         return f": channels come first, {name}.transpose(0, 3, 1, 2)"
+    if array.ndim == len(shape) + 1 > 2 and array.shape[1] == shape[0]:
+        return f": a model with input_shape=({shape[0]}{', None' * (len(shape) - 1)}) takes any size"
     return ""
 
 

@@ -90,7 +90,6 @@ LOSSES: Words = {
     "crossentropy": "use 'softmax_cross_entropy', on scores: leave out a last Softmax",
     "nll": "use 'softmax_cross_entropy', on scores: leave out a last Softmax",
     "softmax": "use 'softmax_cross_entropy'",
-    "diceloss": "use 'dice', which includes a softmax, or a sigmoid for a single score",
     "sparsecategoricalcrossentropy": "use 'softmax_cross_entropy', on scores: leave out a last Softmax",
     "categoricalcrossentropy": (
         "use 'softmax_cross_entropy', on scores: leave out a last Softmax; y may be one-hot rows or labels"

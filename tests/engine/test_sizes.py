@@ -160,6 +160,13 @@ def test_a_model_of_any_size_knows_its_shapes():
         fixed.at((2, 8, 9))
 
 
+def test_a_model_of_one_size_names_the_way_to_others():
+    with pytest.raises(
+        ValueError, match=r"got \(1, 2, 8, 9\): a model with input_shape=\(2, None, None\) takes any size"
+    ):
+        Sequential(layers(), (2, 8, 8)).predict(np.zeros((1, 2, 8, 9)))
+
+
 def test_the_initial_weights_are_those_of_any_size():
     assert weights(any_size()) == weights(Sequential(layers(), (2, 24, 40)))
 

@@ -161,9 +161,7 @@ def test_a_model_of_any_size_knows_its_shapes():
 
 
 def test_a_model_of_one_size_names_the_way_to_others():
-    with pytest.raises(
-        ValueError, match=r"got \(1, 2, 8, 9\): a model with input_shape=\(2, None, None\) takes any size"
-    ):
+    with pytest.raises(ValueError, match=r": a model with input_shape=\(2, None, None\) takes any size"):
         Sequential(layers(), (2, 8, 8)).predict(np.zeros((1, 2, 8, 9)))
 
 

@@ -218,14 +218,16 @@ def test_predict_proba_says_how_to_get_probabilities_of_pixels():
 
 
 # ---- the example
-def run_example(*args):
-    """Returns what examples/segmentation.py prints."""
-    path = Path(__file__).parents[1] / "examples" / "segmentation.py"
+def run_example(name, *args):
+    """Returns what an example prints."""
+    path = Path(__file__).parents[1] / "examples" / name
     return subprocess.run([sys.executable, path, *args], capture_output=True, text=True, check=True).stdout
 
 
 def test_the_example_has_one_hash_for_all_threads():
-    outputs = [run_example("--images", "8", "--epochs", "2", "--num-threads", str(n)) for n in (1, 2)]
+    outputs = [
+        run_example("segmentation.py", "--images", "8", "--epochs", "2", "--num-threads", str(n)) for n in (1, 2)
+    ]
     hashes = [re.search(r"^Weights (\w{16})$", output, re.M)[1] for output in outputs]
     assert hashes[0] == hashes[1]
     assert len(re.findall(r"^ +\d+ x +\d+: IoU 0\.\d{3}, Dice 0\.\d{3}$", outputs[0], re.M)) == 3
@@ -233,4 +235,4 @@ def test_the_example_has_one_hash_for_all_threads():
 
 @pytest.mark.slow
 def test_the_example_finds_cells_in_images_of_all_sizes():
-    assert min(map(float, re.findall(r"IoU (0\.\d{3}), Dice", run_example()))) > 0.95
+    assert min(map(float, re.findall(r"IoU (0\.\d{3}), Dice", run_example("segmentation.py")))) > 0.95

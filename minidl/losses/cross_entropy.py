@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 from minidl.losses.class_weights import Weights, as_weights, by_channel
 from minidl.losses.label_loss import LabelLoss
 from minidl.utils.constructors import readonly_argument
+from minidl.utils.hints import answers
 from minidl.utils.validation import Shape, check_real
 from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
 
 
+@answers({})
 class SoftmaxCrossEntropy(LabelLoss):
     """Cross-entropy of classes, which includes a softmax: the loss of classifiers.
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from minidl.losses.label_loss import LabelLoss
 from minidl.utils.constructors import readonly_argument
+from minidl.utils.hints import answers
 from minidl.utils.validation import Shape, check_non_negative
 from minidl_c.losses.dice import DiceOp
 
 
+@answers({})
 class Dice(LabelLoss):
     """Dice loss, for regions of pixels: 1 minus the Dice coefficient of a class, averaged over the classes.
 

@@ -16,6 +16,7 @@ from minidl.losses.label_loss import check_ignored
 from minidl.losses.native import NativeLoss, as_float_targets
 from minidl.utils.arrays import Array
 from minidl.utils.constructors import readonly_argument
+from minidl.utils.hints import answers
 from minidl.utils.validation import Shape, check_normal_float
 from minidl_c.losses.elementwise_losses import ElementwiseLossOp
 
@@ -58,6 +59,7 @@ class MeanAbsoluteError(NativeLoss):
         return ElementwiseLossOp(shape, "mean_absolute_error", dtype=dtype)
 
 
+@answers({})
 class Huber(NativeLoss):
     """Huber loss: squared for small errors, linear for outliers.
 
@@ -101,6 +103,7 @@ class Huber(NativeLoss):
         return ElementwiseLossOp(shape, "huber", self.delta, dtype)
 
 
+@answers({})
 class BinaryCrossEntropy(NativeLoss):
     """Cross-entropy of independent labels 0 and 1, which includes a sigmoid.
 

@@ -105,6 +105,12 @@ _OF_FIT = "use trainer.fit(X, y, {}=...)"
 # By the name of a class, for its constructor and those of derived classes, or of a method: "Trainer.fit".
 OWNERS: dict[str, Words] = {
     "Embedding": {"inputdim": "use categories=", "inputlength": "leave it out: the length is inferred"},
+    "NativeLoss": {
+        "fromlogits": "leave it out: outputs are always logits",
+        "reduction": "leave it out: the loss of each example is a mean, and so is that of a batch",
+    },
+    "BinaryCrossEntropy": {"weight": "use pos_weight= for rare labels 1, output_weight= for each output"},
+    "SoftmaxCrossEntropy": {"posweight": "use weight=, a number for each class"},
     "Trainer": {
         **{name.replace("_", ""): _OF_FIT.format(name) for name in ("epochs", "batch_size", "callbacks", "verbose")},
         **{word: _OF_FIT.format("epochs") for word in ("maxepochs", "nepochs", "numepochs")},

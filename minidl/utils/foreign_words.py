@@ -95,6 +95,10 @@ LOSSES: Words = {
         "use 'softmax_cross_entropy', on scores: leave out a last Softmax; y may be one-hot rows or labels"
     ),
     "poissonnll": "use 'poisson'",
+    "focal": (
+        "for rare classes use SoftmaxCrossEntropy(weight=[...]) or BinaryCrossEntropy(pos_weight=...), for rare pixels "
+        "'dice'"
+    ),
 }
 
 METRICS: Words = {

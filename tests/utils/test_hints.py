@@ -40,7 +40,10 @@ KNOWN = {  # the names that a table is consulted for after they were not found
     "MONITORS": ["loss", "accuracy", "val_loss", "val_accuracy"],
 }
 CLASSES = [
-    getattr(module, name) for module in (layers, optimizers, callbacks) for name in module.__all__ if name[0] != "R"
+    getattr(module, name)
+    for module in (layers, losses, optimizers, callbacks)
+    for name in module.__all__
+    if name[0] != "R"
 ]
 CLASSES = [cls for cls in CLASSES if inspect.isclass(cls)] + [Sequential, Trainer]
 
@@ -60,7 +63,11 @@ NAMESPACE = {  # what the names in answers stand for
     **vars(builtins),
     "TopKAccuracy": metrics.TopKAccuracy,
     "sklearn": sklearn,
-    **{name: getattr(module, name) for module in (layers, optimizers, callbacks, minidl) for name in module.__all__},
+    **{
+        name: getattr(module, name)
+        for module in (layers, losses, optimizers, callbacks, minidl)
+        for name in module.__all__
+    },
     "minidl": minidl,
     "trainer": TRAINER,
     "model": TRAINER.model,

@@ -19,6 +19,7 @@ from minidl.sequential import Sequential
 from minidl.trainer import Trainer
 from minidl.training.many_fits import fit_many
 from minidl.utils.config import show_config
+from minidl.utils.errors import InputError
 from minidl.utils.foreign_words import PACKAGE as _PACKAGE
 from minidl.utils.hints import unknown_names as _unknown_names
 from minidl.utils.threadpool import register as _register_thread_pool
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FileError",
+    "InputError",
     "Layer",
     "Param",
     "Sequential",

@@ -204,8 +204,10 @@ class Trainer(BaseTrainer):
 
         Raises
         ------
+        InputError
+            Before the first step, if X, y or weights are invalid or inconsistent.
         TypeError, ValueError
-            Before the first step, if arguments are invalid or inconsistent.
+            Before the first step, if other arguments are.
         FloatingPointError
             If a loss or gradient becomes NaN or infinite: before that step's update, so the last good weights stay. The
             message names the layer, the tensor and the examples.

@@ -13,6 +13,7 @@ from minidl.layers import Block, Outputs, Parallel, Residual, SqueezeExcite
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, child_path, title
 from minidl.layers.join import CONCAT
+from minidl.utils.errors import kind_of
 
 CONTAINERS = (Block, Parallel, Residual, SqueezeExcite)
 
@@ -56,8 +57,7 @@ def _generate_leaf(program: CProgram, layer: Layer, path: str, label: str, x: Te
             return WRITE_FUNCTIONS[type(layer)](writer, x)
         return _generate_custom(writer, layer, x)
     except (TypeError, ValueError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{label}: {error}") from error
+        raise kind_of(error)(f"{label}: {error}") from error
 
 
 def _generate_ends(

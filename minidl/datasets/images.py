@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from minidl.datasets.cache import Bunch, DataHome, copies_in, home_of, written
 from minidl.datasets.decoding import Request, image_module, remedy, size_of, tried, tried_path
+from minidl.utils.errors import InputError
 from minidl_c.runtime.threads import get_num_threads
 
 T = TypeVar("T")
@@ -195,7 +196,7 @@ def load_image(
         If the file cannot be read.
     ValueError
         If the image cannot be decoded, has more than 8 bits a channel, or more than `PIL.Image.MAX_IMAGE_PIXELS`
-        pixels; if a mask has colours.
+        pixels; if a mask has colours. It is an InputError for an open file, the bytes of which a caller may have sent.
     TypeError, ValueError
         If an argument is invalid.
 
@@ -240,7 +241,8 @@ def load_image(
     image_module()
     pixels = tried(io.BytesIO(content), request)
     if isinstance(pixels, str):
-        raise ValueError(f"file: expected {'a mask' if mask else 'an image'}, got {name} ({pixels}){remedy(pixels)}")
+        kind = ValueError if isinstance(file, (str, os.PathLike)) else InputError  # the bytes of a caller
+        raise kind(f"file: expected {'a mask' if mask else 'an image'}, got {name} ({pixels}){remedy(pixels)}")
     return pixels.copy()  # contiguous, and writeable unlike Pillow's buffer
 
 

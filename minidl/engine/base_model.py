@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from minidl.engine.input_gradient import inference_network, input_gradient, make_objective
 from minidl.engine.manual import ManualPass
 from minidl.engine.network import Network
-from minidl.engine.probabilities import link_of, one_output, probabilities
+from minidl.engine.probabilities import link_of, one_output, predicted_probabilities
 from minidl.engine.sizes import Sizes
 from minidl.layers.base import Layer
 from minidl.layers.outputs import Outputs
@@ -156,8 +156,10 @@ class BaseModel:
 
         Raises
         ------
-        TypeError, ValueError
-            If X is of another kind or shape, if it holds NaN or infinity, or if the model is not built.
+        InputError
+            If X is of another kind or shape, or holds NaN or infinity.
+        ValueError
+            If the model is not built.
         RuntimeError
             If another thread trains the model.
 
@@ -204,9 +206,11 @@ class BaseModel:
 
         Raises
         ------
+        InputError
+            As `predict`, and if a probability is NaN, because a layer overflows or has no number for a row.
         TypeError, ValueError
             As `predict`; if the outputs are not of shape (classes,), if the model ends in a LogSoftmax, Softmin or
-            Sigmoid, and for an `output` that it does not have.
+            Sigmoid, for an `output` that it does not have, and for a probability that is NaN by the model's parameters.
         RuntimeError
             If another thread trains the model.
 
@@ -220,10 +224,11 @@ class BaseModel:
         array([[0.5  , 0.5  ],
                [0.007, 0.993]])
         """
-        layers, shape = one_output("predict_proba", self._built(), output)
+        network = self._built()
+        layers, shape = one_output("predict_proba", network, output)
         link = link_of("predict_proba", layers, shape, None)
         scores = self.predict(X, num_threads)
-        return probabilities(scores if output is None else scores[output], link)
+        return predicted_probabilities(scores if output is None else scores[output], link, network)
 
     def forward(self, X: ArrayLike, training: bool = False) -> Any:
         """Returns the outputs for a batch X.

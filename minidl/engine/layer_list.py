@@ -17,6 +17,7 @@ from minidl.layers.base import Layer
 from minidl.layers.container import as_layer, depth, title
 from minidl.saving.object_codec import ObjectCodec, decode, made_with
 from minidl.utils.arrays import Array
+from minidl.utils.errors import kind_of
 from minidl.utils.validation import Shape
 
 INITIALIZERS = (
@@ -126,9 +127,8 @@ def build(layers: Sequence[Layer], shape: Shape, dtype: str, seed: int, state: d
                 raise ValueError(f"expected {most}, got {pixels}")
             shape = layer.setup(shape, dtype, seed, str(i), given[i])
         except (TypeError, ValueError) as error:
-            kind = TypeError if isinstance(error, TypeError) else ValueError
             failed = f", input {shape}" if state is None else ""
-            raise kind(f"{layer_name(i, layer)}{failed}: {error}") from error
+            raise kind_of(error)(f"{layer_name(i, layer)}{failed}: {error}") from error
 
 
 def unbuild(layers: Sequence[Layer]) -> None:

@@ -9,10 +9,14 @@ import numpy as np
 
 from minidl.engine.layer_list import last_leaf
 from minidl.engine.network import Network
+from minidl.engine.state import tensors
 from minidl.layers.base import Layer
+from minidl.layers.embedding import CATEGORIES_HINT, Embedding
 from minidl.layers.outputs import Outputs, check_output
 from minidl.losses import Loss
 from minidl.utils.arrays import Array, as_floats
+from minidl.utils.data import numbered
+from minidl.utils.errors import InputError
 from minidl.utils.validation import Shape
 from minidl_c.kernels.activations import ActivationOp
 from minidl_c.kernels.softmax import SoftmaxOp
@@ -60,6 +64,13 @@ def link_of(name: str, layers: Sequence[Layer], outputs: Shape, loss: Loss | Non
     return str(link)
 
 
+def predicted_probabilities(scores: Array, link: str, network: Network) -> Array:
+    """Returns the `probabilities` of what a network predicted; raises as `check_defined`."""
+    result = probabilities(scores, link)
+    check_defined(result, network, "probabilities")
+    return result
+
+
 def probabilities(scores: Array, link: str) -> Array:
     """Returns the probabilities (n, classes) of outputs (n, classes), in their dtype.
 
@@ -75,6 +86,21 @@ def probabilities(scores: Array, link: str) -> Array:
     out = np.empty_like(scores)
     _plan_of(link, scores.shape[1:], scores.dtype.name).predict(scores, None, np.empty(0, scores.dtype), out, 1)
     return out
+
+
+def check_defined(values: Array, network: Network, what: str) -> None:
+    """Raises InputError, naming the rows, for NaN among the scores or probabilities of finite X.
+
+    Raises ValueError instead if parameters of the model are not finite: every X would be refused.
+    """
+    if not (undefined := np.isnan(values).any(axis=1)).any():
+        return
+    for name, array in tensors(network.layers).items():
+        if not np.isfinite(array).all():
+            raise ValueError(f"model: expected finite parameters, got NaN or infinity in {name!r}")
+    overflow = f"a layer overflows {network.dtype}, or has no number for them"
+    hint = overflow if network.name_of(Embedding) is None else CATEGORIES_HINT
+    raise InputError(f"X: expected rows with {what}, got NaN for {numbered(np.flatnonzero(undefined))}: {hint}")
 
 
 @lru_cache(16)

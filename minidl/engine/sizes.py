@@ -8,6 +8,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
+from minidl.utils.errors import InputError
 from minidl.utils.validation import Shape, check_int
 
 FreeShape = tuple[int | None, ...]  # of an example, with None for a size that may be any
@@ -73,7 +74,7 @@ class Sizes(Generic[Model]):
         return tuple(size if one is None else one for one in self.declared)
 
     def check(self, shape: Any, max_pixels: int) -> Shape:
-        """Returns a shape of this kind; raises TypeError or ValueError for another one, or for more pixels."""
+        """Returns a shape of this kind; raises TypeError or InputError for another one, or for more pixels."""
         if not isinstance(shape, (tuple, list)):
             raise TypeError(f"input_shape: expected a tuple such as (1, 28, 28), got {shape!r}")
         shape = tuple(check_int("input_shape", size, minimum=0) for size in shape)
@@ -81,12 +82,12 @@ class Sizes(Generic[Model]):
         if len(shape) != len(self.declared) or any(one not in (None, size) for one, size in sizes):
             expected = ", ".join("any size" if one is None else str(one) for one in self.declared)
             got = f"(n{''.join(f', {size}' for size in shape)})"
-            raise ValueError(f"X: expected shape (n, {expected}), got {got}{self._hint(shape)}")
+            raise InputError(f"X: expected shape (n, {expected}), got {got}{self._hint(shape)}")
         if 0 in shape:
-            raise ValueError(f"X: expected images of at least one pixel, got {'x'.join(map(str, shape[1:]))}")
+            raise InputError(f"X: expected images of at least one pixel, got {'x'.join(map(str, shape[1:]))}")
         if math.prod(shape[1:]) > max_pixels:
             got = f"got {'x'.join(map(str, shape[1:]))}"
-            raise ValueError(f"X: expected at most {max_pixels} pixels, the max_pixels of the model, {got}")
+            raise InputError(f"X: expected at most {max_pixels} pixels, the max_pixels of the model, {got}")
         return shape
 
     def _hint(self, shape: Shape) -> str:
@@ -99,7 +100,7 @@ class Sizes(Generic[Model]):
         return ""
 
     def at(self, shape: Shape) -> Model:
-        """Returns the model of a shape; raises ValueError if its layers cannot be built for it."""
+        """Returns the model of a shape; raises InputError if its layers cannot be built for it."""
         with self._lock:
             if shape not in self._made:
                 try:
@@ -107,7 +108,7 @@ class Sizes(Generic[Model]):
                 except ValueError as error:
                     size = "x".join(map(str, shape[1:]))
                     hint = "a net that halves sizes k times may need multiples of 2**k: pad, or crop"
-                    raise ValueError(f"images of {size} do not fit: {error}; {hint}") from error
+                    raise InputError(f"images of {size} do not fit: {error}; {hint}") from error
             self._made.move_to_end(shape)
             while len(self._made) > 1 and (len(self._made) > KEPT or self._pixels() > KEPT_PIXELS):
                 self._made.popitem(last=False)

@@ -24,17 +24,18 @@ from sklearn.utils.validation import (
 
 from minidl.callbacks import EarlyStopping, ExponentialMovingAverage
 from minidl.callbacks.callback_list import CallbackList
+from minidl.engine.probabilities import check_defined
 from minidl.estimators.inputs import validate_input
 from minidl.estimators.models import model_of, optimizer_of
 from minidl.estimators.stopping import NoImprovement
 from minidl.estimators.targets import Targets, check_one_type, loss_of, outputs_of
-from minidl.layers import Embedding, Flatten
+from minidl.layers import Flatten
 from minidl.losses import Loss
 from minidl.metrics import Metric
 from minidl.sequential import Sequential
 from minidl.trainer import Trainer
-from minidl.training.diagnosis import CATEGORIES_HINT, numbered
 from minidl.utils.arrays import Array, check_unmasked
+from minidl.utils.errors import refusing_input
 from minidl.utils.validation import MAX_INT64, Shape, check_bool, check_fraction, check_int, check_non_negative
 from minidl.utils.weights import Weights, product
 
@@ -151,19 +152,21 @@ class SequentialEstimator(  # type: ignore[call-arg]
             raise
 
     def _check_data(self, X: Any, y: Any, sample_weight: Any, known: Targets | None, reset: bool) -> Data:
-        check_unmasked(y, "y")
-        check_unmasked(sample_weight, "sample_weight")
-        given = self._check_weights(sample_weight, X)
-        is_weighted = given is not None or getattr(self, "class_weight", None) is not None
-        finite = {"ensure_all_finite": not is_weighted}  # otherwise the trainer checks the rows of weight above 0
-        y = _without_zeros(y, given)
-        (X, y), shape = validate_input(self, X, reset, y=y, multi_output=True, y_numeric=self._numeric, **finite)
-        y = y.toarray() if hasattr(y, "toarray") else y
-        y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
-        check_one_type(y)
+        with refusing_input():
+            check_unmasked(y, "y")
+            check_unmasked(sample_weight, "sample_weight")
+            given = self._check_weights(sample_weight, X)
+            is_weighted = given is not None or getattr(self, "class_weight", None) is not None
+            finite = {"ensure_all_finite": not is_weighted}  # otherwise the trainer checks the rows of weight above 0
+            y = _without_zeros(y, given)
+            (X, y), shape = validate_input(self, X, reset, y=y, multi_output=True, y_numeric=self._numeric, **finite)
+            y = y.toarray() if hasattr(y, "toarray") else y
+            y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
+            check_one_type(y)
         weights = self._combine_weights(y, given, known)
         used = np.ones(len(y), bool) if weights is None else weights > 0
-        return Data(X, shape, *self._encode_targets(y, used, known), weights, int(used.sum()))
+        with refusing_input():
+            return Data(X, shape, *self._encode_targets(y, used, known), weights, int(used.sum()))
 
     def _check_weights(self, sample_weight: Any, X: Any) -> Weights | None:
         if sample_weight is None:
@@ -275,14 +278,11 @@ class SequentialEstimator(  # type: ignore[call-arg]
         return None if self.validation_scores_ is None else max(self.validation_scores_)
 
     def _scores(self, X: Any) -> Array:
-        """Returns the scores; raises ValueError for NaN, from which no label or target follows."""
-        model = self.model_
+        """Returns the scores; raises InputError for NaN, from which no label or target follows."""
+        trainer = self._fitted_trainer()
         rows, _ = validate_input(self, X, reset=False)
-        scores = model.predict(rows, self.num_threads)
-        if len(undefined := np.flatnonzero(np.isnan(scores).any(axis=1))):
-            embeds = model.network is not None and model.network.name_of(Embedding) is not None
-            hint = f": {CATEGORIES_HINT}" if embeds else ""
-            raise ValueError(f"X: expected rows with scores, got NaN for {numbered(undefined)}{hint}")
+        scores: Array = trainer.model.predict(rows, self.num_threads)
+        check_defined(scores, trainer.network, "scores")
         return scores
 
     # ---- features

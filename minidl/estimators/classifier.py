@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 
-from minidl.engine.probabilities import link_of, probabilities
+from minidl.engine.probabilities import check_defined, link_of, predicted_probabilities
 from minidl.estimators.base import SequentialEstimator
 from minidl.estimators.targets import MulticlassTargets, MultilabelTargets, Targets
 from minidl.layers.base import Layer
@@ -193,8 +193,10 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
 
         Raises
         ------
+        InputError
+            Before the first step, if X, y or weights are invalid or do not match.
         TypeError, ValueError
-            Before the first step, if arguments are invalid or do not match.
+            Before the first step, if arguments of the constructor are invalid.
         FloatingPointError
             If the loss becomes NaN or infinite.
 
@@ -240,8 +242,10 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
 
         Raises
         ------
+        InputError
+            Before the first step, if X, y or weights are invalid or do not match.
         TypeError, ValueError
-            Before the first step, if arguments are invalid or do not match.
+            Before the first step, if arguments of the constructor are invalid.
         FloatingPointError
             If the loss becomes NaN or infinite.
 
@@ -331,7 +335,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         ------
         NotFittedError
             Before a fit.
-        TypeError, ValueError
+        InputError
             If X is invalid, or if a score is NaN.
 
         Examples
@@ -367,8 +371,10 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         ------
         NotFittedError
             Before a fit.
-        TypeError, ValueError
-            If X is invalid, if a score is NaN, or if the loss is one of your own that does not say what it `applies`.
+        InputError
+            If X is invalid, or if a score or a probability is NaN.
+        ValueError
+            If the loss is one of your own that does not say what it `applies`.
 
         Examples
         --------
@@ -378,7 +384,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         >>> np.allclose(classifier.predict_proba([[3.0], [5.0]]).sum(axis=1), 1)
         True
         """
-        return probabilities(self._scores(X), self._link("predict_proba"))
+        return predicted_probabilities(self._scores(X), self._link("predict_proba"), self.trainer_.network)
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Returns the logarithms of `predict_proba`, from the scores: finite even if a probability underflows.
@@ -397,14 +403,17 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         ------
         NotFittedError
             Before a fit.
-        TypeError, ValueError
-            If X is invalid, if a score is NaN, or if the loss is one of your own that does not say what it `applies`.
+        InputError
+            If X is invalid, or if a score or a probability is NaN.
+        ValueError
+            If the loss is one of your own that does not say what it `applies`.
         """
         scores = self._scores(X)
         if self._link("predict_log_proba") == "Sigmoid" and scores.shape[1] > 1:
             return np.asarray(log_expit(scores))
         with np.errstate(over="ignore"):  # differences of the largest numbers
             logarithms = log_softmax(np.pad(scores, ((0, 0), (int(scores.shape[1] == 1), 0))), axis=1)
+        check_defined(logarithms, self.trainer_.network, "probabilities")
         return np.maximum(logarithms, np.finfo(scores.dtype).min)
 
     def _link(self, method: str) -> str:

@@ -10,6 +10,7 @@ from sklearn.utils.validation import validate_data
 
 from minidl.sequential import Sequential
 from minidl.utils.arrays import check_unmasked
+from minidl.utils.errors import refusing_input
 from minidl.utils.validation import Shape, check_shape
 
 
@@ -19,19 +20,21 @@ def validate_input(estimator: Any, X: Any, reset: bool, **checks: Any) -> tuple[
     With a y in `checks`, the first result is (X, y).
 
     reset: whether the estimator is fitted from scratch and stores the number and names of features.
-    Raises TypeError or ValueError as scikit-learn's validate_data, and ValueError for examples of another shape.
+    Raises InputError, with the messages of scikit-learn's validate_data, and for examples of another shape.
     """
-    check_unmasked(X, "X")
-    X = np.asarray(X) if isinstance(X, (list, tuple)) else X
-    shape = _resolve_shape(_declared_shape(estimator) if reset else estimator.input_shape_, X)
-    if getattr(X, "ndim", 2) > 2:
-        X = np.asarray(X).reshape(len(X), math.prod(X.shape[1:]))
-    rows = validate_data(estimator, X, reset=reset, accept_sparse="csr", **checks)
-    width = (rows[0] if isinstance(rows, tuple) else rows).shape[1]
-    if shape is None:
-        shape = (width,)
-    if math.prod(shape) != width:
-        raise ValueError(f"X: expected {math.prod(shape)} features, for examples of shape {shape}, got {width}")
+    declared = _declared_shape(estimator) if reset else estimator.input_shape_
+    with refusing_input():
+        check_unmasked(X, "X")
+        X = np.asarray(X) if isinstance(X, (list, tuple)) else X
+        shape = _resolve_shape(declared, X)
+        if getattr(X, "ndim", 2) > 2:
+            X = np.asarray(X).reshape(len(X), math.prod(X.shape[1:]))
+        rows = validate_data(estimator, X, reset=reset, accept_sparse="csr", **checks)
+        width = (rows[0] if isinstance(rows, tuple) else rows).shape[1]
+        if shape is None:
+            shape = (width,)
+        if math.prod(shape) != width:
+            raise ValueError(f"X: expected {math.prod(shape)} features, for examples of shape {shape}, got {width}")
     return rows, shape
 
 

@@ -13,6 +13,7 @@ from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
 from minidl.optimizers.base import Optimizer
 from minidl.sequential import Sequential
 from minidl.utils.data import LAST_EXACT, largest_magnitude
+from minidl.utils.errors import kind_of
 from minidl.utils.validation import Shape
 
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
@@ -50,13 +51,12 @@ def model_of(given: Any, shape: Shape, outputs: int, seed: int, dtype: str, X: A
             model.lr_mult = unbuilt.lr_mult
             model.build(shape)
     except (TypeError, ValueError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
         hint = ""
         if len(shape) == 1 and "(channels, height, width)" in str(error):
             hint = ": for images in rows, set input_shape=(channels, height, width)"
         elif len(shape) == 3 and "(channels, length)" in str(error):  # X (n, h, w) has grey images
             hint = ": for signals, set input_shape=(channels, length)"
-        raise kind(f"model: {error}{hint}") from error
+        raise kind_of(error)(f"model: {error}{hint}") from error
     if model.output_names:
         several = ", ".join(model.output_names)
         raise ValueError(f"model: expected one output, got {several}: an estimator has one target; use Trainer")

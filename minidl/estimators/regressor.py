@@ -174,8 +174,10 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
 
         Raises
         ------
+        InputError
+            Before the first step, if X, y or weights are invalid or do not match.
         TypeError, ValueError
-            Before the first step, if arguments are invalid or do not match.
+            Before the first step, if arguments of the constructor are invalid.
         FloatingPointError
             If the loss becomes NaN or infinite.
 
@@ -213,8 +215,10 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
 
         Raises
         ------
+        InputError
+            Before the first step, if X, y or weights are invalid or do not match.
         TypeError, ValueError
-            Before the first step, if arguments are invalid or do not match.
+            Before the first step, if arguments of the constructor are invalid.
         FloatingPointError
             If the loss becomes NaN or infinite.
 
@@ -254,7 +258,7 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
         ------
         NotFittedError
             Before a fit.
-        TypeError, ValueError
+        InputError
             If X is invalid, or if a score is NaN.
 
         Examples

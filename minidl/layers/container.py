@@ -9,6 +9,7 @@ from minidl.layers.base import Layer
 from minidl.layers.join import ADD, joined_shape
 from minidl.layers.param import Param
 from minidl.utils.arrays import Array
+from minidl.utils.errors import kind_of
 from minidl.utils.hints import class_hint
 from minidl.utils.validation import Shape, check_bool
 
@@ -142,8 +143,7 @@ class Container(Layer):
                 try:
                     shape = layer.setup(shape, dtype, seed, f"{path}.{child}", _pop_values(given, child))
                 except (TypeError, ValueError) as error:
-                    kind = TypeError if isinstance(error, TypeError) else ValueError
-                    raise kind(f"{child}, {type(layer).__name__}: {error}") from error
+                    raise kind_of(error)(f"{child}, {type(layer).__name__}: {error}") from error
             shapes[name or "0"] = shape
         if given:
             raise ValueError(f"expected values of its layers only, got {sorted(given)}")

@@ -7,6 +7,8 @@ from minidl.layers.base import Layer
 from minidl.utils.validation import Shape, check_int
 from minidl_c.kernels.embedding import EmbeddingOp
 
+CATEGORIES_HINT = "an Embedding has NaN for what is no whole number from 0 to its categories - 1: encode X accordingly"
+
 
 class Embedding(Layer):
     """Learned vector for each category of integer columns.

@@ -25,6 +25,7 @@ from minidl.losses import check_targets as check_own
 from minidl.losses import get as loss_named
 from minidl.utils.arrays import Array, as_dtype
 from minidl.utils.constructors import constructor_repr, readonly_argument
+from minidl.utils.errors import kind_of
 from minidl.utils.overrides import speaks_for
 from minidl.utils.validation import Shape, check_non_negative
 from minidl_c.losses.output_losses import OutputLossesOp
@@ -214,8 +215,8 @@ def naming(output: str, argument: str = "y") -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError) as error:
-        kind, message = TypeError if isinstance(error, TypeError) else ValueError, str(error)
-        raise kind(f"{argument}: output {output!r}: {message.removeprefix(f'{argument}: ')}") from error
+        message = str(error)
+        raise kind_of(error)(f"{argument}: output {output!r}: {message.removeprefix(f'{argument}: ')}") from error
 
 
 # ---- the targets of one output as numbers, and back

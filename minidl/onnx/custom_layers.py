@@ -13,6 +13,7 @@ from minidl.onnx.graph import Graph, Node, ValueInfo
 from minidl.onnx.node_writer import NodeWriter
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
+from minidl.utils.errors import kind_of
 
 BATCHES = (1, 3)  # numbers of random examples for which nodes are compared with the layer
 TOLERANCE = 1e-4  # of the largest value
@@ -47,8 +48,7 @@ def write_custom(nodes: list[Node], layer: Layer, path: str, label: str, x: str)
         model_file.check(graph)
         _check_values(graph, layer, state)
     except (TypeError, ValueError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{label}: {error}") from error
+        raise kind_of(error)(f"{label}: {error}") from error
     nodes += added
     return end
 

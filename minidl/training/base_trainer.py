@@ -14,7 +14,7 @@ from minidl.distributed.communicator import SINGLE_PROCESS, Communicator
 from minidl.engine.network import Network
 from minidl.engine.per_example import check_no_coupling
 from minidl.engine.pixel_targets import check_movable
-from minidl.engine.probabilities import link_of, one_output, probabilities
+from minidl.engine.probabilities import link_of, one_output, predicted_probabilities
 from minidl.losses import Loss
 from minidl.losses.output_losses import OutputLosses, bound, by_output
 from minidl.metrics import Metric
@@ -40,6 +40,7 @@ from minidl.training.trained_network import TrainedNetwork
 from minidl.utils.arrays import Array
 from minidl.utils.constructors import Validated
 from minidl.utils.data import ArraySource, Index, shape_of_examples
+from minidl.utils.errors import InputError
 from minidl.utils.foreign_words import TRAINER
 from minidl.utils.hints import answers, class_hint, known_arguments
 from minidl.utils.validation import Shape, check_bool, check_count, check_counter, check_limit
@@ -147,8 +148,8 @@ class BaseTrainer:
 
         Raises
         ------
-        TypeError, ValueError
-            If arguments are invalid or inconsistent, or if the batch is empty.
+        InputError
+            If X, y or weights are invalid or inconsistent, or if the batch is empty.
         FloatingPointError
             If a loss or gradient is NaN or infinite: before the update, so the weights stay.
         RuntimeError
@@ -179,7 +180,7 @@ class BaseTrainer:
         with self.comm.raise_together():
             data = LabeledData.from_arrays(self.model, self.loss, X, y, sample_weight).for_steps()
             if not len(data.active_rows):
-                raise ValueError("X: expected at least one example in a batch, got none")
+                raise InputError("X: expected at least one example in a batch, got none")
             self.network.check_batch(len(data.active_rows))
             self.check_trainable()
             self.check_targets(data)
@@ -211,8 +212,8 @@ class BaseTrainer:
 
         Raises
         ------
-        TypeError, ValueError
-            If arguments are invalid or inconsistent.
+        InputError
+            If X, y or weights are invalid or inconsistent.
         RuntimeError
             If another thread trains the model.
 
@@ -275,8 +276,8 @@ class BaseTrainer:
 
         Raises
         ------
-        TypeError, ValueError, RuntimeError
-            As `Sequential.predict`; ValueError also for a loss without probabilities, such as mean_squared_error, and
+        InputError, TypeError, ValueError, RuntimeError
+            As `Sequential.predict_proba`; ValueError also for a loss without probabilities, such as mean_squared_error, and
             if the outputs are not of shape (classes,).
 
         Examples
@@ -296,7 +297,7 @@ class BaseTrainer:
         layers, shape = one_output("predict_proba", self.network, output)
         loss = self.loss.losses[output] if isinstance(self.loss, OutputLosses) and output is not None else self.loss
         link, scores = link_of("predict_proba", layers, shape, loss), self.predict(X)
-        return probabilities(scores if output is None else scores[output], link)
+        return predicted_probabilities(scores if output is None else scores[output], link, self.network)
 
     def at(self, shape: Shape) -> Self:
         """Returns the trainer for examples of one shape: itself, unless the model takes images of any size.

@@ -16,18 +16,17 @@ from minidl.engine.param_groups import param_groups
 from minidl.engine.segments import Segment
 from minidl.layers.base import Layer
 from minidl.layers.container import named_leaves
-from minidl.layers.embedding import Embedding
+from minidl.layers.embedding import CATEGORIES_HINT, Embedding
 from minidl.losses import Loss, checked_loss
 from minidl.losses.output_losses import OutputLosses
 from minidl.training.steps import StepBatches
 from minidl.utils.arrays import Array
+from minidl.utils.data import MAX_NAMED_EXAMPLES, numbered
 
-MAX_NAMED_EXAMPLES = 5  # examples that a message names
 MAX_TRIALS = 100  # runs of one layer's backward in search of the examples that cause a gradient
 
 LOWER_LR_HINT = "try a smaller lr"
 RESTART_HINT = "start again, with other weights or from an earlier checkpoint, and a smaller lr: these have grown to {}"
-CATEGORIES_HINT = "an Embedding has NaN for what is no whole number from 0 to its categories - 1: encode X accordingly"
 DIVERGED_WEIGHT = 1e6  # weights beyond this were learned at a rate that was too high, before this step
 
 
@@ -241,11 +240,3 @@ def _kind(values: Array) -> str:
 
 def _largest(values: Array) -> str:
     return f"{np.abs(values[np.isfinite(values)]).max(initial=0):.3g}"
-
-
-def numbered(rows: Array) -> str:
-    """Names examples of X, at most five of them."""
-    if len(rows) == 1:
-        return f"example {rows[0]} of X"
-    more = f" and {len(rows) - MAX_NAMED_EXAMPLES} more" if len(rows) > MAX_NAMED_EXAMPLES else ""
-    return f"examples {rows[:MAX_NAMED_EXAMPLES].tolist()}{more} of X"

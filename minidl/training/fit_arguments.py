@@ -20,6 +20,7 @@ from minidl.training.measurement import is_counted, try_metrics
 from minidl.training.mixup import check_mixable
 from minidl.training.progress import Progress
 from minidl.utils.data import shape_of_examples
+from minidl.utils.errors import InputError, InputTypeError
 from minidl.utils.hints import warn_caller
 from minidl.utils.validation import check_bool, check_int, check_non_negative
 
@@ -60,10 +61,10 @@ def make_loop(trainer: BaseTrainer, given: FitArguments, callbacks: CallbackList
         return BatchFitLoop(_batch_config(trainer, given), trainer, callbacks, progress)
     if inspect.isroutine(X):
         name = getattr(X, "__name__", "X")
-        raise TypeError(f"X: expected arrays or batches, got the function {name}: call it, {name}()")
+        raise InputTypeError(f"X: expected arrays or batches, got the function {name}: call it, {name}()")
     if hasattr(X, "__next__") or gives_pairs(X):
         got = f"got a {type(X).__name__}: for batches (X, y), leave out y"
-        raise TypeError(f"X: expected an array of real numbers with y, {got}")
+        raise InputTypeError(f"X: expected an array of real numbers with y, {got}")
     if given.steps_per_epoch is not None:
         raise ValueError(f"steps_per_epoch: expected None with arrays, got {given.steps_per_epoch}; use batch_size=")
     return ArrayFitLoop(_array_config(trainer, given), trainer, callbacks, progress)
@@ -78,13 +79,13 @@ def _array_config(trainer: BaseTrainer, given: FitArguments) -> ArrayFitConfig:
     model, loss = trainer.model, trainer.loss
     data = LabeledData.from_arrays(model, loss, given.X, given.y, given.sample_weight, given.class_weight)
     if not len(data.active_rows):
-        raise ValueError("X: expected at least one example, got none")
+        raise InputError("X: expected at least one example, got none")
     alpha = _check_mixup(trainer, given.mixup, data)
     rows, held_back = data.split(given.validation_split, trainer.seed)
     if data.labeled is not None and not data.labeled[rows].any():
         ignored = f"other than {loss.ignore_index}, which the loss ignores" if hasattr(loss, "ignore_index") else ""
         ignored = ignored or "that the loss of its output does not ignore"
-        raise ValueError(f"y: expected a label {ignored}, in an example, got none")
+        raise InputError(f"y: expected a label {ignored}, in an example, got none")
     normalize = check_bool("normalize_weights", given.normalize_weights)
     data = data.for_steps(rows if normalize else None)
     validation = data.to_validate(whole.model, loss, held_back, given.validation_data)

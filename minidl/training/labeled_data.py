@@ -18,6 +18,7 @@ from minidl.sequential import Sequential
 from minidl.training.batch_feed import gives_pairs
 from minidl.utils.arrays import Array, check_array
 from minidl.utils.data import ArraySource, Index, fingerprint, shape_of_examples, some_rows
+from minidl.utils.errors import InputError, kind_of, refusing_input
 from minidl.utils.validation import Shape
 from minidl.utils.weights import (
     Weights,
@@ -53,7 +54,10 @@ class LabeledData:
         sample_weight: Any = None,
         class_weight: dict[int, float] | str | None = None,
     ) -> LabeledData:
-        """Checks X, y and weights; builds an unbuilt model. Raises TypeError or ValueError, changing nothing."""
+        """Checks X, y and weights; builds an unbuilt model.
+
+        Raises InputError for these, TypeError or ValueError for class weights and the model, changing nothing.
+        """
         with model.unbuilt_on_error():
             built_for = None if model.network is None else model.input_shape
             examples = ArraySource(X, built_for, model.dtype, check=False)
@@ -62,11 +66,12 @@ class LabeledData:
             network, n = model.network, len(examples)
             assert network is not None
             shape = network.out_shape
-            weights = None if sample_weight is None else _weights_of(sample_weight, n, network)
-            given = rows_of(loss, y, n)
             labels = None
-            if not isinstance(given, dict):
-                labels = _of_rows(given, weights, lambda part: _labels(loss, part, shape))
+            with refusing_input():
+                weights = None if sample_weight is None else _weights_of(sample_weight, n, network)
+                given = rows_of(loss, y, n)
+                if not isinstance(given, dict):
+                    labels = _of_rows(given, weights, lambda part: _labels(loss, part, shape))
             if class_weight is not None:
                 if isinstance(given, dict):
                     expected = (
@@ -76,13 +81,14 @@ class LabeledData:
                 weights = times_class_weights(weights, class_weight, given if labels is None else labels, shape)
             used = np.arange(n) if weights is None else np.flatnonzero(weights)
             if n and not len(used):
-                raise ValueError("sample_weight, class_weight: expected at least one example of weight above 0")
+                raise InputError("sample_weight, class_weight: expected at least one example of weight above 0")
             examples.check_rows(used)
             checked = partial(check_sized_targets, network, loss)
-            targets = _of_rows(given, weights, lambda part: checked(part, _count(part)))
-            exact = targets
-            if targets is not None and targets.dtype == np.float32 and not _fits_float32(given):
-                exact = _of_rows(given, weights, lambda part: checked(part, _count(part), "float64"))
+            with refusing_input():
+                targets = _of_rows(given, weights, lambda part: checked(part, _count(part)))
+                exact = targets
+                if targets is not None and targets.dtype == np.float32 and not _fits_float32(given):
+                    exact = _of_rows(given, weights, lambda part: checked(part, _count(part), "float64"))
         assert targets is not None and exact is not None
         return cls(examples, targets, exact, weights, used, labels, labeled_rows(loss, targets))
 
@@ -102,14 +108,14 @@ class LabeledData:
             data = cls.from_arrays(model, loss, *given)
             return data.for_steps() if for_steps else data
         except (TypeError, ValueError) as error:
-            raise (TypeError if isinstance(error, TypeError) else ValueError)(f"{name}: {error}") from error
+            raise kind_of(error)(f"{name}: {error}") from error
 
     @classmethod
     def from_batch(cls, model: Sequential, loss: Loss, given: Any, name: str) -> LabeledData:
         """Returns the data of a batch; raises as `from_tuple`, and ValueError for one without examples."""
         data = cls.from_tuple(model, loss, given, name, for_steps=True)
         if not len(data.active_rows):
-            raise ValueError(f"{name}: expected at least one example, got none")
+            raise InputError(f"{name}: expected at least one example, got none")
         return data
 
     def for_steps(self, rows: Index | None = None) -> LabeledData:
@@ -154,7 +160,7 @@ class LabeledData:
             raise ValueError("validation_data and validation_split: expected one of them, got both")
         other = LabeledData.from_tuple(model, loss, given, "validation_data")
         if not len(other.active_rows):
-            raise ValueError("validation_data: expected at least one example, got none")
+            raise InputError("validation_data: expected at least one example, got none")
         return other, other.active_rows
 
     def example_ids(self, rows: Index) -> Index:

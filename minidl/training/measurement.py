@@ -19,6 +19,7 @@ from minidl.metrics import NAMES, Metric, TopKAccuracy, counting_of
 from minidl.metrics.counts import Counts, by_label, by_row
 from minidl.training.output_metrics import OutputMetric
 from minidl.utils.arrays import Array
+from minidl.utils.errors import kind_of
 from minidl.utils.threadpool import one_blas_thread
 
 CountsByName = dict[str, Counts]
@@ -216,12 +217,11 @@ def measure(
             if is_ours(metric):
                 with _naming(name):
                     raise
-            kind = TypeError if isinstance(error, TypeError) else ValueError
             ignored = f"{'without' if name in drops else 'including'} the labels of ignore_index={ignore_index}, "
             shapes = f"with y of shape {own_y.shape} and scores of shape {own_scores.shape}"
             call = f"metrics: {name}(y, scores), {shapes}, {'' if ignore_index is None else ignored}failed"
             hint = "scores are the outputs of the model, not labels: for labels write a function that takes "
-            raise kind(f"{call}: {error}; {hint}scores.argmax(axis=1), or scores > 0") from error
+            raise kind_of(error)(f"{call}: {error}; {hint}scores.argmax(axis=1), or scores > 0") from error
         if np.ndim(value) != 0 or not _is_number(value):
             got = f"shape {np.shape(value)}" if np.ndim(value) else repr(value)
             raise TypeError(f"metrics: expected {name} to return a number, got {got}")
@@ -237,8 +237,7 @@ def _naming(name: str) -> Iterator[None]:
     except (TypeError, ValueError) as error:
         if str(error).startswith(name):
             raise
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"metrics: {name}: {error}") from error
+        raise kind_of(error)(f"metrics: {name}: {error}") from error
 
 
 def _own_name(metric: Any) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minidl.utils.arrays import Array, as_array
+from minidl.utils.errors import InputError, refusing_input
 from minidl.utils.lazy import LazyRows, is_lazy
 from minidl.utils.sparse import SparseRows, is_sparse
 from minidl.utils.validation import Shape
@@ -21,6 +22,7 @@ READABLE = {np.dtype(name) for name in ("uint8", "float32", "float64")}  # by ke
 CHUNK = 4096  # examples processed at a time when all of X is read
 CHUNK_BYTES = 2**26  # limit of a converted chunk, and of what is checked as a whole
 LAST_EXACT = 2**24  # up to which float32 holds all integers
+MAX_NAMED_EXAMPLES = 5  # that a message names
 MAX_STEP = 1e-3  # of float32's steps, as a part of the range of an element: above, too much is lost
 
 
@@ -33,9 +35,12 @@ class GatheredRows(NamedTuple):
 
 
 def shape_of_examples(X: Any, name: str = "X") -> Shape:
-    """Returns the shape of one example of X; raises TypeError or ValueError unless X is an array of real numbers."""
+    """Returns the shape of one example of X; raises InputError unless X is an array of real numbers."""
     shape = getattr(X, "shape", None)
-    return tuple(as_numbers(X, name).shape[1:] if shape is None else shape[1:])
+    if shape is None:
+        with refusing_input():
+            shape = as_numbers(X, name).shape
+    return tuple(shape[1:])
 
 
 class ArraySource:
@@ -46,8 +51,8 @@ class ArraySource:
     uint8, float32 and float64 in C order are read without a copy; anything else is converted as it is read. shape: of
     an example; None: that of X, whatever it is.
 
-    Raises TypeError unless X holds real numbers, ValueError for another shape, NaN or infinity (in a memory map or a
-    lazy array: when the rows are read). check: whether now; otherwise `check_rows` looks at some rows only.
+    Raises InputError unless X holds real numbers, and for another shape, NaN or infinity (in a memory map or a lazy
+    array: when the rows are read). check: whether now; otherwise `check_rows` looks at some rows only.
     """
 
     def __init__(self, X: Any, shape: Shape | None, dtype: str, name: str = "X", check: bool = True) -> None:
@@ -60,13 +65,14 @@ class ArraySource:
         if shape is not None and None in shape:
             expected = "expected a model of one size: model.at(X.shape[1:]) is one, with the same weights"
             raise ValueError(f"{name}: {expected}; got a model of images of any size, {shape}")
-        array = as_numbers(X, name)
+        with refusing_input():
+            array = as_numbers(X, name)
         self.shape = shape = array.shape[1:] if shape is None else shape
         size = math.prod(shape)
         if array.shape[1:] != shape and (array.ndim != 2 or array.shape[1] != size):
             flat = "" if len(shape) == 1 else f" or (n, {size})"
             expected = "(n, " + ", ".join(map(str, shape)) + ")"
-            raise ValueError(
+            raise InputError(
                 f"{name}: expected shape {expected}{flat}, got {array.shape}{_shape_hint(name, array, shape)}"
             )
         self.size, self._array = size, array
@@ -81,7 +87,7 @@ class ArraySource:
         return len(self._array)
 
     def check_rows(self, rows: Index) -> None:
-        """Raises ValueError, as the constructor with `check`, for NaN and infinity in these rows, if in memory."""
+        """Raises InputError, as the constructor with `check`, for NaN and infinity in these rows, if in memory."""
         if self._is_checked or self._is_on_disk or self._array.dtype.kind != "f":
             return
         is_whole = len(rows) == len(self)
@@ -102,7 +108,7 @@ class ArraySource:
         if isinstance(self._array, (SparseRows, LazyRows)) or not self._zero_copy:
             return GatheredRows(self.gather_copy(rows), np.arange(len(rows)), True)
         if self._is_on_disk:
-            self._check(self._array[rows])
+            self._check(self._read(rows))
         return GatheredRows(self._array.reshape(len(self._array), self.size), rows, False)
 
     def chunk(self, start: int, stop: int) -> Array:
@@ -123,10 +129,16 @@ class ArraySource:
 
     def gather_copy(self, rows: Index) -> Array:
         """Returns these rows as a new array (m, size) of the model's dtype."""
-        block = self._array[rows]
+        block = self._read(rows)
         if self._is_on_disk:
             self._check(block)
         return np.ascontiguousarray(block.reshape(len(rows), self.size), self.dtype)
+
+    def _read(self, rows: Index) -> Array:
+        """Returns these rows as they are; raises InputError for a lazy array that returns others."""
+        with refusing_input():
+            block: Array = self._array[rows]
+        return block
 
     def fingerprint(self, limit: int | None = None) -> str:
         """Returns a hash of shape, dtype and values of at most `limit` rows; None: all, or CHUNK of those on disk."""
@@ -158,7 +170,7 @@ class ArraySource:
         return ""
 
     def _check(self, block: Array, rows: Index | None = None) -> None:
-        """Raises ValueError unless all values are finite in the model's dtype. rows: their indices, for the message."""
+        """Raises InputError unless all values are finite in the model's dtype. rows: their indices, for the message."""
         if block.dtype.kind != "f":
             return
         if self._zero_copy and block.flags.c_contiguous and all_finite(block, self.dtype):
@@ -166,11 +178,11 @@ class ArraySource:
         if not np.isfinite(block).all():
             bad = ~np.isfinite(block).reshape(len(block), -1).all(axis=1)
             where = "" if rows is None else f" (first in example {rows[bad.argmax()]})"
-            raise ValueError(f"{self.name}: expected finite values, got NaN or infinity{where}")
+            raise InputError(f"{self.name}: expected finite values, got NaN or infinity{where}")
         if block.size and block.dtype.itemsize > np.dtype(self.dtype).itemsize:
             largest = np.finfo(self.dtype).max
             if max(block.max(), -block.min()) > largest:
-                raise ValueError(
+                raise InputError(
                     f"{self.name}: expected values of at most {largest:.3g} ({self.dtype}), got larger ones"
                 )
 
@@ -209,12 +221,22 @@ def as_numbers(X: Any, name: str) -> Array | SparseRows | LazyRows:
     if is_lazy(X):
         return LazyRows(X, name)
     array = as_array(X, name)
+    if array.shape == (0,):
+        raise ValueError(f"{name}: expected examples in at least two axes, got shape (0,); none have (0, *input_shape)")
     if array.ndim < 2:
         raise ValueError(
             f"{name}: expected examples along the first of at least two axes, got shape {array.shape}; "
             f"for a single example, {name}[np.newaxis]"
         )
     return array
+
+
+def numbered(rows: Array) -> str:
+    """Names examples of X, at most five of them."""
+    if len(rows) == 1:
+        return f"example {rows[0]} of X"
+    more = f" and {len(rows) - MAX_NAMED_EXAMPLES} more" if len(rows) > MAX_NAMED_EXAMPLES else ""
+    return f"examples {rows[:MAX_NAMED_EXAMPLES].tolist()}{more} of X"
 
 
 def some_rows(n: int, limit: int | None) -> Index:

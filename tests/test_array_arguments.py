@@ -161,7 +161,7 @@ def metric_entries(name, metric, y, scores):
     }
 
 
-OF_TWO_LABELS = (metrics.precision, metrics.recall, metrics.f1)
+OF_TWO_LABELS = (metrics.precision, metrics.recall, metrics.f1, metrics.roc_auc, metrics.average_precision)
 OF_LABELS = (metrics.precision_macro, metrics.recall_macro, metrics.f1_macro, metrics.iou, metrics.dice)
 OF_NUMBERS = (
     *(metrics.binary_accuracy, metrics.subset_accuracy),
@@ -323,7 +323,8 @@ INSIDE_TOO = {
     "labeled_data.LabeledData.__init__:targets", "labeled_data.LabeledData.__init__:weights",
     "labeled_data.LabeledData.__init__:active_rows", "sparse.SparseRows.__init__:matrix",
     "sparse.is_sparse:X", "base_trainer.BaseTrainer.__init__:optimizer", "base.Optimizer.step:lr",
-    "data.fingerprint:array", "data.fingerprint:rows", "base_trainer.BaseTrainer.batches:rows",
+    "data.fingerprint:array", "data.fingerprint:rows", "data.numbered:rows",
+    "probabilities.predicted_probabilities:scores", "probabilities.check_defined:values", "base_trainer.BaseTrainer.batches:rows",
     "base_trainer.BaseTrainer.evaluate_rows:rows", "data.shape_of_examples:X", "label_loss.check_ignored:ignore_index",
     "labeled_data.LabeledData.loss_weights:rows", "weights.of_labeled:labeled",
     "base_trainer.BaseTrainer.scores_of:rows", "base_trainer.BaseTrainer.scores_of:examples",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from minidl.metrics import counts as _counts
 from minidl.metrics import labels as _of_labels
@@ -28,12 +29,14 @@ from minidl.metrics.labels import (
     subset_accuracy,
 )
 from minidl.metrics.numbers import mae, mse, r2, rmse
+from minidl.metrics.ranking import average_precision, roc_auc
 from minidl.utils.arrays import Array
 from minidl.utils.foreign_words import METRICS
 from minidl.utils.hints import SCORES, TARGETS, check_order, class_hint, hint
 
 __all__ = ["Metric", "TopKAccuracy", "accuracy", "binary_accuracy", "dice", "iou", "subset_accuracy"]
 __all__ += ["f1", "f1_macro", "mae", "mse", "precision", "precision_macro", "r2", "recall", "recall_macro", "rmse"]
+__all__ += ["average_precision", "roc_auc"]
 
 Metric = Callable[[Array, Array], float]
 
@@ -52,7 +55,7 @@ COUNTINGS: dict[Metric, _counts.Counting] = {
 }
 ERRORS = (mae, mse, rmse)  # of which less is better
 NAMES: dict[str, Metric] = {
-    **{function.__name__: function for function in (*COUNTINGS, r2, *ERRORS)},
+    **{function.__name__: function for function in (*COUNTINGS, roc_auc, average_precision, r2, *ERRORS)},
     "top_5_accuracy": TopKAccuracy(5),
 }
 
@@ -83,7 +86,7 @@ def get(metrics: Iterable[str | Metric]) -> dict[str, Metric]:
         elif callable(metric) and not isinstance(metric, type):
             expected = "metrics: expected functions of targets and scores, metric(y, scores)"
             check_order(expected, metric, TARGETS, SCORES)
-            name, function = getattr(metric, "__name__", type(metric).__name__), metric
+            name, function = _name_of(metric), metric
         else:
             raise TypeError(f"metrics: expected names or functions, got {metric!r}{class_hint(metric)}")
         check_name(name, by_name)
@@ -94,7 +97,14 @@ def get(metrics: Iterable[str | Metric]) -> dict[str, Metric]:
 def check_name(name: str, others: Mapping[str, Metric]) -> None:
     """Raises ValueError for the name of another metric, or of what a history holds beside metrics."""
     if name in others or name in ("epoch", "loss", "lr", "images_per_second") or name.startswith("val_"):
-        raise ValueError(f"metrics: expected a unique name for each, got {name!r}: rename the function")
+        raise ValueError(f"metrics: expected a unique name for each, got {name!r}: set the __name__ of the function")
+
+
+def _name_of(metric: Metric) -> str:
+    """Returns the name of a function, or of the one that a partial calls; of other objects, the name of their class."""
+    while isinstance(metric, partial) and not hasattr(metric, "__name__"):
+        metric = metric.func
+    return str(getattr(metric, "__name__", type(metric).__name__))
 
 
 def _top_k_hint(name: str) -> str:

@@ -277,8 +277,8 @@ class BaseTrainer:
         Raises
         ------
         InputError, TypeError, ValueError, RuntimeError
-            As `Sequential.predict_proba`; ValueError also for a loss without probabilities, such as mean_squared_error, and
-            if the outputs are not of shape (classes,).
+            As `Sequential.predict_proba`; ValueError also for a loss without probabilities, such as mean_squared_error,
+            and if the outputs are not of shape (classes,).
 
         Examples
         --------

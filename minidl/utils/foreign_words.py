@@ -122,9 +122,12 @@ METRICS: Words = {
     "meansquarederror": "use 'mse'",
     "rootmeansquarederror": "use 'rmse'",
     "r2score": "use 'r2'",
-    "auc": "use the function sklearn.metrics.roc_auc_score",
-    "rocauc": "use the function sklearn.metrics.roc_auc_score",
-    "rocaucscore": "use the function sklearn.metrics.roc_auc_score",
+    "auc": "use 'roc_auc'",
+    "auroc": "use 'roc_auc'",
+    "rocaucscore": "use 'roc_auc'",
+    "averageprecisionscore": "use 'average_precision'",
+    "prauc": "use 'average_precision'",
+    "ap": "use 'average_precision'",
 }
 
 MONITORS: Words = {"acc": "use 'accuracy'", "valacc": "use 'val_accuracy'"}

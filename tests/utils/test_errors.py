@@ -61,14 +61,14 @@ def test_data_that_are_refused(call, bad):
 @pytest.mark.parametrize("y", [Y - 1, Y + 5, Y[:3], ["a"] * 5, None, Y / 2, np.full(5, np.nan)], ids=str)
 @pytest.mark.parametrize("call", ["fit", "evaluate", "train_batch"])
 def test_targets_that_are_refused(call, y):
-    with pytest.raises(InputError, match="^y: "):
+    with pytest.raises(InputError, match=r"^y: "):
         getattr(classifier(), call)(X, y)
 
 
 @pytest.mark.parametrize("weights", [-np.ones(5), np.full(5, np.inf), np.ones(3), np.zeros(5), ["a"] * 5], ids=str)
 @pytest.mark.parametrize("call", ["fit", "evaluate", "train_batch"])
 def test_weights_that_are_refused(call, weights):
-    with pytest.raises(InputError, match="^sample_weight"):
+    with pytest.raises(InputError, match=r"^sample_weight"):
         getattr(classifier(), call)(X, Y, sample_weight=weights)
     with pytest.raises(InputError):
         SequentialRegressor().fit(X, Y, sample_weight=weights)
@@ -92,7 +92,7 @@ def test_images_of_a_size_that_does_not_fit():
 
 def test_bytes_of_a_caller_and_files():
     pytest.importorskip("PIL")
-    with pytest.raises(InputError, match="^file: expected an image"):
+    with pytest.raises(InputError, match=r"^file: expected an image"):
         load_image(io.BytesIO(b"no image"))
 
 
@@ -100,7 +100,7 @@ def test_a_file_of_ones_own_that_is_no_image(tmp_path):
     pytest.importorskip("PIL")
     path = tmp_path / "a.png"
     path.write_bytes(b"no image")
-    with pytest.raises(ValueError, match="^file: expected an image") as refused:
+    with pytest.raises(ValueError, match=r"^file: expected an image") as refused:
         load_image(path)
     assert not isinstance(refused.value, InputError)
 
@@ -149,7 +149,7 @@ def test_what_overflows_is_named_and_weights_are_the_operators():
     rows = np.zeros((4, 4))
     rows[[1, 3]] = 1e20
     for call in (model.predict_proba, Trainer(model, "softmax_cross_entropy", SGD(0.1)).predict_proba):
-        with pytest.raises(InputError, match=r"^X: expected rows with probabilities, got NaN for examples \[1, 3\] of X"):
+        with pytest.raises(InputError, match=r"^X: expected rows with probabilities, got NaN .* \[1, 3\] of X"):
             call(rows)
     assert np.isinf(model.predict(rows)[1]).all()  # scores are as they are
     np.testing.assert_array_equal(model.predict_proba(rows[[0, 2]]), np.float32([[1 / 3] * 3] * 2))
@@ -172,7 +172,7 @@ def test_wrappers_keep_type_words_and_notes():
         pass
 
     for kind in (ValueError, TypeError):
-        with pytest.raises(InputError, match="^words") as refused, refusing_input():
+        with pytest.raises(InputError, match=r"^words") as refused, refusing_input():
             error = kind("words")
             error.add_note("a note")
             raise error

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from minidl.layers.base import Layer
 from minidl.utils.arrays import as_array
-from minidl.utils.validation import Shape, check_real
+from minidl.utils.data import as_numbers
+from minidl.utils.validation import Shape, check_bool, check_real
 from minidl_c.kernels.normalize import NormalizeOp
 
 CHUNK = 2**20  # elements read at a time
@@ -30,7 +31,8 @@ class Normalize(Layer):
     Parameters
     ----------
     mean : float or array-like of float
-        A number, or one number per channel (per feature, for vectors), which is kept as a list.
+        A number, or one number per channel (per feature, for vectors), which is kept as a list. Axes of size 1 do not
+        count, so `X.mean((0, 2, 3), keepdims=True)` is right as well.
     std : float or array-like of float
         Likewise, at least 0. A std of 0, that of a constant channel, counts as 1, as in scikit-learn's StandardScaler.
 
@@ -57,7 +59,7 @@ class Normalize(Layer):
         self.std = _as_plain("std", std)
 
     @classmethod
-    def from_data(cls, X: Any) -> Normalize:
+    def from_data(cls, X: Any, skipna: bool = False) -> Normalize:
         """Returns a layer with the statistics of data.
 
         Means and standard deviations are over all elements of a channel, in float64. The std of a channel that is
@@ -66,7 +68,10 @@ class Normalize(Layer):
         Parameters
         ----------
         X : array of shape (n, channels, ...)
-            An array or a memory map, which is read once and never copied as a whole.
+            An array, a memory map or a lazy array, which is read once and never copied as a whole.
+        skipna : bool, default False
+            Whether to leave out elements that are NaN, as gaps of a series; else they are refused. A model refuses them
+            in any case: fill gaps, or give such rows a `sample_weight` of 0.
 
         Returns
         -------
@@ -76,7 +81,8 @@ class Normalize(Layer):
         Raises
         ------
         TypeError, ValueError
-            Unless `X` contains finite real numbers only, whose squares float64 can hold, and at least one example.
+            Unless `X` contains finite real numbers only (with `skipna` also NaN), whose squares float64 can hold, and at
+            least one number in each channel.
 
         Examples
         --------
@@ -85,18 +91,22 @@ class Normalize(Layer):
         >>> Normalize.from_data(images)
         Normalize(mean=[2.0, 5.0], std=[1.0, 0.0])
         """
-        array = as_array(X, "X")
-        if array.ndim < 2 or not array.size:
+        array, skipna = as_numbers(X, "X"), check_bool("skipna", skipna)
+        if not math.prod(array.shape):
             raise ValueError(f"X: expected examples (n, channels, ...), at least one, got shape {array.shape}")
-        count, mean, squares = 0, np.zeros(array.shape[1]), np.zeros(array.shape[1])
+        count, mean, squares = (np.zeros(array.shape[1]) for _ in range(3))
         with np.errstate(over="ignore", invalid="ignore"):
-            for chunk in _read_chunks(array):
-                chunk_mean = chunk.mean(axis=1)
-                offset, n = chunk_mean - mean, chunk.shape[1]
+            for chunk in _read_chunks(array, skipna):
+                known: Any = ~np.isnan(chunk) if skipna else True
+                n = known.sum(axis=1) if skipna else chunk.shape[1]
+                chunk_mean, both = chunk.sum(axis=1, where=known) / np.maximum(n, 1), np.maximum(count + n, 1)
+                offset = chunk_mean - mean
                 deviations = chunk - chunk_mean[:, np.newaxis]
-                squares += (deviations**2).sum(axis=1) + offset**2 * (count * n / (count + n))
-                mean += offset * (n / (count + n))
+                squares += (deviations**2).sum(axis=1, where=known) + offset**2 * (count * n / both)
+                mean += offset * (n / both)
                 count += n
+        if not count.all():
+            raise ValueError(f"X: expected a number in each channel, got NaN alone in channel {count.argmin()}")
         if not np.isfinite(squares).all():
             raise ValueError("X: expected values whose squares float64 can hold, got larger ones")
         return cls(mean.tolist(), np.sqrt(_zero_constant(squares / count, mean, count)).tolist())
@@ -124,7 +134,7 @@ class Normalize(Layer):
 
 def _as_plain(name: str, value: Any) -> Any:
     """Returns an array, a tensor or a series as a number or a list, which files can hold; others unchanged."""
-    return as_array(value, name).tolist() if hasattr(value, "__array__") else value
+    return as_array(value, name).squeeze().tolist() if hasattr(value, "__array__") else value
 
 
 def _shorten(value: Any) -> str:
@@ -133,17 +143,18 @@ def _shorten(value: Any) -> str:
     return f"[{', '.join(map(repr, value[:3]))}, ... {len(value)} values]"
 
 
-def _read_chunks(array: NDArray[Any]) -> Iterator[Doubles]:
-    """Yields the examples in chunks, as float64 (channels, m); raises ValueError for NaN and infinity."""
+def _read_chunks(array: Any, skipna: bool) -> Iterator[Doubles]:
+    """Yields the examples in chunks, as float64 (channels, m); raises ValueError for infinity and, unless skipped, NaN."""
     rows = max(1, CHUNK // math.prod(array.shape[1:]))
     for start in range(0, len(array), rows):
         chunk = array[start : start + rows].astype(np.float64)
-        if not np.isfinite(chunk).all():
-            raise ValueError("X: expected finite values, got NaN or infinity")
+        if np.isinf(chunk).any() if skipna else not np.isfinite(chunk).all():
+            hint = "" if skipna else "; skipna=True leaves NaN out"
+            raise ValueError(f"X: expected finite values, got {'infinity' if skipna else 'NaN or infinity'}{hint}")
         yield np.moveaxis(chunk, 1, 0).reshape(array.shape[1], -1)
 
 
-def _zero_constant(variance: Doubles, mean: Doubles, count: int) -> Doubles:
+def _zero_constant(variance: Doubles, mean: Doubles, count: Doubles) -> Doubles:
     """Returns `variance`, with 0 for channels whose variance is within the rounding error of equal values.
 
     scikit-learn, `_is_constant_feature` in sklearn/preprocessing/_data.py, after Chan, Golub, LeVeque: "Algorithms for

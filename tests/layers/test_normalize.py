@@ -5,9 +5,11 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse
+from sklearn.preprocessing import StandardScaler
 
 from minidl import Sequential, Trainer
-from minidl.layers import Dense, Normalize
+from minidl.layers import Dense, Normalize, normalize
 from minidl.layers.normalize import CHUNK
 from minidl.optimizers import SGD
 
@@ -84,10 +86,9 @@ def test_of_agrees_with_numpy(kind, shape, rng):
 
 def test_of_agrees_with_scikit_learns_standard_scaler(rng):
     """Also for constant features, whose mean is exact only up to rounding."""
-    preprocessing = pytest.importorskip("sklearn.preprocessing")
     X = rng.normal(size=(1000, 6)) * [1, 1e-8, 1e8, 1, 1, 1e-3] + [0, 1, 1e6, 0, 0, 1e5]
     X[:, 3], X[:, 4] = 0.1, -12345.678
-    scaler = preprocessing.StandardScaler().fit(X)
+    scaler = StandardScaler().fit(X)
     layer = Normalize.from_data(X)
     np.testing.assert_allclose(layer.mean, scaler.mean_, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose([std or 1.0 for std in layer.std], scaler.scale_, rtol=1e-7)
@@ -118,12 +119,55 @@ def test_a_memory_map_is_never_copied_as_a_whole(tmp_path, rng):
     assert peak < 5 * 8 * CHUNK  # some chunks in float64; all of X is 6 times as much
 
 
+def test_gaps_are_left_out_on_request(rng, monkeypatch):
+    """Also in a channel that begins with more gaps than a chunk has elements."""
+    monkeypatch.setattr(normalize, "CHUNK", 64)
+    X = rng.normal(5, 2, (300, 4)).astype("f4")
+    X[rng.random(X.shape) < 0.3] = np.nan
+    X[:200, 1] = np.nan
+    X[:, 2] = np.where(np.isnan(X[:, 2]), np.nan, 7)
+    oracle = StandardScaler().fit(X.astype("f8"))
+    layer = Normalize.from_data(X, skipna=True)
+    np.testing.assert_allclose(layer.mean, oracle.mean_, rtol=1e-12)
+    np.testing.assert_allclose(layer.std, np.sqrt(oracle.var_), rtol=1e-12, atol=1e-12)
+    assert Normalize.from_data(X[:, ::3], skipna=True).mean == layer.mean[::3]
+    for bad, message in ((np.inf, "got infinity$"), (np.nan, "got NaN alone in channel 3")):
+        X[:, 3] = bad
+        with pytest.raises(ValueError, match=message):
+            Normalize.from_data(X, skipna=True)
+    with pytest.raises(TypeError, match="skipna"):
+        Normalize.from_data(X, skipna="yes")
+
+
+def test_axes_of_size_one_do_not_count(rng):
+    X = rng.normal(size=(20, 3, 4, 5))
+    layer = Normalize(X.mean((0, 2, 3), keepdims=True), X.std((0, 2, 3), keepdims=True))
+    assert layer.mean == X.mean((0, 2, 3)).tolist() and layer.std == X.std((0, 2, 3)).tolist()
+    assert Normalize(X.mean(keepdims=True), np.array([2.0])).std == 2
+
+
+def test_sparse_and_lazy_arrays(rng):
+    class Lazy:
+        def __init__(self, array):
+            self.array, self.shape, self.dtype = array, array.shape, array.dtype
+
+        def __len__(self):
+            return len(self.array)
+
+        def __getitem__(self, rows):
+            return self.array[rows]
+
+    X = np.where(rng.random((50, 4)) < 0.7, 0, rng.normal(size=(50, 4)))
+    for kind in (Lazy, scipy.sparse.csr_array):
+        assert repr(Normalize.from_data(kind(X))) == repr(Normalize.from_data(X))
+
+
 @pytest.mark.parametrize(
     ("X", "error", "message"),
     [
-        (np.zeros(5), ValueError, r"X: expected examples \(n, channels, ...\), at least one, got shape \(5,\)"),
+        (np.zeros(5), ValueError, r"X: expected examples along the first of at least two axes, got shape \(5,\)"),
         (np.zeros((0, 3)), ValueError, r"got shape \(0, 3\)"),
-        ([[1.0, np.nan]], ValueError, "X: expected finite values, got NaN or infinity"),
+        ([[1.0, np.nan]], ValueError, "X: expected finite values, got NaN or infinity; skipna=True leaves NaN out"),
         ([[1e200], [-1e200]], ValueError, "X: expected values whose squares float64 can hold"),
         (None, TypeError, "X: expected an array, got None"),
         ([["a"]], TypeError, "X: expected real numbers"),

@@ -81,8 +81,8 @@ class Normalize(Layer):
         Raises
         ------
         TypeError, ValueError
-            Unless `X` contains finite real numbers only (with `skipna` also NaN), whose squares float64 can hold, and at
-            least one number in each channel.
+            Unless `X` contains finite real numbers only (with `skipna` also NaN), whose squares float64 can hold, and
+            at least one number in each channel.
 
         Examples
         --------
@@ -144,7 +144,7 @@ def _shorten(value: Any) -> str:
 
 
 def _read_chunks(array: Any, skipna: bool) -> Iterator[Doubles]:
-    """Yields the examples in chunks, as float64 (channels, m); raises ValueError for infinity and, unless skipped, NaN."""
+    """Yields the examples in chunks, as float64 (channels, m); raises ValueError for infinity, and for NaN not skipped."""
     rows = max(1, CHUNK // math.prod(array.shape[1:]))
     for start in range(0, len(array), rows):
         chunk = array[start : start + rows].astype(np.float64)

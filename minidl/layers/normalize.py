@@ -144,7 +144,7 @@ def _shorten(value: Any) -> str:
 
 
 def _read_chunks(array: Any, skipna: bool) -> Iterator[Doubles]:
-    """Yields the examples in chunks, as float64 (channels, m); raises ValueError for infinity and NaN, unless skipped."""
+    """Yields chunks of examples, float64 (channels, m); raises ValueError for infinity, and for NaN unless skipped."""
     rows = max(1, CHUNK // math.prod(array.shape[1:]))
     for start in range(0, len(array), rows):
         chunk = array[start : start + rows].astype(np.float64)

@@ -175,8 +175,14 @@ def _problem(shape: Shape, image: Shape, out_shape: Shape) -> str:
     return ""
 
 
-def check_movable(network: Network, loss: Any, targets: Array) -> None:
-    """Raises TypeError or ValueError, naming the layer, if a layer moves pixels whose targets cannot be moved."""
+def check_movable(network: Network, loss: Any, targets: Any, rows: Index) -> None:
+    """Raises TypeError or ValueError, naming the layer, if a layer moves pixels whose targets cannot be moved.
+
+    rows: those of the targets that are looked at, if there is such a layer.
+    """
+    if not network.moves_pixels:
+        return
+    targets = targets[rows]
     movers = _chain(network, loss, targets)
     outside = [mover for mover in movers if mover.layer.shows_outside]
     ignored = getattr(loss, "ignore_index", None)

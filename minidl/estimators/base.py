@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,42 +15,32 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import (
-    _check_sample_weight,
     _generate_get_feature_names_out,
     check_is_fitted,
-    column_or_1d,
 )
 
 from minidl.callbacks import EarlyStopping, ExponentialMovingAverage
 from minidl.callbacks.callback_list import CallbackList
 from minidl.engine.probabilities import check_defined
+from minidl.estimators.data import Data, Validation, check_data, check_validation, naming_validation
+from minidl.estimators.held_out import hold_out
 from minidl.estimators.inputs import validate_input
 from minidl.estimators.models import model_of, optimizer_of
 from minidl.estimators.stopping import NoImprovement
-from minidl.estimators.targets import Targets, check_one_type, loss_of, outputs_of
+from minidl.estimators.targets import Targets, loss_of, outputs_of
+from minidl.estimators.updates import OF_TRAINING, OF_WEIGHTS, Given
 from minidl.layers import Flatten
 from minidl.losses import Loss
 from minidl.metrics import Metric
 from minidl.sequential import Sequential
 from minidl.trainer import Trainer
-from minidl.utils.arrays import Array, check_unmasked
-from minidl.utils.errors import refusing_input
-from minidl.utils.validation import MAX_INT64, Shape, check_bool, check_fraction, check_int, check_non_negative
-from minidl.utils.weights import Weights, product
+from minidl.training.checked_attributes import metrics_of
+from minidl.utils.arrays import Array
+from minidl.utils.errors import kind_of
+from minidl.utils.validation import MAX_INT64, check_bool, check_int, check_non_negative
+from minidl.utils.weights import Weights
 
 BATCH_SIZE = 200  # of "auto", as in scikit-learn's MLPClassifier; an epoch's last batch holds the remainder
-
-
-@dataclass(frozen=True)
-class Data:
-    """The validated arguments of a fit. n_active: the number of examples with a weight above 0."""
-
-    X: Any  # rows (n, size), an array or a CSR matrix
-    shape: Shape
-    y: Array
-    targets: Targets
-    weights: Weights | None
-    n_active: int
 
 
 class SequentialEstimator(  # type: ignore[call-arg]
@@ -81,30 +70,37 @@ class SequentialEstimator(  # type: ignore[call-arg]
 
     # ---- fitting
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, validation: Validation) -> None:
         """Fits from scratch, or with warm_start from the weights of the previous fit."""
         warm = check_bool("warm_start", self.warm_start) and hasattr(self, "trainer_")
+        if warm:
+            self._given.check(self.get_params(deep=False), OF_WEIGHTS, "warm_start=True")
         with self._unchanged_on_error():
-            data = self._check_data(X, y, sample_weight, self._targets if warm else None, reset=not warm)
-            trainer = self._make_trainer(data, self.model_[:] if warm else None)
+            data = check_data(self, X, y, sample_weight, self._targets if warm else None, reset=not warm)
+            stops = check_bool("early_stopping", self.early_stopping)
+            other = check_validation(self, validation, data, stops)
+            trainer = self._make_trainer(data, self.model_[:] if warm else None, stops or other is not None)
             patience = check_int("n_iter_no_change", self.n_iter_no_change)
             tol = None if self.tol is None else check_non_negative("tol", self.tol)
-            own, split = self._copy_callbacks(), 0.0
+            own = self._copy_callbacks()
             callbacks, user_decides = list(own), any(isinstance(callback, EarlyStopping) for callback in own)
-            if self.early_stopping:
-                split = self._validation_fraction(data.n_active)
-                (metric,) = trainer.metrics
-                if not user_decides:
-                    callbacks.append(EarlyStopping(f"val_{metric}", patience, tol or 0.0, lower_is_better=False))
+            if stops and not user_decides:
+                monitor = f"val_{self._score_name(data.targets, trainer.loss)}"
+                callbacks.append(EarlyStopping(monitor, patience, tol or 0.0, lower_is_better=False))
             elif tol is not None and not user_decides:
                 callbacks.append(NoImprovement(tol, patience))
-            self._train(trainer, data, check_int("epochs", self.epochs), split, CallbackList(callbacks), True)
+            if stops and other is None:
+                data, measured = hold_out(self, data, validation.groups, trainer.seed)
+            else:
+                measured = {"validation_data": None if other is None else other.triple}
+            self._train(trainer, data, check_int("epochs", self.epochs), measured, CallbackList(callbacks), True)
             self.callbacks_ = own
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any, known: Targets | None) -> None:
         """Trains the trainer for one more epoch, or a new one for its first; callbacks go on where they stood."""
         if check_bool("early_stopping", self.early_stopping):
-            raise ValueError("early_stopping: expected False for partial_fit, got True")
+            hint = "; it holds out rows of all data, which one call does not see: score each batch before it is learned"
+            raise ValueError(f"early_stopping: expected False for partial_fit, got True{hint}")
         callbacks = CallbackList(self._copy_callbacks())
         for callback in callbacks:
             applies = isinstance(callback, ExponentialMovingAverage) and callback.apply
@@ -112,13 +108,16 @@ class SequentialEstimator(  # type: ignore[call-arg]
                 expected = "none that replaces the weights at the end of a fit, for partial_fit: each call is a fit"
                 raise ValueError(f"callbacks: expected {expected}, got {callback!r}")
         callbacks.carried = CallbackList(getattr(self, "callbacks_", [])).states()
-        first, trainer, checked = not hasattr(self, "trainer_"), None, {}
+        first, trainer, checked, params = not hasattr(self, "trainer_"), None, {}, self.get_params(deep=False)
+        if not first:
+            self._given.check(params, OF_TRAINING, "partial_fit")
         try:
             with self._unchanged_on_error():
-                data = self._check_data(X, y, sample_weight, known if first else self._targets, reset=first)
+                data = check_data(self, X, y, sample_weight, known if first else self._targets, reset=first)
                 checked = dict(self.__dict__)
-                trainer = self._make_trainer(data, None) if first else self.trainer_
-                self._train(trainer, data, 1, 0.0, callbacks, False)
+                trainer = self._make_trainer(data, None, False) if first else self.trainer_
+                with nullcontext() if first else self._given.applied(trainer, params, self.metrics):
+                    self._train(trainer, data, 1, {}, callbacks, False)
                 self.callbacks_ = list(callbacks)
         except KeyboardInterrupt:
             if first and trainer is not None and trainer.step:  # keeps the steps, as later calls do
@@ -151,83 +150,65 @@ class SequentialEstimator(  # type: ignore[call-arg]
             self.__dict__.update(before)
             raise
 
-    def _check_data(self, X: Any, y: Any, sample_weight: Any, known: Targets | None, reset: bool) -> Data:
-        with refusing_input():
-            check_unmasked(y, "y")
-            check_unmasked(sample_weight, "sample_weight")
-            given = self._check_weights(sample_weight, X)
-            is_weighted = given is not None or getattr(self, "class_weight", None) is not None
-            finite = {"ensure_all_finite": not is_weighted}  # otherwise the trainer checks the rows of weight above 0
-            y = _without_zeros(y, given)
-            (X, y), shape = validate_input(self, X, reset, y=y, multi_output=True, y_numeric=self._numeric, **finite)
-            y = y.toarray() if hasattr(y, "toarray") else y
-            y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
-            check_one_type(y)
-        weights = self._combine_weights(y, given, known)
-        used = np.ones(len(y), bool) if weights is None else weights > 0
-        with refusing_input():
-            return Data(X, shape, *self._encode_targets(y, used, known), weights, int(used.sum()))
-
-    def _check_weights(self, sample_weight: Any, X: Any) -> Weights | None:
-        if sample_weight is None:
-            return None
-        given: Weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not np.isfinite(given).all():  # scikit-learn does not check a single number
-            raise ValueError("sample_weight: expected finite weights, got NaN or infinity")
-        if not given.any():
-            raise ValueError("sample_weight: expected at least one weight above 0, got zeros")
-        return given
-
-    def _combine_weights(self, y: Array, given: Weights | None, known: Targets | None) -> Weights | None:
-        """Returns sample_weight times class weights, which are computed without rows of weight 0; None: ones."""
-        used = np.ones(len(y), bool) if given is None else given > 0
-        own = np.ones(len(y)) if given is None else given[used]
-        of_classes = self._class_weights(y[used], own, known)
-        if of_classes is None:
-            return given
-        weights = np.zeros(len(y))
-        weights[used] = product(own, of_classes)
-        return weights
-
-    def _make_trainer(self, data: Data, model: Sequential | None) -> Trainer:
-        """Returns a new trainer of `model`, or of a new model."""
+    def _make_trainer(self, data: Data, model: Sequential | None, validates: bool) -> Trainer:
+        """Returns a new trainer of `model`, or of a new model; one that validates has the estimator's own metric."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         if model is None:
             outputs = outputs_of(self.loss, data.targets)
-            model = model_of(self.model, data.shape, outputs, seed, self.dtype, data.X)
+            model = model_of(self.model, self.input_shape_, outputs, seed, self.dtype, data.X)
         loss = loss_of(self.loss, model, data.targets)
-        metrics = [self._metric(data.targets, loss)] if check_bool("early_stopping", self.early_stopping) else []
+        own = metrics_of("metrics", [self._metric(data.targets, loss)] if validates else [])
+        metrics = list((own | metrics_of("metrics", self.metrics)).values())
         optimizer = optimizer_of(self.optimizer, self.lr)
         return Trainer(model, loss, optimizer, metrics, seed=seed, num_threads=self.num_threads)
 
+    def _score_name(self, targets: Targets, loss: Loss) -> str:
+        """Returns the name of the estimator's own metric."""
+        (name,) = metrics_of("metrics", [self._metric(targets, loss)])
+        return name
+
     def _train(
-        self, trainer: Trainer, data: Data, epochs: int, split: float, callbacks: CallbackList, normalize: bool
+        self,
+        trainer: Trainer,
+        data: Data,
+        epochs: int,
+        measured: dict[str, Any],
+        callbacks: CallbackList,
+        normalize: bool,
     ) -> None:
-        """Trains, and stores the results only after success: a rejected fit changes nothing."""
+        """Trains, and stores the results only after success: a rejected fit changes nothing.
+
+        measured: the argument of Trainer.fit that says on which rows each epoch is measured, if on any.
+        """
         try:
             trainer.fit(
                 data.X,
                 data.y,
                 epochs=epochs,
-                batch_size=self._batch_size(data.n_active - math.ceil(split * data.n_active)),
-                validation_split=split,
+                batch_size=self._batch_size(data.n_active),
+                **measured,
                 shuffle=self.shuffle,
                 sample_weight=data.weights,
                 normalize_weights=normalize,
                 callbacks=callbacks,
                 verbose=self.verbose,
             )
-        except ValueError as error:
-            if not str(error).startswith("validation_split"):
+        except (TypeError, ValueError) as error:
+            words = str(error).removeprefix("validation_data: ")
+            if words == str(error) and not words.startswith("validation_split"):
                 raise
-            raise ValueError(str(error).replace("validation_split", "validation_fraction", 1)) from error
+            if words != str(error):
+                with naming_validation():
+                    raise kind_of(error)(words) from error
+            raise ValueError(words.replace("validation_split", "validation_fraction", 1)) from error
         finally:
             trainer.interrupted = None  # the next call is a new fit, not a completion
         self._keep(trainer, data)
 
     def _keep(self, trainer: Trainer, data: Data) -> None:
         """Stores the results of a fit."""
-        self.trainer_, self.input_shape_, self._targets = trainer, data.shape, data.targets
+        self.trainer_, self._targets = trainer, data.targets
+        self._given = Given(self.get_params(deep=False))
 
     def _batch_size(self, examples: int) -> int:
         if isinstance(self.batch_size, str):
@@ -236,13 +217,6 @@ class SequentialEstimator(  # type: ignore[call-arg]
             sizes = range(BATCH_SIZE, BATCH_SIZE + examples)  # a batch of one example has no batch norm statistics
             return next((size for size in sizes if examples % size != 1), BATCH_SIZE)
         return check_int("batch_size", self.batch_size)
-
-    def _validation_fraction(self, examples: int) -> float:
-        fraction = check_fraction("validation_fraction", self.validation_fraction)
-        if fraction * examples <= 1:
-            expected = f"a fraction of {examples} examples that is more than one of them"
-            raise ValueError(f"validation_fraction: expected {expected}, got {fraction}")
-        return fraction
 
     # ---- attributes after a fit; they raise NotFittedError before
 
@@ -267,14 +241,13 @@ class SequentialEstimator(  # type: ignore[call-arg]
 
     @property
     def validation_scores_(self) -> list[float] | None:
-        """With early stopping, the score of each epoch on the held-out rows: accuracy, or R²."""
-        for metric in self._fitted_trainer().metrics:
-            return self.trainer_.history[f"val_{metric}"]
-        return None
+        """With early stopping or X_val, the score of each epoch on those rows: accuracy, or R²."""
+        trainer = self._fitted_trainer()
+        return trainer.history.get(f"val_{self._score_name(self._targets, trainer.loss)}")
 
     @property
     def best_validation_score_(self) -> float | None:
-        """With early stopping, the highest validation score."""
+        """With early stopping or X_val, the highest validation score."""
         return None if self.validation_scores_ is None else max(self.validation_scores_)
 
     def _scores(self, X: Any) -> Array:
@@ -345,12 +318,3 @@ class SequentialEstimator(  # type: ignore[call-arg]
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _without_zeros(y: Any, weights: Weights | None) -> Any:
-    """Returns y with the target of a used row in each row of weight 0, which may hold anything, such as NaN."""
-    if weights is None or weights.all() or hasattr(y, "toarray") or np.shape(y)[:1] != weights.shape:
-        return y
-    filled = np.array(y)
-    filled[weights == 0] = filled[weights.argmax()]
-    return filled

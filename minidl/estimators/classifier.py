@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 
 from minidl.engine.probabilities import check_defined, link_of, predicted_probabilities
 from minidl.estimators.base import SequentialEstimator
+from minidl.estimators.data import Validation
 from minidl.estimators.targets import MulticlassTargets, MultilabelTargets, Targets
 from minidl.layers.base import Layer
 from minidl.losses import Loss
@@ -71,15 +72,23 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         place of the accuracy, and ends the fit.
     validation_fraction : float, default 0.1
         Fraction of the examples that `early_stopping` holds out, stratified by class; multilabel targets are stratified
-        if each row has one label.
+        if each row has one label. See also `splitter`, and `groups` and `X_val` of `fit`.
+    splitter : object with `split`, or None, default None
+        A splitter of scikit-learn whose first split says which rows `early_stopping` holds out, instead of a random
+        fraction; rows that are in neither part, such as a gap, are left out. With `groups` in `fit`, None is
+        GroupShuffleSplit with the fraction above.
+    metrics : list of str or function, default ()
+        Metrics of the Trainer beside the accuracy, such as "roc_auc", of each epoch; with validation, "val_roc_auc" as
+        well. They are called with indices of `classes_` and scores.
     class_weight : dict, list of dict, "balanced" or None, default None
         Weights of classes by label, which multiply `sample_weight`. Multilabel targets have a dict for each label; if
         each row has one label, also a single dict.
     warm_start : bool, default False
-        Whether `fit` starts from the weights of the previous fit. Everything else is reset.
+        Whether `fit` starts from the weights of the previous fit, which need the same `model`, `input_shape` and
+        `dtype`. Everything else is reset.
     callbacks : iterable of objects, default ()
-        Callbacks of the Trainer; see minidl.callbacks. "val_loss" and "val_accuracy" ("val_subset_accuracy" for
-        multilabel targets) can be monitored with `early_stopping`.
+        Callbacks of the Trainer; see minidl.callbacks. With `early_stopping` or `X_val` they can monitor "val_loss",
+        "val_accuracy" ("val_subset_accuracy" for multilabel targets), and `metrics` with "val_" before their names.
         A fit trains with copies of them: see `callbacks_`.
     dtype : "auto", "float32" or "float64", default "auto"
         Dtype of the computations. "auto" is float64 for X in float64 (or a model in it), as scikit-learn computes, and
@@ -107,10 +116,10 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
     loss_curve_ : list of float
         Loss of each epoch.
     validation_scores_ : list of float or None
-        With `early_stopping`, the accuracy of each epoch on the held-out rows.
+        With `early_stopping` or `X_val`, the accuracy of each epoch on the held-out rows or on `X_val`.
     best_validation_score_ : float or None
-        With `early_stopping`, the highest of these. It is that of another epoch than the model's if an EarlyStopping in
-        `callbacks` chose differently.
+        With `early_stopping` or `X_val`, the highest of these. It is that of another epoch than the model's if an
+        EarlyStopping in `callbacks` chose differently.
     model_ : Sequential
         The trained model.
     trainer_ : Trainer
@@ -158,6 +167,8 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         n_iter_no_change: int = 10,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
+        splitter: Any = None,
+        metrics: Sequence[str | Metric] = (),
         class_weight: Mapping[Any, float] | str | None = None,
         warm_start: bool = False,
         callbacks: Iterable[Any] = (),
@@ -171,10 +182,21 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         self.epochs, self.batch_size, self.shuffle = epochs, batch_size, shuffle
         self.tol, self.n_iter_no_change = tol, n_iter_no_change
         self.early_stopping, self.validation_fraction = early_stopping, validation_fraction
+        self.splitter, self.metrics = splitter, metrics
         self.class_weight, self.warm_start, self.callbacks = class_weight, warm_start, callbacks
         self.dtype, self.random_state, self.num_threads, self.verbose = dtype, random_state, num_threads, verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        X_val: ArrayLike | None = None,
+        y_val: ArrayLike | None = None,
+        sample_weight_val: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Trains the model.
 
         Parameters
@@ -185,6 +207,14 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
             Labels, numbers or strings, or an indicator matrix.
         sample_weight : array-like of shape (n,) or None, default None
             A weight for each row; rows of weight 0 count as absent.
+        X_val, y_val : array-like or None, default None
+            Examples and targets on which each epoch is measured: `early_stopping` holds out none of X then. A Pipeline
+            transforms X_val with `transform_input=["X_val"]`.
+        sample_weight_val : array-like or None, default None
+            A weight for each row of X_val in "val_loss".
+        groups : array-like of shape (n,) or None, default None
+            The group of each row, such as a patient or a machine, for `early_stopping`: it holds out whole groups, or
+            passes them to `splitter`.
 
         Returns
         -------
@@ -194,7 +224,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         Raises
         ------
         InputError
-            Before the first step, if X, y or weights are invalid or do not match.
+            Before the first step, if X, y, weights or groups are invalid or do not match, or those of validation.
         TypeError, ValueError
             Before the first step, if arguments of the constructor are invalid.
         FloatingPointError
@@ -209,7 +239,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         >>> classifier.classes_, classifier.predict([[-3.0], [3.0]])
         (array(['no', 'yes'], dtype='<U3'), array(['no', 'yes'], dtype='<U3'))
         """
-        self._fit(X, y, sample_weight)
+        self._fit(X, y, sample_weight, Validation(X_val, y_val, sample_weight_val, groups))
         return self
 
     def partial_fit(
@@ -221,7 +251,9 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
     ) -> Self:
         """Trains for one more epoch on these examples, with the optimizer's state of previous calls.
 
-        A rejected call changes nothing; an interrupted one keeps the steps already done.
+        A rejected call changes nothing; an interrupted one keeps the steps already done. Parameters that were set since
+        the last call count, an `lr` too; refused are another model, input_shape, dtype, loss, optimizer or
+        random_state.
 
         Parameters
         ----------
@@ -261,7 +293,9 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         3
         """
         if isinstance(self.class_weight, str):
-            raise ValueError(f"class_weight: expected weights by class for partial_fit, got {self.class_weight!r}")
+            expected = "expected weights by class for partial_fit, which does not see all rows"
+            hint = "; compute_class_weight of scikit-learn makes them of labels that you have"
+            raise ValueError(f"class_weight: {expected}, got {self.class_weight!r}{hint}")
         known = self._targets if hasattr(self, "trainer_") else self._declare_targets(y, classes)
         if classes is not None and not np.array_equal(unique_labels(classes), known.classes):
             raise ValueError(f"classes: expected {known.classes.tolist()}, got {unique_labels(classes).tolist()}")

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 
 from minidl.estimators.base import SequentialEstimator
+from minidl.estimators.data import Validation
 from minidl.estimators.stopping import r2_of_rates
 from minidl.estimators.targets import RegressionTargets, Targets
 from minidl.layers.base import Layer
@@ -62,11 +63,21 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
         Whether to hold out examples, and keep the weights of the epoch with the highest R² on them, without
         `sample_weight`. An EarlyStopping in `callbacks` chooses the weights in place of R², and ends the fit.
     validation_fraction : float, default 0.1
-        Fraction of the examples that `early_stopping` holds out.
+        Fraction of the examples that `early_stopping` holds out. See also `splitter`, and `groups` and `X_val` of
+        `fit`.
+    splitter : object with `split`, or None, default None
+        A splitter of scikit-learn whose first split says which rows `early_stopping` holds out, instead of a random
+        fraction; rows that are in neither part, such as a gap, are left out. With `groups` in `fit`, None is
+        GroupShuffleSplit with the fraction above.
+    metrics : list of str or function, default ()
+        Metrics of the Trainer beside R², such as "mae", of each epoch; with validation, "val_mae" as well. They are
+        called with targets (n, targets) and the outputs of the model.
     warm_start : bool, default False
-        Whether `fit` starts from the weights of the previous fit. Everything else is reset.
+        Whether `fit` starts from the weights of the previous fit, which need the same `model`, `input_shape` and
+        `dtype`. Everything else is reset.
     callbacks : iterable of objects, default ()
-        Callbacks of the Trainer; see minidl.callbacks. "val_loss" can be monitored with `early_stopping`.
+        Callbacks of the Trainer; see minidl.callbacks. With `early_stopping` or `X_val` they can monitor "val_loss",
+        "val_r2", and `metrics` with "val_" before their names.
         A fit trains with copies of them: see `callbacks_`.
     dtype : "auto", "float32" or "float64", default "auto"
         Dtype of the computations. "auto" is float64 for X in float64 (or a model in it), as scikit-learn computes, and
@@ -92,10 +103,10 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
     loss_curve_ : list of float
         Loss of each epoch.
     validation_scores_ : list of float or None
-        With `early_stopping`, the R² of each epoch on the held-out rows.
+        With `early_stopping` or `X_val`, the R² of each epoch on the held-out rows or on `X_val`.
     best_validation_score_ : float or None
-        With `early_stopping`, the highest of these. It is that of another epoch than the model's if an EarlyStopping in
-        `callbacks` chose differently.
+        With `early_stopping` or `X_val`, the highest of these. It is that of another epoch than the model's if an
+        EarlyStopping in `callbacks` chose differently.
     model_ : Sequential
         The trained model.
     trainer_ : Trainer
@@ -140,6 +151,8 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
         n_iter_no_change: int = 10,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
+        splitter: Any = None,
+        metrics: Sequence[str | Metric] = (),
         warm_start: bool = False,
         callbacks: Iterable[Any] = (),
         dtype: str = "auto",
@@ -152,10 +165,21 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
         self.epochs, self.batch_size, self.shuffle = epochs, batch_size, shuffle
         self.tol, self.n_iter_no_change = tol, n_iter_no_change
         self.early_stopping, self.validation_fraction = early_stopping, validation_fraction
+        self.splitter, self.metrics = splitter, metrics
         self.warm_start, self.callbacks = warm_start, callbacks
         self.dtype, self.random_state, self.num_threads, self.verbose = dtype, random_state, num_threads, verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        X_val: ArrayLike | None = None,
+        y_val: ArrayLike | None = None,
+        sample_weight_val: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Trains the model.
 
         Parameters
@@ -166,6 +190,14 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
             Numbers.
         sample_weight : array-like of shape (n,) or None, default None
             A weight for each row; rows of weight 0 count as absent.
+        X_val, y_val : array-like or None, default None
+            Examples and targets on which each epoch is measured: `early_stopping` holds out none of X then. A Pipeline
+            transforms X_val with `transform_input=["X_val"]`.
+        sample_weight_val : array-like or None, default None
+            A weight for each row of X_val in "val_loss".
+        groups : array-like of shape (n,) or None, default None
+            The group of each row, such as a patient or a machine, for `early_stopping`: it holds out whole groups, or
+            passes them to `splitter`.
 
         Returns
         -------
@@ -175,7 +207,7 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
         Raises
         ------
         InputError
-            Before the first step, if X, y or weights are invalid or do not match.
+            Before the first step, if X, y, weights or groups are invalid or do not match, or those of validation.
         TypeError, ValueError
             Before the first step, if arguments of the constructor are invalid.
         FloatingPointError
@@ -191,13 +223,15 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
         >>> regressor.predict([[10.0]]).round(1)
         array([21.])
         """
-        self._fit(X, y, sample_weight)
+        self._fit(X, y, sample_weight, Validation(X_val, y_val, sample_weight_val, groups))
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Trains for one more epoch on these examples, with the optimizer's state of previous calls.
 
-        A rejected call changes nothing; an interrupted one keeps the steps already done.
+        A rejected call changes nothing; an interrupted one keeps the steps already done. Parameters that were set since
+        the last call count, an `lr` too; refused are another model, input_shape, dtype, loss, optimizer or
+        random_state.
 
         Parameters
         ----------

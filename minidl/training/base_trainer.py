@@ -356,8 +356,7 @@ class BaseTrainer:
         TypeError, ValueError
             If the targets of pixels would not be those of the pixels any more.
         """
-        used, targets = data.active_rows, data.targets
-        check_movable(self.network, self.loss, targets if len(used) == len(targets) else targets[used])
+        check_movable(self.network, self.loss, data.targets, data.active_rows)
 
     @contextmanager
     def stepping(self) -> Iterator[None]:

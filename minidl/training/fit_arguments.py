@@ -19,6 +19,7 @@ from minidl.training.labeled_data import LabeledData
 from minidl.training.measurement import is_counted, try_metrics
 from minidl.training.mixup import check_mixable
 from minidl.training.progress import Progress
+from minidl.training.targets_on_disk import TargetsOnDisk
 from minidl.utils.data import shape_of_examples
 from minidl.utils.errors import InputError, InputTypeError
 from minidl.utils.hints import warn_caller
@@ -129,7 +130,8 @@ def _check_steps(trainer: BaseTrainer, data: LabeledData, size: int) -> None:
     trainer.network.check_batch(size)
     trainer.check_trainable()
     trainer.check_targets(data)
-    targets = at_rest(trainer.network, trainer.loss, data.reported_targets(data.active_rows), trainer.num_threads)
+    tried = data.active_rows[:MAX_TRIED] if isinstance(data.targets, TargetsOnDisk) else data.active_rows
+    targets = at_rest(trainer.network, trainer.loss, data.reported_targets(tried), trainer.num_threads)
     predict = partial(trainer.scores_of, data.examples, data.active_rows[:MAX_TRIED])
     try_metrics(trainer.loss, trainer.metrics, targets, trainer.network, predict, data.labels is not None)
 

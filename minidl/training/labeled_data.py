@@ -16,8 +16,9 @@ from minidl.losses import Loss, rows_of
 from minidl.losses.output_losses import OutputLosses, bound
 from minidl.sequential import Sequential
 from minidl.training.batch_feed import gives_pairs
+from minidl.training.targets_on_disk import TargetsOnDisk, stays_on_disk
 from minidl.utils.arrays import Array, check_array
-from minidl.utils.data import ArraySource, Index, fingerprint, shape_of_examples, some_rows
+from minidl.utils.data import CHUNK, ArraySource, Index, fingerprint, shape_of_examples, some_rows
 from minidl.utils.errors import InputError, kind_of, refusing_input
 from minidl.utils.validation import Shape
 from minidl.utils.weights import (
@@ -36,8 +37,8 @@ class LabeledData:
     """The data of fit, evaluate and train_batch. Rows of weight 0 are hashed, but never interpreted."""
 
     examples: ArraySource
-    targets: Array
-    exact_targets: Array  # the targets before they are rounded to float32
+    targets: Any  # an array, or TargetsOnDisk
+    exact_targets: Any  # the targets before they are rounded to float32
     weights: Weights | None  # the weights that were given, times those of classes; None: ones
     active_rows: Index  # the rows of weight above 0
     labels: Index | None  # y as labels, if it holds labels of classes: whole numbers or one-hot rows
@@ -66,11 +67,11 @@ class LabeledData:
             network, n = model.network, len(examples)
             assert network is not None
             shape = network.out_shape
-            labels = None
+            labels, on_disk = None, stays_on_disk(network, loss, y)
             with refusing_input():
                 weights = None if sample_weight is None else _weights_of(sample_weight, n, network)
-                given = rows_of(loss, y, n)
-                if not isinstance(given, dict):
+                given = y if on_disk else rows_of(loss, y, n)
+                if not on_disk and not isinstance(given, dict):
                     labels = _of_rows(given, weights, lambda part: _labels(loss, part, shape))
             if class_weight is not None:
                 if isinstance(given, dict):
@@ -84,11 +85,15 @@ class LabeledData:
                 raise InputError("sample_weight, class_weight: expected at least one example of weight above 0")
             examples.check_rows(used)
             checked = partial(check_sized_targets, network, loss)
+
+            def convert(dtype: str | None = None) -> Any:
+                of_part = lambda part: checked(part, _count(part), dtype)  # noqa: E731
+                return TargetsOnDisk(given, n, used, of_part) if on_disk else _of_rows(given, weights, of_part)
+
             with refusing_input():
-                targets = _of_rows(given, weights, lambda part: checked(part, _count(part)))
-                exact = targets
+                targets = exact = convert()
                 if targets is not None and targets.dtype == np.float32 and not _fits_float32(given):
-                    exact = _of_rows(given, weights, lambda part: checked(part, _count(part), "float64"))
+                    exact = convert("float64")
         assert targets is not None and exact is not None
         return cls(examples, targets, exact, weights, used, labels, labeled_rows(loss, targets))
 
@@ -171,11 +176,20 @@ class LabeledData:
         """Returns hashes of X, y and the weights, of all rows or of at most `limit`; None: no weights."""
         rows = some_rows(len(self.examples), limit)
         weights = None if self.weights is None else fingerprint(self.weights, rows)
-        y = fingerprint(self.targets if self.labels is None else self.labels, rows)
+        if isinstance(self.targets, TargetsOnDisk):
+            y = fingerprint(self.targets.source, some_rows(len(self.targets), limit or CHUNK))
+        else:
+            y = fingerprint(self.targets if self.labels is None else self.labels, rows)
         return {"X": self.examples.fingerprint(limit), "y": y, "sample_weight": weights}
 
-    def reported_targets(self, rows: Index) -> Array:
-        """Returns the targets of these rows for metrics and losses that are reported: not rounded to float32."""
+    def reported_targets(self, rows: Index) -> Any:
+        """Returns the targets of these rows for metrics and losses that are reported: not rounded to float32.
+
+        Those on disk are not read, unless they are rounded.
+        """
+        if isinstance(self.targets, TargetsOnDisk):
+            part, exact_part = self.targets.of(rows), self.exact_targets.of(rows)
+            return part if self.exact_targets is self.targets or part.equals(exact_part) else exact_part
         targets = self.targets[rows]
         if self.exact_targets is self.targets or np.array_equal(targets, exact := self.exact_targets[rows]):
             return targets

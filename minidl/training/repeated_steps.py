@@ -62,10 +62,13 @@ class RepeatedSteps:
         shape, dtype = steps.network.out_shape, steps.network.dtype
         if not is_readable(X, dtype):
             return None
-        weights = None if sample_weight is None else as_weights(sample_weight, n)
+        try:
+            weights = None if sample_weight is None else as_weights(sample_weight, n)
+            targets = check_targets(loss, y, n, shape, dtype)
+        except (TypeError, ValueError):  # the general way says what is wrong
+            return None
         if weights is not None and not weights.all():
             return None
-        targets = check_targets(loss, y, n, shape, dtype)
         labeled = labeled_rows(loss, targets)
         factors = None if weights is None else step_factors(weights, dtype)
         samples = own["sample_buffer"]

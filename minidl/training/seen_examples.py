@@ -58,7 +58,7 @@ class SeenExamples:
         if self.keeps_scores:
             self._scores.append(scores)
         if self._counts_any:
-            self._pending.append((targets(), scores))
+            self._pending.append((np.asarray(targets()), scores))
             if sum(waiting.size for _, waiting in self._pending) > PENDING:
                 self._count_pending()
 
@@ -115,7 +115,7 @@ class SeenExamples:
         if scores is None:
             return logs | measure_outputs(self._loss, self._metrics, counts)
         scores.flags.writeable = False
-        y = targets()
+        y = np.asarray(targets())
         if isinstance(self._loss, OutputLosses):
             of_loss = scores.astype(np.result_type(y.dtype, scores.dtype), copy=False)
             logs |= {f"{name}_loss": mean(losses) for name, losses, _ in self._loss.each(of_loss, y)}

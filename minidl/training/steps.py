@@ -38,7 +38,7 @@ class StepBatches:
     """
 
     examples: ArraySource
-    targets: Array  # one for each example
+    targets: Any  # one for each example: an array, or TargetsOnDisk
     weights: Array | None  # one for each example, in the model's dtype
     rows: Index
     example_ids: Index
@@ -168,11 +168,12 @@ class FusedSteps:
         local = np.arange(len(b.rows)).reshape(-1, b.batch_size)[:, first : max(end, first + 1)].reshape(-1)
         local_rows = b.rows[local]
         gathered = b.examples.gather(local_rows)
-        if not gathered.is_copy:
+        if not gathered.is_copy and isinstance(b.targets, np.ndarray):
             return gathered.x, b.rows, b.targets, b.weights
+        x = gathered.x if gathered.is_copy else gathered.x[gathered.rows]
         rows = np.zeros_like(b.rows)  # a copy has the rows of this process, which reads no others
-        rows[local] = gathered.rows
-        return gathered.x, rows, b.targets[local_rows], None if b.weights is None else b.weights[local_rows]
+        rows[local] = np.arange(len(local))
+        return x, rows, b.targets[local_rows], None if b.weights is None else b.weights[local_rows]
 
 
 class SegmentedSteps:

@@ -76,7 +76,7 @@ class ArraySource:
                 f"{name}: expected shape {expected}{flat}, got {array.shape}{_shape_hint(name, array, shape)}"
             )
         self.size, self._array = size, array
-        self._is_on_disk = isinstance(array, LazyRows) or _is_memory_map(array)
+        self._is_on_disk = isinstance(array, LazyRows) or is_memory_map(array)
         self._zero_copy = isinstance(array, np.ndarray) and (
             array.dtype in READABLE and array.flags.c_contiguous and array.flags.aligned
         )
@@ -108,7 +108,7 @@ class ArraySource:
         if isinstance(self._array, (SparseRows, LazyRows)) or not self._zero_copy:
             return GatheredRows(self.gather_copy(rows), np.arange(len(rows)), True)
         if self._is_on_disk:
-            self._check(self._read(rows))
+            self._check(self._read(rows), rows)
         return GatheredRows(self._array.reshape(len(self._array), self.size), rows, False)
 
     def chunk(self, start: int, stop: int) -> Array:
@@ -118,7 +118,7 @@ class ArraySource:
             return self.gather_copy(np.arange(start, stop))
         block = self._array[start:stop].reshape(stop - start, self.size)
         if self._is_on_disk:
-            self._check(block)
+            self._check(block, np.arange(start, stop))
         return block
 
     def chunks(self, limit: int) -> Iterator[tuple[slice, Array]]:
@@ -131,7 +131,7 @@ class ArraySource:
         """Returns these rows as a new array (m, size) of the model's dtype."""
         block = self._read(rows)
         if self._is_on_disk:
-            self._check(block)
+            self._check(block, rows)
         return np.ascontiguousarray(block.reshape(len(rows), self.size), self.dtype)
 
     def _read(self, rows: Index) -> Array:
@@ -193,11 +193,14 @@ def is_plain_batch(X: Any, shape: Shape, dtype: str, limit: int = CHUNK) -> bool
         return False
     if len(X) > limit or X.nbytes > CHUNK_BYTES:
         return False
-    return not _is_memory_map(X) and is_readable(X, dtype)
+    return not is_memory_map(X) and is_readable(X, dtype)
 
 
 def largest_magnitude(array: Any) -> float:
-    """Returns the largest absolute value of an array or a sparse matrix; 0 without elements."""
+    """Returns the largest absolute value of an array, a sparse matrix or a lazy array; 0 without elements."""
+    if isinstance(array, LazyRows):
+        parts = (array[start : start + CHUNK] for start in range(0, len(array), CHUNK))
+        return max(map(largest_magnitude, parts), default=0.0)
     return float(max(array.max(), -float(array.min()))) if math.prod(array.shape) else 0.0
 
 
@@ -263,9 +266,10 @@ def epoch_order(n: int, seed: int, epoch: int, shuffle: bool) -> Index:
     return np.random.default_rng([seed, epoch]).permutation(n)
 
 
-def _is_memory_map(array: Any) -> bool:
-    while isinstance(array, np.ndarray):
+def is_memory_map(array: Any) -> bool:
+    """Whether an array is a memory map, or a view of one, also by as_strided."""
+    while array is not None:
         if isinstance(array, np.memmap):
             return True
-        array = array.base
+        array = getattr(array, "base", None)
     return False

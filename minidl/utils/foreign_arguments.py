@@ -133,7 +133,6 @@ OWNERS: dict[str, Words] = {
         "hiddenlayersizes": "use model=, a list of layers such as [Dense(100), ReLU(), Dense(outputs)]",
         "layers": "use model=, a list of layers such as [Dense(100), ReLU(), Dense(outputs)]",
         "activation": "use model=, a list of layers such as [Dense(100), ReLU(), Dense(outputs)]",
-        "metrics": "leave it out: use score(X, y), or scoring= of scikit-learn's cross_val_score",
         "mixup": "leave it out: use Trainer(model, loss, optimizer).fit(X, y, mixup=...)",
         "validationsplit": "use validation_fraction=, with early_stopping=True",
         "patience": "use n_iter_no_change=",

@@ -27,12 +27,12 @@ class LazyRows:
 
     The array is asked for slices, or for increasing indices without repetition, as h5py requires; by its `oindex`
     where it has one (zarr). Raises, naming the argument, TypeError unless it holds real numbers, ValueError if it
-    returns another number of rows, or rows of another shape.
+    returns another number of rows, or rows of another shape. shape: other axes for the same numbers; None: its own.
     """
 
-    def __init__(self, array: Any, name: str) -> None:
+    def __init__(self, array: Any, name: str, shape: tuple[int, ...] | None = None) -> None:
         self._array, self._name = array, name
-        self.shape: tuple[int, ...] = tuple(int(size) for size in array.shape)
+        self.shape: tuple[int, ...] = shape or tuple(int(size) for size in array.shape)
         self.ndim = len(self.shape)
         self.dtype: np.dtype[Any] = array.dtype
         if self.dtype.kind not in REAL:
@@ -61,8 +61,8 @@ class LazyRows:
         else:
             block = getattr(self._array, "oindex", self._array)[ordered]
         block = check_array(block, self._name)
-        expected = (len(ordered), *self.shape[1:])
+        expected = (len(ordered), *self._array.shape[1:])
         if block.shape != expected or block.dtype != self.dtype:
             got = f"{block.dtype} {block.shape}"
             raise ValueError(f"{self._name}: expected it to return rows of {self.dtype} {expected}, got {got}")
-        return block
+        return block.reshape(len(block), *self.shape[1:])

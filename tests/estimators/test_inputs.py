@@ -8,8 +8,9 @@ import pytest
 import scipy.sparse
 from odd_arrays import ALWAYS, KINDS, NEVER, plain
 
-from minidl import Sequential
+from minidl import InputError, Sequential
 from minidl.estimators import SequentialClassifier, SequentialRegressor
+from minidl.estimators.inputs import validate_input
 from minidl.layers import Conv1D, Conv2D, Dense, Embedding, Flatten, ReLU
 
 RNG = np.random.default_rng(0)
@@ -263,3 +264,62 @@ def test_unknown_categories_are_refused(unknown):
         assert len(predict(codes)) == 60
         with pytest.raises(ValueError, match="X: expected rows with scores, got NaN for example 7 of X: an Embedding"):
             predict(other)
+
+
+# ---- arrays that are not copied
+
+
+class Lazy:
+    """A lazy array that must not be read as a whole."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype = array, array.shape, array.dtype
+
+    def __len__(self):
+        return len(self.array)
+
+    def __getitem__(self, rows):
+        return self.array[rows]
+
+    def __array__(self, dtype=None, copy=None):
+        raise AssertionError("read as a whole")
+
+
+def test_maps_windows_and_lazy_arrays_are_not_copied(tmp_path):
+    """Nor rows of weight 0 looked at; integers that float32 rounds, and one channel that is missing, count."""
+    series = RNG.normal(size=130).astype("float32")
+    windows = np.lib.stride_tricks.sliding_window_view(series, 12)[:60]
+    np.save(tmp_path / "series.npy", series)
+    on_disk = np.lib.stride_tricks.sliding_window_view(np.load(tmp_path / "series.npy", mmap_mode="r"), 12)[:60]
+    layers = [Conv1D(4, 3), ReLU(), Flatten(), Dense(3)]
+    expected = make_classifier(layers, input_shape=(1, 12)).fit(windows.copy(), Y).predict_proba(windows.copy())
+    for given in (windows, on_disk, windows[:, np.newaxis], on_disk[:, np.newaxis]):
+        fitted = make_classifier(layers, input_shape=(1, 12)).fit(given, Y)
+        assert np.shares_memory(validate_input(fitted, given, reset=False)[0], given)
+        np.testing.assert_array_equal(fitted.predict_proba(given), expected)
+    for values in (X, IMAGES, IMAGES[:, 0], (X.astype("int64") + 2**24) * 3, X.astype(float)):
+        of_array, of_lazy = make_classifier().fit(values, Y), make_classifier().fit(Lazy(values), Y)
+        assert of_lazy.input_shape_ == of_array.input_shape_ and of_lazy.n_features_in_ == 12
+        assert of_lazy.model_.dtype == of_array.model_.dtype
+        np.testing.assert_array_equal(of_lazy.predict_proba(Lazy(values)[:59]), of_array.predict_proba(values[:59]))
+
+
+@pytest.mark.parametrize("kind", [Lazy, lambda array: array.transpose(0, 2, 1)[:, :, ::1].transpose(0, 2, 1)[:, ::-1]])
+def test_arrays_that_are_not_copied_are_checked(kind):
+    images = RNG.normal(size=(60, 3, 4)).astype("float32")
+    fitted = make_classifier().fit(kind(images), Y)
+    for given, message in (
+        (kind(images[:, :2]), r"X: expected examples of shape \(1, 3, 4\), got \(2, 4\)"),
+        (kind(images[:0]), "Found array with 0 sample"),
+        (kind(images * 1j), "Complex data not supported|expected real numbers"),
+    ):
+        with pytest.raises(InputError, match=message):
+            fitted.predict(given)
+    images[41, 1, 1] = np.nan
+    for call in (lambda X: make_classifier().fit(X, Y), fitted.predict, fitted.transform):
+        with pytest.raises(InputError, match=r"X: expected finite values, got NaN or infinity \(first in example 41\)"):
+            call(kind(images))
+    weights = (np.arange(60) != 41).astype(float)
+    make_classifier().fit(kind(images), Y, weights)
+    with pytest.raises(InputError, match="inconsistent numbers of samples"):
+        make_classifier().fit(kind(images), Y[1:])

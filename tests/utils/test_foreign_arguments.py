@@ -73,7 +73,6 @@ OF_ESTIMATORS = {
     "learning_rate_init": "use lr=",
     "learning_rate": "use lr=, a number or a schedule",
     "layers": "use model=, a list of layers such as",
-    "metrics": "leave it out: use score(X, y)",
     "mixup": "leave it out: use Trainer(",
     "solver": "use optimizer=",
     "alpha": "use optimizer=Adam(weight_decay=alpha / batch_size)",

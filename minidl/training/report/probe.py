@@ -176,7 +176,7 @@ class Probe:
     def _unmovable(self) -> str:
         """Returns why the targets cannot move with the pixels that layers move, with the layer's name; or ""."""
         try:
-            check_movable(self.network, self.loss, self.data.targets[self.data.active_rows])
+            check_movable(self.network, self.loss, self.data.targets, self.data.active_rows)
         except (TypeError, ValueError) as error:
             return str(error)
         return ""

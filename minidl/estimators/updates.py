@@ -1,0 +1,69 @@
+"""Parameters that are set between two calls of an estimator that goes on training: which count, and which cannot."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from minidl.estimators.models import optimizer_of
+from minidl.optimizers.base import Optimizer
+from minidl.sequential import Sequential
+from minidl.trainer import Trainer
+
+OF_WEIGHTS = ("model", "input_shape", "dtype")  # what the weights depend on
+OF_TRAINING = (*OF_WEIGHTS, "loss", "optimizer", "random_state")  # what the state of training depends on, too
+
+
+class Given:
+    """The parameters of an estimator with which it was trained last."""
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        self.fixed, optimizer = {name: params[name] for name in OF_TRAINING}, params["optimizer"]
+        self.rate = getattr(optimizer, "lr", None) if params["lr"] is None else params["lr"]
+        if isinstance(optimizer, Optimizer):  # whose rate may be set
+            self.fixed["optimizer"] = copy.deepcopy(optimizer)
+
+    def check(self, params: Mapping[str, Any], names: tuple[str, ...], call: str) -> None:
+        """Raises ValueError if one of these parameters is another one now, naming the call that cannot follow it."""
+        for name in names:
+            before, now = self.fixed[name], params[name]
+            if isinstance(now, Optimizer) and isinstance(before, Optimizer):
+                before, now = _without_rate(before), _without_rate(now)
+            if not _same(before, now):
+                expected = f"expected the one that the model was trained with for {call}, {self.fixed[name]!r:.200}"
+                raise ValueError(f"{name}: {expected}, got {params[name]!r:.200}; a new fit takes others")
+
+    @contextmanager
+    def applied(self, trainer: Trainer, params: Mapping[str, Any], metrics: Any) -> Iterator[None]:
+        """A context in which a trainer has the threads, the metrics and the rate of `params`; an error takes them back.
+
+        The rate is that of `params` only if that was set since: it may have been lowered by a callback.
+        """
+        before = {name: getattr(trainer, name) for name in ("num_threads", "metrics")}
+        rate = getattr(trainer.optimizer, "lr", None)
+        try:
+            trainer.num_threads, trainer.metrics = params["num_threads"], metrics
+            if not _same(self.rate, Given(params).rate):
+                trainer.optimizer.lr = optimizer_of(params["optimizer"], params["lr"]).lr
+            yield
+        except BaseException:
+            for name, value in before.items():
+                setattr(trainer, name, value)
+            if rate is not None:
+                trainer.optimizer.lr = rate
+            raise
+
+
+def _without_rate(optimizer: Optimizer) -> Optimizer:
+    described = copy.deepcopy(optimizer)
+    described.lr = 0.0
+    return described
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two parameters are equal: the same object, or of one type with the same settings."""
+    if one is other:
+        return True
+    return type(one) is type(other) and not isinstance(one, Sequential) and repr(one) == repr(other)

@@ -51,7 +51,7 @@ def test_a_lowered_rate_stays_until_lr_is_set(through):
     fitted = through(fitted.partial_fit(X, Y).partial_fit(X, Y))
     lowered = fitted.trainer_.optimizer.lr
     assert lowered < 0.01
-    fitted.set_params(callbacks=[], lr=0.01).partial_fit(X, Y)  # the same as before: not set anew
+    fitted.set_params(callbacks=[], lr=0.01).partial_fit(X, Y)  # the same as before
     assert fitted.trainer_.optimizer.lr == lowered
     assert fitted.set_params(lr=0.02).partial_fit(X, Y).trainer_.optimizer.lr == 0.02
 

@@ -41,8 +41,8 @@ def stuck_loss(probe: Probe) -> Iterator[Finding]:
 
 
 def unscaled_targets(probe: Probe) -> Iterator[Finding]:
-    """Finds targets so large, or so far from 0, that the outputs have not come near them yet."""
-    for output in probe.outputs if _knows_nothing(probe) else ():
+    """Finds targets so large, or so far from 0, that the outputs have not come near them, after any number of steps."""
+    for output in probe.outputs if probe.learned < thresholds.LEARNED else ():
         if not isinstance(output.loss, (Huber, MeanAbsoluteError, MeanSquaredError)):
             continue
         size = float(np.sqrt(np.mean(np.square(output.targets, dtype=np.float64))))

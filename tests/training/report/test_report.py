@@ -367,10 +367,10 @@ def test_targets_out_of_reach_of_the_outputs(seed):
     inputs = rng.normal(size=(640, 5))
     targets = inputs @ rng.normal(size=5)
 
-    def after(scale, shift):
+    def after(scale, shift, epochs=40, rate=0.001):
         model = Sequential([Dense(64), ReLU(), Dense(1)], (5,), seed)
-        trainer = Trainer(model, "mean_squared_error", Adam(), seed=seed)
-        trainer.fit(inputs, scale * targets + shift, epochs=40, verbose=0)
+        trainer = Trainer(model, "mean_squared_error", Adam(rate), seed=seed)
+        trainer.fit(inputs, scale * targets + shift, epochs=epochs, verbose=0)
         return findings_of(trainer)
 
     assert after(1, 0) == {}
@@ -378,6 +378,9 @@ def test_targets_out_of_reach_of_the_outputs(seed):
     assert list(far) == ["unscaled targets"]
     assert far["unscaled targets"].measured == pytest.approx(np.hypot(2000, targets.std()), rel=0.01)
     assert list(after(1000, 0)) == ["unscaled targets"]
+    for epochs in (1, 5):  # 10 and 50 steps
+        assert "unscaled targets" in after(20000, 0, epochs) and "unscaled targets" not in after(1, 0, epochs)
+    assert "unscaled targets" not in after(30, 0, rate=0.1)  # which it has learned
 
 
 def test_a_slow_start_is_not_stuck():

@@ -93,7 +93,7 @@ def _check_weights(sample_weight: Any, X: Any) -> Weights | None:
 
 def _combine_weights(estimator: Any, y: Array, given: Weights | None, known: Targets | None) -> Weights | None:
     """Returns sample_weight times class weights, which are computed without rows of weight 0; None: ones."""
-    used = np.ones(len(y), bool) if given is None else given > 0
+    used: Any = slice(None) if given is None else given > 0
     own = np.ones(len(y)) if given is None else given[used]
     of_classes = estimator._class_weights(y[used], own, known)
     if of_classes is None:

@@ -79,14 +79,15 @@ def test_groups_are_held_out_as_a_whole():
 
 
 def test_rows_of_weight_0_reach_no_splitter():
-    weights = np.where(np.arange(150) % 3, 2.0, 0.0)
+    weights = np.where(np.arange(150) % 3, np.linspace(1, 3, 150), 0.0)
     used = np.flatnonzero(weights)
     seen, alone = FirstOf(np.arange(70), np.arange(80, 100)), FirstOf(np.arange(70), np.arange(80, 100))
     dirty = np.where(weights[:, np.newaxis] > 0, X, np.nan)
     fitted = make(early_stopping=True, splitter=seen).fit(dirty, Y, weights, groups=GROUPS)
-    other = make(early_stopping=True, splitter=alone).fit(X[used], Y[used], groups=GROUPS[used])
+    other = make(early_stopping=True, splitter=alone).fit(X[used], Y[used], weights[used], groups=GROUPS[used])
     np.testing.assert_array_equal(probabilities(fitted), probabilities(other))
     assert fitted.trainer_.history["val_loss"] == other.trainer_.history["val_loss"]
+    assert fitted.loss_curve_ != make(early_stopping=True, splitter=alone).fit(X[used], Y[used]).loss_curve_
     for mine, theirs in zip(seen.seen, (X[used], Y[used], GROUPS[used]), strict=True):
         np.testing.assert_array_equal(mine, theirs)
 

@@ -8,6 +8,7 @@ from minidl.layers import Dense, Flatten, RandomFlip, ReLU, Reshape
 from minidl.losses import BinaryCrossEntropy, Huber, NativeLoss
 from minidl.metrics import r2
 from minidl.optimizers import Adam
+from minidl.training import targets_on_disk
 from minidl.training.targets_on_disk import TargetsOnDisk, stays_on_disk
 from minidl.utils.data import is_memory_map
 
@@ -71,8 +72,9 @@ def test_the_bits_are_those_of_arrays(tmp_path, dtype, fit):
     assert results(mapped(tmp_path, y), X=mapped(tmp_path, y), **fit) == results(y, X=y, **fit)
 
 
-def test_numbers_that_float32_holds_are_reported_as_those_of_arrays(tmp_path):
+def test_numbers_that_float32_holds_are_reported_as_those_of_arrays(tmp_path, monkeypatch):
     """Of float64 on disk it is not known before they are read."""
+    monkeypatch.setattr(targets_on_disk, "CHUNK", 64)
     y = np.round(WINDOWS)
     assert results(mapped(tmp_path, y)) == results(y)
     y[-1, 0, 0] = 1 / 3

@@ -1,4 +1,4 @@
-"""Attributions: which pixels of an image, or positions of a feature map, the score of a class depends on."""
+"""Attributions: which pixels, times of a signal, or positions of a feature map, the score of a class depends on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from minidl.engine.layer_paths import layer_paths, resolve_path
 from minidl.layers.base import Layer
 from minidl.layers.parallel import Block
 from minidl.plots.figures import count_label
-from minidl.plots.models import compute_outputs, layer_title
+from minidl.plots.models import compute_outputs, is_convolution, layer_title
+from minidl.plots.pictures import as_signals
 from minidl.plots.pixels import encode_labels, is_of_pixels, predicted_labels
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
@@ -64,20 +65,25 @@ def choose_classes(model: Any, network: Sequential, x: Array, y: ArrayLike | Non
         where = predicted_labels(network.predict(x)) == chosen.reshape(-1, *ones)
         dscores = dscores.reshape(-1, outputs, *ones) * where[:, np.newaxis]
         counts = where.reshape(len(x), -1).sum(axis=1).tolist()
-        names = [f"{name}, {count_label(count, 'pixel')}" for name, count in zip(names, counts, strict=True)]
+        noun = "pixel" if len(positions) > 1 else "time"
+        names = [f"{name}, {count_label(count, noun)}" for name, count in zip(names, counts, strict=True)]
     return ChosenClasses(title, names, dscores)
 
 
 def compute_saliency(network: Sequential, x: Array, dscores: Array, shape: Shape) -> Array:
-    """Returns the saliency maps (n, h, w) of images of a shape: the largest absolute gradient over the channels."""
-    gradient = network.input_gradient(x, dscores=dscores)
-    return np.asarray(np.abs(gradient).reshape(-1, *shape).max(axis=1))
+    """Returns the saliency maps of examples of a shape, absolute gradients: of images the largest of the channels.
+
+    Those of images are (n, h, w), those of signals (n, channels, length).
+    """
+    gradient = as_signals(np.abs(network.input_gradient(x, dscores=dscores)).reshape(-1, *shape))
+    return gradient if gradient.ndim == 3 else np.asarray(gradient.max(axis=1))
 
 
 def compute_grad_cam(network: Sequential, chain: Chain, x: Array, dscores: Array) -> NDArray[np.float64]:
-    """Returns the class activation maps of the last layer of a chain, (n, h, w): relu(sum over k of a_k A_k).
+    """Returns the class activation maps of the last layer of a chain: relu(sum over k of a_k A_k).
 
-    A_k is channel k of its outputs, a_k the mean over the pixels of the gradient of the score w.r.t. A_k.
+    A_k is channel k of its outputs, a_k the mean over the positions of the gradient of the score w.r.t. A_k. Maps are
+    (n, h, w), or (n, length) of signals.
     """
     built = network.network
     assert built is not None
@@ -90,15 +96,15 @@ def compute_grad_cam(network: Sequential, chain: Chain, x: Array, dscores: Array
             rest = inference_network("grad_cam", [layer for _, layer in after], names, built.parameters)
             source = ArraySource(outputs, outputs.shape[1:], network.dtype, "layer: its outputs")
             gradient = input_gradient(rest, source, lambda scores, here: dscores[here], None)
-    weights = gradient.mean(axis=(2, 3), dtype=np.float64)
-    return np.maximum(np.einsum("nc,nchw->nhw", weights, outputs.astype(np.float64)), 0)
+    weights = gradient.mean(axis=tuple(range(2, gradient.ndim)), dtype=np.float64)
+    return np.maximum(np.einsum("nc,nc...->n...", weights, outputs.astype(np.float64)), 0)
 
 
-def resize(maps: NDArray[np.float64], size: tuple[int, int]) -> NDArray[np.float64]:
-    """Returns maps (n, h, w) in another size, interpolated bilinearly; pixels are areas, as in most image programs."""
+def resize(maps: NDArray[np.float64], size: Shape) -> NDArray[np.float64]:
+    """Returns maps (n, *old) in another size, interpolated linearly; pixels are areas, as in most image programs."""
     from scipy.ndimage import zoom  # imports scipy: not before it is needed
 
-    factors = (1, size[0] / maps.shape[1], size[1] / maps.shape[2])
+    factors = (1, *(new / old for new, old in zip(size, maps.shape[1:], strict=True)))
     return np.asarray(zoom(maps, factors, order=1, mode="nearest", grid_mode=True))
 
 
@@ -116,7 +122,7 @@ def _iterate_chain(layers: Sequence[Layer], prefix: str) -> Iterator[tuple[str, 
 
 
 def chain_to(network: Sequential, layer: int | str | None) -> Chain:
-    """Returns the layers up to one whose outputs are images. Raises TypeError or ValueError.
+    """Returns the layers up to one whose outputs are images, or signals as the inputs. Raises TypeError or ValueError.
 
     layer: an index or a path; None: the last convolution, with the layers after it that keep the shape of its outputs;
     for outputs of pixels, the last one before that of the scores.
@@ -125,9 +131,10 @@ def chain_to(network: Sequential, layer: int | str | None) -> Chain:
     of_pixels = is_of_pixels(network.output_shape)
     last = _last_convolution(chain, of_pixels) if layer is None else _position(network, chain, layer)
     name, found = chain[last]
-    if len(found.out_shape) != 3:
+    if len(found.out_shape) != len(network.input_shape):
+        kind = "images (channels, height, width)" if len(network.input_shape) == 3 else "signals (channels, length)"
         got = f"{layer_title(name, found)} with outputs {found.out_shape}"
-        raise ValueError(f"layer: expected one whose outputs are images (channels, height, width), got {got}")
+        raise ValueError(f"layer: expected one whose outputs are {kind}, as the inputs of the model, got {got}")
     return chain[: last + 1]
 
 
@@ -144,7 +151,7 @@ def _position(network: Sequential, chain: Chain, layer: int | str) -> int:
 
 
 def _last_convolution(chain: Chain, of_pixels: bool) -> int:
-    found = [i for i, (_, layer) in enumerate(chain) if any(p.value.ndim == 4 for p in layer.params.values())]
+    found = [i for i, (_, layer) in enumerate(chain) if any(map(is_convolution, layer.leaves()))]
     end = found.pop() if of_pixels and found else len(chain)
     if not found:
         lacking = "convolution before that of its scores" if of_pixels else "convolution"

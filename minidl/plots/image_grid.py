@@ -58,6 +58,7 @@ def fit_grid(
     n_blocks: int = 1,
     max_height: float = MAX_HEIGHT,
     default_height: float = DEFAULT_HEIGHT,
+    max_tile: float = MAX_TILE,
 ) -> Grid:
     """Returns the grid that shows as many of n units as possible, with large tiles and full rows.
 
@@ -68,7 +69,7 @@ def fit_grid(
     """
 
     def grid(columns: int, height: float) -> Grid | None:
-        tile_width = min(MAX_TILE, (width - columns * side_width) / (columns * tiles_per_unit + leading_tiles) - GAP)
+        tile_width = min(max_tile, (width - columns * side_width) / (columns * tiles_per_unit + leading_tiles) - GAP)
         rows = -(-n // columns)
         if (height / rows - label_height - GAP) / ratio < min_tile:
             rows = int(height / (min_tile * ratio + label_height + GAP))
@@ -162,6 +163,7 @@ def draw_bar(
     bar.set_label(label, fontsize=TEXT_POINTS)
     bar.outline.set(edgecolor=GREY, linewidth=0.4)
     inset.tick_params(labelsize=TEXT_POINTS, length=2)
+    inset.yaxis.get_offset_text().set_fontsize(TEXT_POINTS)  # a power of ten above the bar
     inset.locator_params(nbins=max_ticks)
 
 

@@ -147,7 +147,8 @@ def _check_size(pixels: Pixels, shape: Shape) -> None:
     """Raises ValueError unless there is a score for each pixel of images of this shape."""
     outputs = pixels.network.output_shape
     if len(shape) != 3 or outputs[1:] != shape[1:]:
-        raise ValueError(f"model: expected outputs (classes, h, w) for each pixel of X, {shape}, got {outputs}")
+        hint = "; for labels of the times of signals, use confusion_matrix" if len(outputs) == 2 else ""
+        raise ValueError(f"model: expected outputs (classes, h, w) for each pixel of X, {shape}, got {outputs}{hint}")
 
 
 def _shown(pixels: Pixels, shape: Shape, rows: Index) -> Shown:

@@ -17,6 +17,10 @@ from minidl.utils.arrays import Array
 from minidl.utils.data import shape_of_examples
 from minidl.utils.validation import Shape, check_int
 
+ROWS_ARE_PICTURES = (
+    "pass image_shape=(1, 28, 28) if rows of 784 numbers are images, (3, 100) if rows of 300 are signals"
+)
+
 
 def get_model(model: object, X: Any = None) -> Sequential:
     """Returns a built Sequential, or that of a fitted estimator; raises TypeError or ValueError for anything else.
@@ -74,17 +78,26 @@ def _iterate_backwards(layers: Iterable[Layer]) -> Iterator[Layer]:
 
 
 def find_first_convolution(paths: Mapping[str, LayerPath]) -> str | None:
-    """Returns the path of the first layer with 4-D weights; None if there is none."""
-    for name, path in paths.items():
-        if "weight" in path[-1].params and path[-1].params["weight"].value.ndim == 4:
-            return name
-    return None
+    """Returns the path of the first convolution; None if there is none."""
+    return next(
+        (name for name, path in paths.items() if "weight" in path[-1].params and is_convolution(path[-1])), None
+    )
+
+
+def is_convolution(layer: Layer) -> bool:
+    """True for a layer of images with weights of four axes, or of signals with weights of three."""
+    axes = max(3, len(layer.out_shape) + 1)
+    return any(param.value.ndim == axes for param in layer.params.values())
 
 
 def resolve_image_shape(image_shape: object, size: int) -> Shape:
-    """Returns (channels, height, width); raises TypeError or ValueError unless their product is `size`."""
-    if not isinstance(image_shape, (tuple, list)) or len(image_shape) != 3:
-        raise TypeError(f"image_shape: expected (channels, height, width), got {image_shape!r}")
+    """Returns (channels, height, width), or (channels, length) of signals.
+
+    Raises TypeError or ValueError unless their product is `size`.
+    """
+    if not isinstance(image_shape, (tuple, list)) or len(image_shape) not in (2, 3):
+        expected = "expected (channels, height, width), or (channels, length) of signals"
+        raise TypeError(f"image_shape: {expected}, got {image_shape!r}")
     shape = tuple(check_int("image_shape", length) for length in image_shape)
     if math.prod(shape) != size:
         raise ValueError(f"image_shape: expected a product of {size}, got {shape}")

@@ -35,12 +35,11 @@ from minidl.plots.image_grid import (
     Tiles,
     draw_bar,
     fit_grid,
-    prepare_images,
     tile_area,
-    tile_ratio,
 )
 from minidl.plots.masks import draw_worst
-from minidl.plots.models import get_scored_model, resolve_image_shape
+from minidl.plots.models import ROWS_ARE_PICTURES, get_scored_model, resolve_image_shape
+from minidl.plots.pictures import Signals, pictures_of
 from minidl.plots.pixels import (
     IGNORED,
     Pixels,
@@ -65,7 +64,6 @@ TICK_SPACE = 0.45  # inches: ticks and axis label of a matrix, without class nam
 BAR_SPACE = 0.8  # inches: colour bars of a matrix
 DARK = 0.55  # of the largest number of a matrix: text is white above it
 MAX_CAPTION_WIDTH = 1.4  # inches
-MIN_IMAGE_WIDTH = 0.6  # inches, in a new figure
 
 
 class Classifier(Protocol):
@@ -112,11 +110,11 @@ def misclassified(
     figure: Figure | SubFigure | None = None,
     ignore_index: int | None = None,
 ) -> Figure:
-    """Draws misclassified images, the most confident mistakes first; of a net of pixels, those of the lowest IoU first.
+    """Draws misclassified images or signals, the most confident mistakes first.
 
-    The caption of each image is the predicted class with its probability, and the true class. For a net of pixels, each
-    image stands beside its labels and its prediction, as `masks` draws them, with its `minidl.metrics.iou`. If there
-    are no mistakes, the title says so.
+    Signals are lines over time. The caption of each example is the predicted class with its probability, and the true
+    class. For a net of pixels, the images of the lowest IoU come first, each beside its labels and its prediction, as
+    `masks` draws them, with its `minidl.metrics.iou`. If there are no mistakes, the title says so.
 
     Parameters
     ----------
@@ -124,15 +122,15 @@ def misclassified(
         A Sequential with one score per class, or one score, of each example or of each pixel; or a classifier with
         `predict_proba` and `classes_`.
     X : array-like of shape `(n, *input_shape)`
-        Images, or 2-D rows of the same size.
+        Images or signals, or 2-D rows of the same size.
     y : array-like of shape (n,), or (n, h, w) for a net of pixels
         Labels of the classes, as in `fit`.
     class_names : list of str or None, default None
         A name for each class, in order; None: the labels.
     max_examples : int, default 16
         Largest number of images.
-    image_shape : (int, int, int) or None, default None
-        (channels, height, width), if X has flat rows and the model has no image input.
+    image_shape : (int, int, int), (int, int) or None, default None
+        (channels, height, width), or (channels, length) of signals, if X has flat rows and the model has no such input.
     figure : Figure, SubFigure or None, default None
         An empty one to draw into; None: a new one, not registered with pyplot.
     ignore_index : int or None, default None
@@ -146,7 +144,8 @@ def misclassified(
     Raises
     ------
     TypeError, ValueError
-        For an X without images, unknown labels, a wrong number of class names, and a model that is not a classifier.
+        For an X without images or signals, unknown labels, a wrong number of class names, and a model that is not a
+        classifier.
     ImportError
         Without Matplotlib: pip install "minidl[plot]".
 
@@ -165,9 +164,9 @@ def misclassified(
     if (network := _net_of_pixels(model, X)) is not None:
         pixels = _pixels(network, X, y, ignore_index)
         names = name_classes(class_names, np.arange(pixels.classes))
-        shape = network.input_shape if image_shape is None else _infer_image_shape(model, X, image_shape)
+        shape = network.input_shape if image_shape is None else _infer_shape(model, X, image_shape)
         return draw_worst(pixels, shape, names, max_examples, figure)
-    shape = _infer_image_shape(model, X, image_shape)
+    shape = _infer_shape(model, X, image_shape)
     predictions = _predict(model, X, y, class_names, ignore_index)
     width, height = tile_area(figure)
     wrong = np.flatnonzero(predictions.is_wrong)
@@ -183,33 +182,37 @@ def misclassified(
         for i in worst
     ]
     caption_width = min(MAX_CAPTION_WIDTH, max(text_width("".join(line)) for pair in lines for line in pair))
-    ratio, min_tile = tile_ratio(*shape[1:]), MIN_IMAGE_WIDTH if figure is None else MIN_TILE
+    pictures = pictures_of(as_numbers(X, "X")[worst].reshape(-1, *shape))
     grid = fit_grid(
         len(worst),
         width,
         height,
-        ratio,
-        label_height=CAPTION_HEIGHT,
-        min_column=caption_width,
-        min_tile=min_tile,
+        pictures.ratio,
+        side_width=pictures.side_width,
+        label_height=CAPTION_HEIGHT + pictures.foot_height,
+        min_column=caption_width + pictures.side_width,
+        min_tile=pictures.min_tile if figure is None else MIN_TILE,
         max_height=math.inf,
+        max_tile=pictures.max_tile,
     )
-    column_width, tile_height = max(grid.tile_width, caption_width), grid.tile_width * ratio
+    column_width = max(grid.tile_width, caption_width) + pictures.side_width
+    row_height = CAPTION_HEIGHT + grid.tile_width * pictures.ratio + pictures.foot_height + GAP
 
     first = f"; the {grid.shown:,} most confident" if grid.shown < len(wrong) else ""
     title = f"{len(wrong):,} of {count_label(predictions.count, 'example')} misclassified{first}"
-    tiles = Tiles(figure, grid.columns * (column_width + GAP), grid.rows * (tile_height + CAPTION_HEIGHT + GAP), title)
-    images, grey = prepare_images(as_numbers(X, "X")[worst[: grid.shown]].reshape(-1, *shape))
-    for k, image in enumerate(images):
+    title += pictures.note if isinstance(pictures, Signals) else ""
+    tiles = Tiles(figure, grid.columns * (column_width + GAP), grid.rows * row_height, title)
+    for k in range(grid.shown):
         below, column = divmod(k, grid.columns)
-        x, y_image = column * (column_width + GAP), below * (tile_height + CAPTION_HEIGHT + GAP) + CAPTION_HEIGHT
+        x, top = column * (column_width + GAP) + pictures.side_width, below * row_height + CAPTION_HEIGHT
         (name, confidence), (true, true_name) = lines[k]
+        space = column_width - pictures.side_width
         name, true_name = (
-            truncate(name, column_width - text_width(confidence)),
-            truncate(true_name, column_width - text_width(true)),
+            truncate(name, space - text_width(confidence)),
+            truncate(true_name, space - text_width(true)),
         )
-        tiles.draw_text(f"{name}{confidence}\n{true}{true_name}", x, y_image - LABEL_OFFSET, ha="left", va="bottom")
-        tiles.draw_image(image, x, y_image, grid.tile_width, tile_height, **grey)
+        tiles.draw_text(f"{name}{confidence}\n{true}{true_name}", x, top - LABEL_OFFSET, ha="left", va="bottom")
+        pictures.draw(tiles, k, x, top, grid.tile_width)
     return tiles.finish()
 
 
@@ -383,19 +386,19 @@ def _predict(
     return Predictions(name_classes(class_names, classes), labels, predicted, class_probabilities)
 
 
-def _infer_image_shape(model: Sequential | Classifier, X: ArrayLike, image_shape: Shape | None) -> Shape:
-    """Returns (channels, height, width) of the examples; raises ValueError if it is unknown."""
+def _infer_shape(model: Sequential | Classifier, X: ArrayLike, image_shape: Shape | None) -> Shape:
+    """Returns (channels, height, width), or (channels, length), of the examples; raises ValueError if it is unknown."""
     array = as_numbers(X, "X")
     if image_shape is not None:
-        return resolve_image_shape(image_shape, int(np.prod(array.shape[1:])))
-    if array.ndim == 4:
+        return resolve_image_shape(image_shape, math.prod(array.shape[1:]))
+    shape = getattr(getattr(model, "model_", model), "input_shape", None) or ()
+    if array.ndim == 4 or (array.ndim == 3 and len(shape) == 2):
         return array.shape[1:]
     if array.ndim == 3:
         return (1, *array.shape[1:])
-    shape = getattr(getattr(model, "model_", model), "input_shape", None) or ()
-    if array.ndim == 2 and len(shape) == 3 and np.prod(shape) == array.shape[1]:
+    if array.ndim == 2 and len(shape) in (2, 3) and None not in shape and math.prod(shape) == array.shape[1]:
         return shape
     raise ValueError(
-        f"X: expected images, got shape {array.shape}: pass image_shape=(1, 28, 28) if rows of 784 numbers "
-        "are images; for other data use confusion_matrix"
+        f"X: expected images or signals, got shape {array.shape}: {ROWS_ARE_PICTURES}; for other data use "
+        "confusion_matrix"
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from minidl.engine.layer_paths import LayerPath, layer_paths, resolve_path
 from minidl.layers.base import Layer
-from minidl.layers.conv_transpose2d import ConvTranspose2D
+from minidl.layers.conv_transpose2d import ConvTranspose1D, ConvTranspose2D
 from minidl.plots.figures import count_label, text_width
 from minidl.plots.image_grid import (
     GAP,
@@ -22,7 +22,14 @@ from minidl.plots.image_grid import (
     tile_area,
     tile_ratio,
 )
-from minidl.plots.models import find_first_convolution, get_model, input_image_shape, layer_title, resolve_image_shape
+from minidl.plots.models import (
+    find_first_convolution,
+    get_model,
+    input_image_shape,
+    is_convolution,
+    layer_title,
+    resolve_image_shape,
+)
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
 
@@ -38,11 +45,11 @@ def filters(
     image_shape: Shape | None = None,
     figure: Figure | SubFigure | None = None,
 ) -> Figure:
-    """Draws the weights of a convolution, or of a dense layer on images, as images.
+    """Draws the weights of a convolution, or of a dense layer on images or signals, as images.
 
-    A filter with one input channel is a numbered tile, a filter with several is a row of tiles, one per channel. All
-    share one colour scale: 0 is white, negative blue, positive red. If there are too many, the first ones are drawn,
-    and the title says so.
+    Those of a 1-D convolution are images of one row. A filter with one input channel is a numbered tile, a filter with
+    several is a row of tiles, one per channel. All share one colour scale: 0 is white, negative blue, positive red. If
+    there are too many, the first ones are drawn, and the title says so.
 
     Parameters
     ----------
@@ -51,8 +58,9 @@ def filters(
     layer : int, str or None, default None
         An index, such as 1, or a path, such as "3.body.0"; None: the first convolution, or else the first dense layer
         on images.
-    image_shape : (int, int, int) or None, default None
-        (channels, height, width) of a dense layer's inputs, if there is no Flatten before it.
+    image_shape : (int, int, int), (int, int) or None, default None
+        (channels, height, width) of a dense layer's inputs, or (channels, length) of signals, if there is no Flatten
+        before it.
     figure : Figure, SubFigure or None, default None
         An empty one to draw into; None: a new one, not registered with pyplot.
 
@@ -137,8 +145,8 @@ def _image_weights(name: str, path: LayerPath, image_shape: Shape | None) -> Arr
     """Returns the weights of the last layer of a path as (filters, channels, height, width); raises ValueError."""
     layer = path[-1]
     weights = layer.params["weight"].value if "weight" in layer.params else np.empty(0)
-    if weights.ndim == 4 and image_shape is None:
-        return weights
+    if weights.ndim > 2 and is_convolution(layer) and image_shape is None:
+        return _with_height(weights)
     if weights.ndim != 2:
         convolution = "a convolution, or " if image_shape is None else ""
         raise ValueError(f"layer: expected {convolution}a dense layer on images, got {layer_title(name, layer)}")
@@ -148,13 +156,18 @@ def _image_weights(name: str, path: LayerPath, image_shape: Shape | None) -> Arr
             f"layer: expected one whose inputs are images, got {layer_title(name, layer)} with "
             f"{weights.shape[1]} inputs: pass image_shape=(channels, height, width)"
         )
-    return weights.reshape(-1, *shape)
+    return _with_height(weights.reshape(-1, *shape))
+
+
+def _with_height(weights: Array) -> Array:
+    """Returns weights (n, channels, height, width); those of signals (n, channels, length) are images of one row."""
+    return weights if weights.ndim == 4 else weights[:, :, np.newaxis]
 
 
 def _title(label: str, layer: Layer, units: tuple[int, int], channels: tuple[int, int]) -> str:
     """Returns the title: the layer, its numbers of filters and channels, and how many of them are drawn."""
-    unit, channel = "filter" if layer.params["weight"].value.ndim == 4 else "unit", "input channel"
-    if isinstance(layer, ConvTranspose2D):  # its weights are (in, out, h, w)
+    unit, channel = "filter" if is_convolution(layer) else "unit", "input channel"
+    if isinstance(layer, (ConvTranspose1D, ConvTranspose2D)):  # its weights are (in, out, h, w)
         unit, channel = channel, "output channel"
     title = f"{label}: weights of {count_label(units[0], unit, units[1])}"
     return title if channels[0] == 1 else f"{title} (rows), {count_label(channels[0], channel, channels[1])} (columns)"

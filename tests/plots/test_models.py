@@ -98,8 +98,10 @@ def test_get_model():
 
 def test_resolve_image_shape():
     assert resolve_image_shape([1, 2, 3], 6) == (1, 2, 3)
+    assert resolve_image_shape((2, 3), 6) == (2, 3)
     for wrong, kind, message in [
-        ((2, 3), TypeError, "expected \\(channels, height, width\\), got \\(2, 3\\)"),
+        ((6,), TypeError, r"expected \(channels, height, width\), or \(channels, length\) of signals, got \(6,\)"),
+        ((2, 4), ValueError, r"expected a product of 6, got \(2, 4\)"),
         (6, TypeError, "got 6"),
         ((1, 2, 4), ValueError, "expected a product of 6, got \\(1, 2, 4\\)"),
         ((1, -2, -3), ValueError, "at least 1"),

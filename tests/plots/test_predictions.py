@@ -140,7 +140,7 @@ def test_rgb_images():
 def test_flat_rows_need_an_image_shape():
     model, rows = make_model(shape=(36,)), X.reshape(200, 36)
     with pytest.raises(
-        ValueError, match=r"X: expected images, got shape \(200, 36\): pass image_shape=.*confusion_matrix"
+        ValueError, match=r"X: expected images or signals, got shape \(200, 36\): pass image_shape=.*confusion_matrix"
     ):
         plots.misclassified(model, rows, Y)
     check_worst(plots.misclassified(model, rows, Y, image_shape=(1, 6, 6)), model.predict_proba(rows), Y, 16)
@@ -289,7 +289,7 @@ def test_invalid_arguments_are_refused(draw, arguments, message):
 def test_an_unfitted_estimator_is_refused():
     from minidl.estimators import SequentialClassifier
 
-    with pytest.raises(ValueError, match="X: expected images, got shape"):
+    with pytest.raises(ValueError, match="X: expected images or signals, got shape"):
         plots.misclassified(SequentialClassifier(), X.reshape(200, 36), Y)
 
 

@@ -109,7 +109,7 @@ def test_rows_that_are_images():
     maps = np.abs(model.input_gradient(X, 1)).reshape(3, 2, 2, 3).max(axis=1)
     assert np.array_equal(images(figure)[1::2], maps)
     with pytest.raises(
-        ValueError, match=r"model: expected one that takes images, got inputs \(12,\): pass image_shape"
+        ValueError, match=r"model: expected one that takes images or signals, got inputs \(12,\): pass image_shape"
     ):
         plots.saliency(model, X, 1)
     with pytest.raises(ValueError, match="image_shape: expected a product of 12"):

@@ -27,10 +27,20 @@ def model_of(source: Any) -> Sequential:
     model = source.model_ if hasattr(type(source), "model_") else getattr(source, "model", None)
     if not isinstance(model, Sequential):
         expected = "a Sequential, a Trainer or a fitted estimator"
-        is_pipeline = hasattr(type(source), "named_steps")
-        hint = ": export its last step, pipeline[-1]; the other steps are not in the file" if is_pipeline else ""
-        raise TypeError(f"model: expected {expected}, got {type(source).__name__}{hint}")
+        raise TypeError(f"model: expected {expected}, got {type(source).__name__}{_hint(source)}")
     return model
+
+
+def _hint(source: Any) -> str:
+    """Returns what to export of an estimator of scikit-learn that has others inside; an empty string for others."""
+    if hasattr(type(source), "named_steps"):
+        return ": export its last step, pipeline[-1]; the other steps are not in the file"
+    if hasattr(source, "best_estimator_"):
+        return ": export its best_estimator_"
+    if hasattr(source, "regressor_"):
+        scaled = "it predicts scaled targets, which a Rescale after its model_ turns back"
+        return f": export its regressor_, or the last step of it; {scaled}: see docs/how-to/signals-and-tables.md"
+    return ""
 
 
 def with_probabilities(source: Any, model: Sequential) -> Sequential:

@@ -138,12 +138,13 @@ def _sizes_of_images(value: Any) -> str:
 def _is_batches(value: Any) -> bool:
     """True for a generator, loader or sequence of batches. NumPy would read the last until it raises IndexError."""
     known = Sequence, Set, Mapping
-    if isinstance(value, known) or any(hasattr(value, name) for name in ARRAY_ATTRIBUTES) or _has_buffer(value):
+    if isinstance(value, known) or any(hasattr(value, name) for name in ARRAY_ATTRIBUTES) or has_buffer(value):
         return False
     return hasattr(value, "__iter__") or (hasattr(value, "__len__") and hasattr(value, "__getitem__"))
 
 
-def _has_buffer(value: Any) -> bool:
+def has_buffer(value: Any) -> bool:
+    """True for an object whose memory NumPy can read, such as an array of the module array."""
     try:
         memoryview(value)
     except TypeError:

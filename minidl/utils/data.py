@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from minidl.utils.arrays import Array, as_array
 from minidl.utils.errors import InputError, refusing_input
-from minidl.utils.lazy import LazyRows, is_lazy
+from minidl.utils.lazy import LazyRows, check_complete, is_lazy
 from minidl.utils.sparse import SparseRows, is_sparse
 from minidl.utils.validation import Shape
 from minidl_c.array_args import all_finite, is_readable
@@ -23,6 +23,8 @@ CHUNK = 4096  # examples processed at a time when all of X is read
 CHUNK_BYTES = 2**26  # limit of a converted chunk, and of what is checked as a whole
 LAST_EXACT = 2**24  # up to which float32 holds all integers
 MAX_NAMED_EXAMPLES = 5  # that a message names
+MAX_INPUTS = 16  # arrays in a list that may be several inputs, of more rows than an image has channels:
+MAX_CHANNELS = 4
 MAX_STEP = 1e-3  # of float32's steps, as a part of the range of an element: above, too much is lost
 
 
@@ -72,9 +74,10 @@ class ArraySource:
         if array.shape[1:] != shape and (array.ndim != 2 or array.shape[1] != size):
             flat = "" if len(shape) == 1 else f" or (n, {size})"
             expected = "(n, " + ", ".join(map(str, shape)) + ")"
-            raise InputError(
-                f"{name}: expected shape {expected}{flat}, got {array.shape}{_shape_hint(name, array, shape)}"
-            )
+            hint = _shape_hint(name, array, shape)
+            if array.ndim > 2 and isinstance(X, (list, tuple)) and len(X) * math.prod(array.shape[2:]) == size:
+                hint = f", {_several_inputs(X, alike=True)}"
+            raise InputError(f"{name}: expected shape {expected}{flat}, got {array.shape}{hint}")
         self.size, self._array = size, array
         self._is_on_disk = isinstance(array, LazyRows) or is_memory_map(array)
         self._zero_copy = isinstance(array, np.ndarray) and (
@@ -223,6 +226,9 @@ def as_numbers(X: Any, name: str) -> Array | SparseRows | LazyRows:
         return SparseRows(X, name)
     if is_lazy(X):
         return LazyRows(X, name)
+    check_complete(X, name)
+    if several := _several_inputs(X):
+        raise ValueError(f"{name}: expected one array, got {several}")
     array = as_array(X, name)
     if array.shape == (0,):
         raise ValueError(f"{name}: expected examples in at least two axes, got shape (0,); none have (0, *input_shape)")
@@ -232,6 +238,30 @@ def as_numbers(X: Any, name: str) -> Array | SparseRows | LazyRows:
             f"for a single example, {name}[np.newaxis]"
         )
     return array
+
+
+def _several_inputs(X: Any, alike: bool = False) -> str:
+    """Returns the remedy for several inputs, arrays of one length in a list or dict; an empty string for other X.
+
+    alike: also for arrays of one shape in a list, which may as well be examples, as images of one height may be.
+    """
+    given = list(X.values()) if isinstance(X, Mapping) else X
+    if not isinstance(given, (list, tuple)) or not 1 < len(given) <= MAX_INPUTS:
+        return ""
+    shapes = [getattr(one, "shape", None) for one in given]
+    if not all(isinstance(shape, tuple) and shape for shape in shapes) or len({shape[0] for shape in shapes}) > 1:
+        return ""
+    axes = {len(shape) for shape in shapes}
+    if (
+        not isinstance(X, Mapping)
+        and not alike
+        and (len(set(shapes)) == 1 or (len(axes) == 1 and shapes[0][0] <= max(len(given), MAX_CHANNELS)))
+    ):
+        return ""
+    side_by_side = "np.hstack([x.reshape(len(x), -1) for x in X])"
+    parts = "and begin the branches of a Parallel with Columns, as in docs/how-to/signals-and-tables.md"
+    got = f"a {type(X).__name__} of {len(shapes)} inputs, {' and '.join(map(str, shapes))}"
+    return f"{got}: put them side by side, {side_by_side}, {parts}"
 
 
 def numbered(rows: Array) -> str:

@@ -10,11 +10,14 @@ import sys
 import numpy as np
 import pytest
 from c_export.compiled import Compiled, compile_c, same_bits
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.model_selection import GridSearchCV
+from sklearn.preprocessing import StandardScaler
 
 import minidl
 from minidl import Layer, Sequential, Trainer, __main__
 from minidl.c_export import HAS_FMA, CodeWriter, source_file
-from minidl.estimators import SequentialClassifier
+from minidl.estimators import SequentialClassifier, SequentialRegressor
 from minidl.initializers import ones
 from minidl.layers import Conv2D, Dense, Flatten, Outputs, Parallel, ReLU, Rescale, Sigmoid
 from minidl.optimizers import SGD
@@ -384,6 +387,26 @@ def test_models_that_are_not_built_and_other_objects_are_refused(tmp_path):
     with pytest.raises(TypeError, match="model: expected a Sequential, a Trainer or a fitted estimator, got dict"):
         minidl.export_c({}, tmp_path / "net.c")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_estimators_with_others_inside_name_the_one_to_export(tmp_path):
+    """A scaled target is scaled back by a Rescale after the model: the C file has the scores of the longer model."""
+    X, y = np.random.default_rng(0).normal(size=(60, 3)), 50 + 1e4 * np.random.default_rng(1).random(60)
+    regressor = SequentialRegressor(Sequential([Dense(4), ReLU(), Dense(1)]), epochs=2, dtype="float32", random_state=0)
+    scaled = TransformedTargetRegressor(regressor, transformer=StandardScaler()).fit(X, y)
+    found = r"got TransformedTargetRegressor: export its regressor_, or the last step of it; .*scaled targets.*Rescale"
+    with pytest.raises(TypeError, match=found):
+        minidl.export_c(scaled, tmp_path / "net.c")
+    search = GridSearchCV(regressor, {"epochs": [1]}, cv=2).fit(X, y)
+    with pytest.raises(TypeError, match="got GridSearchCV: export its best_estimator_$"):
+        minidl.export_c(search, tmp_path / "net.c")
+    assert list(tmp_path.iterdir()) == []
+    minidl.export_c(search.best_estimator_, tmp_path / "search.c")
+    scaler, net = scaled.transformer_, scaled.regressor_.model_
+    longer = Sequential([net, Rescale(scaler.scale_.item(), scaler.mean_.item())], net.input_shape)
+    assert np.allclose(longer.predict(X)[:, 0], scaled.predict(X), rtol=1e-5)
+    assert np.ptp(scaled.predict(X)) > 1
+    assert same_bits(Compiled(longer, tmp_path).predict(X.astype("f4")), longer.predict(X.astype("f4")))
 
 
 def test_a_refused_export_keeps_the_old_file(model, tmp_path):

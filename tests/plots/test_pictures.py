@@ -310,9 +310,7 @@ def test_the_branch_of_a_signal_is_drawn():
 
 def test_layers_of_other_outputs_are_refused():
     model = Sequential([Reshape((1, 5, 8)), Conv2D(3, 3), Flatten(), Dense(3)], (1, 40))
-    message = (
-        r"layer: expected one whose outputs are signals .*, as the inputs of the model, got 1 Conv2D\(.*\)"
-    )
+    message = r"layer: expected one whose outputs are signals .*, as the inputs of the model, got 1 Conv2D\(.*\)"
     for layer in (None, 1):
         with pytest.raises(ValueError, match=message):
             plots.grad_cam(model, make_signals(2), 1, layer=layer)

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from minidl import Sequential, Trainer
+from minidl import InputError, Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
 from minidl.optimizers import SGD
 from minidl.utils.data import ArraySource, epoch_order
@@ -261,3 +261,40 @@ def test_integers_not_exact_in_float32_are_refused(value):
     with pytest.raises(ValueError, match=r"X: expected values of at most 3\.4e\+38 \(float32\), got larger ones"):
         ArraySource(np.array([[0.0, value]]), (2,), "float32")
     ArraySource(np.array([[0.0, value]]), (2,), "float64")
+
+
+SIGNAL, TABLE = np.zeros((50, 1, 200), "f4"), np.zeros((50, 5))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "got"),
+    [
+        ([SIGNAL, TABLE], r"got a list of 2 inputs, \(50, 1, 200\) and \(50, 5\)"),
+        ((SIGNAL[:, 0], TABLE, TABLE), r"got a tuple of 3 inputs, \(50, 200\) and \(50, 5\) and \(50, 5\)"),
+        ({"signal": SIGNAL, "table": TABLE}, r"got a dict of 2 inputs, \(50, 1, 200\) and \(50, 5\)"),
+        ({"one": TABLE, "other": TABLE}, r"got a dict of 2 inputs, \(50, 5\) and \(50, 5\)"),
+        ([np.zeros((50, 5)), np.zeros((50, 200))], r"got a list of 2 inputs, \(50, 5\) and \(50, 200\)"),
+    ],
+)
+def test_several_inputs_are_told_to_stand_side_by_side(inputs, got):
+    trainer = Trainer(Sequential([Dense(2)], (205,)), "softmax_cross_entropy", SGD(0.1))
+    unbuilt = Trainer(Sequential([Dense(2)]), "softmax_cross_entropy", SGD(0.1))
+    y = np.zeros(50, int)
+    remedy = r"X: expected one array, GOT: put them side by side, np\.hstack\(.*\), .* Parallel with Columns, as in"
+    for call in (trainer.model.predict, lambda X: trainer.fit(X, y), lambda X: unbuilt.fit(X, y)):
+        with pytest.raises(InputError, match=remedy.replace("GOT", got)):
+            call(inputs)
+    assert unbuilt.model.network is None
+
+
+def test_two_inputs_of_one_shape():
+    model = Sequential([Dense(2)], (10,))
+    with pytest.raises(InputError, match=r"X: expected shape \(n, 10\), got \(2, 50, 5\), a list of 2 inputs, .*"):
+        model.predict([TABLE, TABLE])
+    with pytest.raises(InputError, match=r"X: expected shape \(n, 10\), got \(2, 50, 6\)$"):
+        model.predict([np.zeros((50, 6))] * 2)
+
+
+def test_the_remedy_for_several_inputs_works():
+    rows = np.hstack([x.reshape(len(x), -1) for x in [SIGNAL, TABLE]])
+    assert Sequential([Dense(2)], (205,)).predict(rows).shape == (50, 2)

@@ -166,3 +166,48 @@ def test_refusals():
     other.dtype = np.dtype("float32")
     with pytest.raises(ValueError, match=r"X: expected it to return rows of float32 \(200, 1, 8, 8\), got uint8"):
         trainer.model.predict(other)
+
+
+class Rows:
+    """Rows by index, without a shape."""
+
+    def __len__(self):
+        return len(X)
+
+    def __getitem__(self, key):
+        return X[key]
+
+
+def with_attributes(**attributes):
+    return type("Part", (Rows,), attributes)()
+
+
+@pytest.mark.parametrize(
+    ("value", "lacking"),
+    [
+        (Rows(), "a tuple shape of at least two axes and a NumPy dtype"),
+        (with_attributes(shape=X.shape), "a NumPy dtype"),
+        (with_attributes(shape=X.shape, dtype="uint8"), "a NumPy dtype"),
+        (with_attributes(shape=list(X.shape), dtype=X.dtype), "a tuple shape of at least two axes"),
+        (with_attributes(shape=(200,), dtype=X.dtype), "a tuple shape of at least two axes"),
+    ],
+)
+def test_a_message_names_what_a_lazy_array_lacks(value, lacking):
+    trainer, kind = make_trainer(), type(value).__name__
+    found = f"X: expected an array, got {kind}; only `fit` takes batches; as a lazy array, it lacks {lacking}$"
+    for call in (trainer.model.predict, lambda X: trainer.fit(X, Y), lambda X: trainer.evaluate(X, Y)):
+        with pytest.raises(TypeError, match=found):
+            call(value)
+
+
+def test_an_error_of_a_lazy_array_says_what_it_was_asked_for():
+    class Slices(Dataset):
+        def __getitem__(self, key):
+            if not isinstance(key, slice):
+                raise TypeError("expected a slice")
+            return super().__getitem__(key)
+
+    with pytest.raises(TypeError, match="expected a slice") as raised:
+        make_trainer().fit(Slices(X), Y, verbose=0)
+    note = "X: a lazy array, which is asked for slices, and for NumPy arrays of increasing indices: Slices"
+    assert raised.value.__notes__ == [note]

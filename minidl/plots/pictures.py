@@ -1,4 +1,4 @@
-"""Pictures of examples in tiles: images, and signals as lines over time, with bands of colour behind the lines."""
+"""Pictures of examples in tiles: images, and signals as lines over time, with bands of colour under the lines."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def pictures_of(x: Array) -> Images | Signals:
 def draw_band(
     tiles: Tiles, values: Array, x: float, y: float, width: float, height: float, **colours: Any
 ) -> AxesImage:
-    """Draws values (rows, length) behind the lines of a tile, as bands of colour; a long one by its largest values."""
+    """Draws values (rows, length) under the lines of a tile, as bands of colour; a long one by its largest values."""
     if values.shape[1] > 2 * BINS:
         low, high = (f.reduceat(values, _edges(values.shape[1]), axis=1) for f in (np.fmin, np.fmax))
         values = np.where(high >= -low, high, low)

@@ -56,7 +56,7 @@ def saliency(
     those of `Sequential.input_gradient`, in inference mode. All maps share one colour scale, from 0 (white).
 
     Signals (channels, length), and images of one row or one column, are lines over time, at most 8 channels. Each
-    channel has a map of its own, a band behind its line.
+    channel has a map of its own, a band under its line.
 
     For a model of pixels, the score of a class is the sum of its scores at the pixels that are predicted as that class;
     the caption counts them. Without any, the map is 0.
@@ -124,7 +124,7 @@ def grad_cam(
 
     A map is `relu(sum over k of a_k A_k)`: `A_k` is channel k of the layer's outputs, and `a_k` the mean over the
     pixels of the gradient of the score with respect to `A_k`. It is resized bilinearly to the image, which
-    shades it. All maps share one colour scale, from 0 (white). The map of a signal is a band behind its lines, which
+    shades it. All maps share one colour scale, from 0 (white). The map of a signal is a band under its lines, which
     are those of `saliency`.
 
     For a model of pixels, the score of a class is the sum over the pixels that are predicted as it, as in `saliency`
@@ -220,15 +220,15 @@ def _draw(
     label: str,
     figure: Figure | SubFigure | None,
 ) -> Figure:
-    """Draws each image with its map beside it, or each signal with its map behind it.
+    """Draws each image with its map beside it, or each signal with its map under it.
 
     maps: (n, h, w), or (n, channels, length) of signals. shaded: by the image in grey.
     """
     pictures, (width, height) = pictures_of(x), tile_area(figure, bar=True)
-    behind = isinstance(pictures, Signals)
+    overlaid = isinstance(pictures, Signals)
     captions = [f"{i}: class {name}" for i, name in enumerate(classes.names)]
     caption_width = min(MAX_CAPTION_WIDTH, max(map(text_width, captions)))
-    per_unit, side = 1 if behind else 2, pictures.side_width + PAIR_GAP
+    per_unit, side = 1 if overlaid else 2, pictures.side_width + PAIR_GAP
     grid = fit_grid(
         len(x),
         width,
@@ -238,23 +238,23 @@ def _draw(
         side_width=side,
         label_height=LABEL_HEIGHT + pictures.foot_height,
         min_column=caption_width + side,
-        min_tile=pictures.min_tile if behind and figure is None else MIN_TILE,
+        min_tile=pictures.min_tile if overlaid and figure is None else MIN_TILE,
         max_tile=pictures.max_tile,
     )
     tile, high = grid.tile_width, grid.tile_width * pictures.ratio
     unit, row = max(per_unit * (tile + GAP), caption_width) + side, high + GAP + LABEL_HEIGHT + pictures.foot_height
     title += f": {count_label(len(x), 'example', grid.shown)}{pictures.note}"
     tiles = Tiles(figure, grid.columns * unit - PAIR_GAP, grid.rows * row, title, bar=True)
-    if behind:
+    if overlaid:
         maps = maps[:, :MAX_LANES]
     scale: dict[str, Any] = color_scale(maps[: grid.shown])
-    shades = _shade(x[: grid.shown]) if shaded and not behind else None
+    shades = _shade(x[: grid.shown]) if shaded and not overlaid else None
     for i in range(grid.shown):
         below, column = divmod(i, grid.columns)
         left, top = column * unit + pictures.side_width, below * row + LABEL_HEIGHT
         tiles.draw_text(truncate(captions[i], unit - PAIR_GAP), left, top - LABEL_OFFSET, ha="left")
         pictures.draw(tiles, i, left, top, tile)
-        if behind:
+        if overlaid:
             image = draw_band(tiles, maps[i], left, top, tile, high, **scale)
             continue
         image = tiles.draw_image(maps[i], left + tile + GAP, top, tile, high, **scale)

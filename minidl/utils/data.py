@@ -23,8 +23,8 @@ CHUNK = 4096  # examples processed at a time when all of X is read
 CHUNK_BYTES = 2**26  # limit of a converted chunk, and of what is checked as a whole
 LAST_EXACT = 2**24  # up to which float32 holds all integers
 MAX_NAMED_EXAMPLES = 5  # that a message names
-MAX_INPUTS = 16  # arrays in a list that may be several inputs, of more rows than an image has channels:
-MAX_CHANNELS = 4
+MAX_INPUTS, MAX_CHANNELS = 16, 4  # arrays in a list that may be several inputs; channels of an image that is an example
+SIDE_BY_SIDE = "docs/how-to/signals-and-tables.md"
 MAX_STEP = 1e-3  # of float32's steps, as a part of the range of an element: above, too much is lost
 
 
@@ -241,27 +241,23 @@ def as_numbers(X: Any, name: str) -> Array | SparseRows | LazyRows:
 
 
 def _several_inputs(X: Any, alike: bool = False) -> str:
-    """Returns the remedy for several inputs, arrays of one length in a list or dict; an empty string for other X.
+    """Returns what X is, and the remedy, if it is several inputs: arrays of one length in a list or dict; else "".
 
-    alike: also for arrays of one shape in a list, which may as well be examples, as images of one height may be.
+    alike: also for arrays of one shape in a list, which otherwise are examples, as images of one height may be.
     """
     given = list(X.values()) if isinstance(X, Mapping) else X
     if not isinstance(given, (list, tuple)) or not 1 < len(given) <= MAX_INPUTS:
         return ""
-    shapes = [getattr(one, "shape", None) for one in given]
+    shapes: list[Any] = [getattr(one, "shape", ()) for one in given]
     if not all(isinstance(shape, tuple) and shape for shape in shapes) or len({shape[0] for shape in shapes}) > 1:
         return ""
-    axes = {len(shape) for shape in shapes}
-    if (
-        not isinstance(X, Mapping)
-        and not alike
-        and (len(set(shapes)) == 1 or (len(axes) == 1 and shapes[0][0] <= max(len(given), MAX_CHANNELS)))
-    ):
+    of_one_rank = len({len(shape) for shape in shapes}) == 1
+    may_be_examples = len(set(shapes)) == 1 or (of_one_rank and shapes[0][0] <= max(len(given), MAX_CHANNELS))
+    if may_be_examples and not alike and not isinstance(X, Mapping):
         return ""
-    side_by_side = "np.hstack([x.reshape(len(x), -1) for x in X])"
-    parts = "and begin the branches of a Parallel with Columns, as in docs/how-to/signals-and-tables.md"
     got = f"a {type(X).__name__} of {len(shapes)} inputs, {' and '.join(map(str, shapes))}"
-    return f"{got}: put them side by side, {side_by_side}, {parts}"
+    side_by_side = "put them side by side, np.hstack([x.reshape(len(x), -1) for x in X])"
+    return f"{got}: {side_by_side}, and begin the branches of a Parallel with Columns, as in {SIDE_BY_SIDE}"
 
 
 def numbered(rows: Array) -> str:

@@ -398,7 +398,7 @@ def test_estimators_with_others_inside_name_the_one_to_export(tmp_path):
     with pytest.raises(TypeError, match=found):
         minidl.export_c(scaled, tmp_path / "net.c")
     search = GridSearchCV(regressor, {"epochs": [1]}, cv=2).fit(X, y)
-    with pytest.raises(TypeError, match="got GridSearchCV: export its best_estimator_$"):
+    with pytest.raises(TypeError, match=r"got GridSearchCV: export its best_estimator_$"):
         minidl.export_c(search, tmp_path / "net.c")
     assert list(tmp_path.iterdir()) == []
     minidl.export_c(search.best_estimator_, tmp_path / "search.c")

@@ -1,4 +1,4 @@
-"""Signals in plots: lines over time, with bands of colour behind them."""
+"""Signals in plots: lines over time, with bands of colour under them."""
 
 import numpy as np
 import pytest

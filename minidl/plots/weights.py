@@ -9,7 +9,6 @@ import numpy as np
 
 from minidl.engine.layer_paths import LayerPath, layer_paths, resolve_path
 from minidl.layers.base import Layer
-from minidl.layers.conv_transpose2d import ConvTranspose1D, ConvTranspose2D
 from minidl.plots.figures import count_label, text_width
 from minidl.plots.image_grid import (
     GAP,
@@ -32,6 +31,7 @@ from minidl.plots.models import (
 )
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
+from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
@@ -167,7 +167,7 @@ def _with_height(weights: Array) -> Array:
 def _title(label: str, layer: Layer, units: tuple[int, int], channels: tuple[int, int]) -> str:
     """Returns the title: the layer, its numbers of filters and channels, and how many of them are drawn."""
     unit, channel = "filter" if is_convolution(layer) else "unit", "input channel"
-    if isinstance(layer, (ConvTranspose1D, ConvTranspose2D)):  # its weights are (in, out, h, w)
+    if isinstance(layer.op, ConvTranspose2DOp):  # of images or signals: its weights are (in, out, ...)
         unit, channel = channel, "output channel"
     title = f"{label}: weights of {count_label(units[0], unit, units[1])}"
     return title if channels[0] == 1 else f"{title} (rows), {count_label(channels[0], channel, channels[1])} (columns)"

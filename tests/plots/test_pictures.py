@@ -14,6 +14,7 @@ from minidl.layers import (
     Columns,
     Conv1D,
     Conv2D,
+    ConvTranspose1D,
     Dense,
     Flatten,
     GlobalAvgPool1D,
@@ -267,7 +268,10 @@ def test_filters_of_a_1d_convolution_are_images_of_one_row(figure):
     model = make_model(2, first=[Scale(axis=(0, 1))])  # whose weight of two axes is none of a convolution
     drawn = plots.filters(model, figure=figure)
     np.testing.assert_array_equal(images(drawn), model.params["1.weight"].value.reshape(8, 1, 3))
+    assert "weights of 4 filters (rows), 2 input channels (columns)" in title(drawn)
     check_readable(drawn)
+    transposed = Sequential([ConvTranspose1D(2, 3)], (4, 9))
+    assert "weights of 4 input channels (rows), 2 output channels" in title(plots.filters(transposed))
 
 
 def make_mixed_model():

@@ -280,8 +280,8 @@ INSIDE = (
     *("seen_examples", "signals", "round_trip", "step_cache", "steps", "targets_on_disk"),
     *("class_weights", "counts", "decoding", "evaluation", "sizes"),
     *("baseline", "curves", "findings", "instrument", "probe", "report", "symptoms"),
-    *("attribution", "figures", "image_grid", "models", "panels", "pixels", "receptive_fields", "windows"),
-    "initializers",
+    *("attribution", "figures", "image_grid", "models", "panels", "pictures", "pixels", "receptive_fields"),
+    *("initializers", "windows"),
 )
 INSIDE_PACKAGES = tuple(  # have tests of their own, such as tests/estimators/test_inputs.py
     f"minidl.{name}"
@@ -326,7 +326,7 @@ INSIDE_TOO = {
     "sparse.SparseRows.stored_values:rows",
     *(f"{cls}.{name}:targets" for cls in ("native.NativeLoss", "label_loss.LabelLoss")
       for name in ("labels", "numbers")),
-    "lazy.is_lazy:X",
+    "lazy.is_lazy:X", "lazy.check_complete:X", "arrays.has_buffer:value",
     *(f"many_fits.fit_many:{name}" for name in ("X", "y", "fit_arguments")),  # passed on to Trainer.fit
     "labeled_data.LabeledData.from_tuple:given", "labeled_data.LabeledData.from_batch:given",
     "lazy.LazyRows.__init__:array",

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from minidl.onnx.deployment import class_names_of, model_of, with_probabilities
+from minidl.onnx.deployment import metadata_of, model_of, with_probabilities
 from minidl.onnx.exporting import build_graph, convert_dtype
 from minidl.onnx.file import model_file
 from minidl.onnx.importing import build_model
@@ -100,7 +100,7 @@ def export(
     model_file.import_onnx()
     if input_dtype not in (None, "uint8"):
         raise ValueError(f"input_dtype: expected 'uint8' or None, got {input_dtype!r}")
-    metadata = class_names_of(model, class_names, net)
+    metadata = metadata_of(model, class_names, net)
     if check_bool("softmax", softmax):
         net = with_probabilities(model, net)
     net = convert_dtype(net, dtype)

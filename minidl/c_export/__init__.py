@@ -82,7 +82,7 @@ def export_c(
         `digits_values` of their places. Needs `arena="argument"`.
     class_names : bool or list of str, default False
         Whether the file has a table `digits_classes` of the names of the classes, in UTF-8: True: the labels of the
-        classifier; a list: a name for each output (two for a single score).
+        classifier, or else the model's `classes`; a list: a name for each output (two for a single score).
     winograd : "tables", "memory", "direct" or None, default None
         How convolutions by Winograd's algorithm are written. "tables": their transformed weights, four times as many
         as the weights, are in the file. "memory": the file transforms the weights in the first call, into memory of its

@@ -1,0 +1,204 @@
+"""examples/service.py: the status of each request, the end by SIGTERM, and other weights while it serves."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minidl import Sequential
+from minidl.layers import Conv2D, Dense, ReLU
+
+ROOT = Path(__file__).parents[1]
+SERVICE = ROOT / "examples" / "service.py"
+CLASSES = ("cat", "dog", "é")
+ROWS, BYTES = 64, 2**16  # the limits of the server of the tests
+pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="signals of POSIX")
+
+
+def make_model(k=0):
+    """Returns a model that tells its number by the names of its classes, and by its scores."""
+    model = Sequential([Dense(3)], input_shape=(4,))
+    weight = np.zeros((3, 4))
+    weight[k % 3] = 1e36 if k == 0 else k
+    model.load_state_dict({"0.weight": weight, "0.bias": np.zeros(3)})
+    model.classes = CLASSES if k == 0 else [f"{name} {k}" for name in "abc"]
+    return model
+
+
+@contextmanager
+def serving(path, *options, prefix=()):
+    """Starts a server in a process of its own; gives the process and its port."""
+    command = [*prefix, sys.executable, str(SERVICE), str(path), "--host", "127.0.0.1", "--port", "0", *map(str, options)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if found := re.search(r"serving .* at http://127\.0\.0\.1:(\d+)", line):
+                break
+        else:
+            pytest.fail(f"the server did not start: {''.join(lines)}")
+        rest = threading.Thread(target=lambda: lines.extend(process.stderr))
+        rest.start()
+        process.log = lines
+        yield process, int(found[1])
+    finally:
+        process.kill()
+        process.wait()
+        rest.join()
+        process.stderr.close()
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory):
+    path = tmp_path_factory.mktemp("service") / "model.safetensors"
+    make_model().save(path, metadata={"range": [0, 255]})
+    with serving(path, "--rows", ROWS, "--bytes", BYTES, "--seconds", "3") as (process, number):
+        yield number
+        assert process.poll() is None  # no request has ended it
+
+
+def connect(port):
+    return socket.create_connection(("127.0.0.1", port), timeout=60)
+
+
+def answer_of(connection):
+    """Reads a whole answer; returns its status, headers and JSON."""
+    content = b""
+    while part := connection.recv(2**16):
+        content += part
+    head, _, body = content.partition(b"\r\n\r\n")
+    while head.startswith(b"HTTP/1.1 100 "):
+        head, _, body = body.partition(b"\r\n\r\n")
+    first, *lines = head.decode("ascii").split("\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+    return int(first.split()[1]), headers, body
+
+
+def ask(port, request):
+    with closing(connect(port)) as connection:
+        connection.sendall(request)
+        return answer_of(connection)
+
+
+def strict(text):
+    """Parses JSON without NaN."""
+    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+def post(body, *headers, path="/predict", length=None, method="POST"):
+    """Returns the bytes of a request. length: another one than that of the body; "": none."""
+    body = body if isinstance(body, bytes) else json.dumps(body).encode()
+    length = len(body) if length is None else length
+    lines = [f"{method} {path} HTTP/1.1", "Host: x", *headers]
+    lines += [] if length == "" else [f"Content-Length: {length}"]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+GOOD = {"images": [[1, 2, 3, 4]]}
+TEXT = json.dumps(GOOD).encode()
+CHUNKED = b"%x\r\n%s\r\n0\r\n\r\n" % (len(TEXT), TEXT)
+
+# Written before the server: a request, and the status that it gets.
+REQUESTS = {
+    # what a client may send
+    "a good request": (post(GOOD), 200),
+    "a query": (post(GOOD, path="/predict?x=1"), 200),
+    "bytes after the body": (post(TEXT + b"GET /health HTTP/1.1\r\n\r\n", length=len(TEXT)), 200),
+    "Expect: 100-continue": (post(GOOD, "Expect: 100-continue"), 200),
+    "Content-Encoding: identity": (post(GOOD, "Content-Encoding: identity"), 200),
+    "HTTP/1.0": (post(GOOD).replace(b"HTTP/1.1", b"HTTP/1.0"), 200),
+    "spaces in JSON": (post(b" \n" + TEXT + b"\n"), 200),
+    "as many rows as it takes": (post({"images": [[1, 2, 3, 4]] * ROWS}), 200),
+    "health": (post(b"", path="/health", method="GET", length=""), 200),
+    "ready": (post(b"", path="/ready", method="GET", length=""), 200),
+    "HEAD": (post(b"", path="/health", method="HEAD", length=""), 200),
+    # the length
+    "no length": (post(GOOD, length=""), 411),
+    "chunked": (post(CHUNKED, "Transfer-Encoding: chunked", length=""), 411),
+    "chunked and a length": (post(CHUNKED, "Transfer-Encoding: chunked"), 400),
+    "a negative length": (post(GOOD, length=-1), 400),
+    "length 1e3": (post(GOOD, length="1e3"), 400),
+    "length 1_0": (post(GOOD, length="1_0"), 400),
+    "length +5": (post(GOOD, length="+5"), 400),
+    "an empty length": (post(GOOD, "Content-Length: ", length=""), 400),
+    "a length twice": (post(GOOD, f"Content-Length: {len(TEXT)}"), 400),
+    "two lengths": (post(GOOD, "Content-Length: 3"), 400),
+    "two lengths in one": (post(GOOD, length=f"{len(TEXT)}, {len(TEXT)}"), 400),
+    "a length of 5,000 digits": (post(GOOD, length="9" * 5000), 413),
+    "a length of zero": (post(b""), 400),
+    "one byte too many": (post(b" " * (BYTES + 1)), 413),
+    "17 MB": (post(b" " * 17_000_000), 413),
+    "17 MB announced": (post(b"", "Expect: 100-continue", length=17_000_000), 413),
+    # the method and the path
+    "another path": (post(GOOD, path="/"), 404),
+    "a path in a path": (post(GOOD, path="/predict/"), 404),
+    "POST to health": (post(GOOD, path="/health"), 405),
+    "GET of predict": (post(b"", method="GET", length=""), 405),
+    "PUT": (post(GOOD, method="PUT"), 405),
+    "DELETE": (post(b"", method="DELETE", length=""), 405),
+    "OPTIONS": (post(b"", method="OPTIONS", length=""), 405),
+    "an unknown method": (post(GOOD, method="BREW"), 501),
+    "no HTTP": (b"hello\r\n\r\n", 400),
+    "binary": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
+    "HTTP/9.9": (b"GET /health HTTP/9.9\r\n\r\n", 505),
+    "a long path": (b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", 414),
+    "a long header": (post(GOOD, "X: " + "x" * 70_000), 431),
+    "200 headers": (post(GOOD, *(f"X-{i}: 1" for i in range(200))), 431),
+    # the body
+    "gzip": (post(b"\x1f\x8b\x08", "Content-Encoding: gzip"), 415),
+    "no JSON": (post(b"hello"), 400),
+    "half of JSON": (post(TEXT[:-2]), 400),
+    "UTF-16": (post(json.dumps(GOOD).encode("utf-16")), 400),
+    "bytes that are no UTF-8": (post(b'{"images": "\xff"}'), 400),
+    "a lone surrogate": (post(b'{"\\ud800": 1}'), 400),
+    "a key twice": (post(b'{"images": [[1, 2, 3, 4]], "images": [[1, 2, 3, 4]]}'), 400),
+    "NaN": (post(b'{"images": [[NaN, 2, 3, 4]]}'), 400),
+    "Infinity": (post(b'{"images": [[-Infinity, 2, 3, 4]]}'), 400),
+    "1e999": (post(b'{"images": [[1e999, 2, 3, 4]]}'), 400),
+    "100,000 brackets": (post(b'{"images": ' + b"[" * 50_000), 400),
+    "brackets that close": (post(b'{"images": ' + b"[" * 30_000 + b"]" * 30_000 + b"}"), 400),
+    "40 brackets": (post(b'{"images": ' + b"[" * 40 + b"1" + b"]" * 40 + b"}"), 400),
+    "an integer of 5,000 digits": (post(b'{"images": [[' + b"9" * 5000 + b", 2, 3, 4]]}"), 400),
+    "an integer of 400 digits": (post(b'{"images": [[' + b"9" * 400 + b", 2, 3, 4]]}"), 400),
+    "an integer of 30 digits": (post(b'{"images": [[' + b"9" * 30 + b", 2, 3, 4]]}"), 400),
+    "no object": (post([[1, 2, 3, 4]]), 400),
+    "another key": (post({"image": [[1, 2, 3, 4]]}), 400),
+    "a key too many": (post(GOOD | {"top": 1}), 400),
+    "null": (post({"images": None}), 400),
+    "null in a row": (post({"images": [[None, 2, 3, 4]]}), 400),
+    "a string": (post({"images": "1234"}), 400),
+    "strings": (post({"images": [["1", "2", "3", "4"]]}), 400),
+    "an object": (post({"images": {"0": [1, 2, 3, 4]}}), 400),
+    "a number": (post({"images": 3}), 400),
+    "no rows": (post({"images": []}), 400),
+    "rows without numbers": (post({"images": [[], []]}), 400),
+    "ragged rows": (post({"images": [[1, 2, 3, 4], [1, 2]]}), 400),
+    "too few numbers": (post({"images": [[1, 2, 3]]}), 400),
+    "numbers outside of the range": (post({"images": [[1, 2, 3, 256]]}), 400),
+    "numbers that overflow the model": (post({"images": [[255, 255, 255, 255]]}), 400),
+    "too many rows": (post({"images": [[1, 2, 3, 4]] * (ROWS + 1)}), 413),
+}
+
+
+@pytest.mark.parametrize(("request_", "status"), REQUESTS.values(), ids=REQUESTS)
+def test_each_request_has_its_status(port, request_, status):
+    got, headers, body = ask(port, request_)
+    assert got == status, body
+    assert headers["connection"] == "close"
+    if not request_.startswith(b"HEAD"):
+        assert int(headers["content-length"]) == len(body)
+        assert ("error" in strict(body)) == (status != 200)
+        assert "Traceback" not in body.decode() and (status == 200 or len(strict(body)["error"]) < 400)
+    assert ("allow" in headers) == (status == 405)

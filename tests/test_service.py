@@ -10,9 +10,11 @@ import subprocess
 import sys
 import threading
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from time import monotonic, sleep
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -288,30 +290,40 @@ def test_a_silent_client_has_a_408(tmp_path):
 # ---- the server's own faults
 
 
-class Failing:
-    def predict_proba(self, images):
-        if images == [["stop"]]:
-            return np.array([[np.nan]])
-        raise ValueError("a fault of the model")
-
-
-def test_a_fault_of_the_server_is_a_500_and_logged(tmp_path, monkeypatch, caplog):
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """A server in this process, whose model a test replaces."""
     monkeypatch.syspath_prepend(SERVICE.parent)
     service = import_module("service")
     make_model().save(tmp_path / "m")
     server = service.Service(tmp_path / "m", ("127.0.0.1", 0))
-    server.served = service.Served(Failing(), CLASSES, service.ANY, "0")
     thread = threading.Thread(target=server.serve)
     thread.start()
-    try:
-        for images in ([[1]], [["stop"]]):
-            status, _, body = ask(server.server_address[1], post({"images": images}))
-            assert (status, strict(body)) == (500, {"error": "the server failed; its log says why"})
-    finally:
-        server.end()
-        thread.join()
-    assert "a fault of the model" in caplog.text
-    assert "Out of range float values are not JSON compliant" in caplog.text
+    yield server
+    server.end()
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    ("result", "logged"),
+    [(ValueError("a fault of the model"), "a fault of the model"), (np.array([[np.nan]]), "not JSON compliant")],
+    ids=["an error", "NaN"],
+)
+def test_a_fault_of_the_server_is_a_500_and_logged(server, caplog, result, logged):
+    server.served = replace(server.served, model=Mock(predict_proba=Mock(side_effect=[result])))
+    status, _, body = ask(server.server_address[1], post(GOOD))
+    assert (status, strict(body)) == (500, {"error": "the server failed; its log says why"})
+    assert logged in caplog.text
+
+
+def test_an_answer_has_weights_and_names_of_one_moment(server):
+    def predict_proba(images):
+        server.served = replace(server.served, classes=("new",), weights="new")
+        return np.eye(3)[:1]
+
+    server.served = replace(server.served, model=Mock(predict_proba=predict_proba), weights="old")
+    answer = strict(ask(server.server_address[1], post(GOOD))[2])
+    assert (answer["labels"], answer["weights"]) == (["cat"], "old")
 
 
 def no_scores():

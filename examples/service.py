@@ -1,5 +1,5 @@
-"""A model behind HTTP
-====================
+"""A model as an HTTP service
+==========================
 
 A service for a model with class scores, of the standard library and minidl alone.
 
@@ -263,7 +263,8 @@ class Service(ThreadingHTTPServer):
         self.server_close()
 
 
-def main():
+def main(handler=Handler, **defaults):
+    """Serves the file that the command line names. defaults: of its options, for another handler."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("path", help="the file that model.save wrote")
     parser.add_argument("--host", default="0.0.0.0")
@@ -272,13 +273,14 @@ def main():
     parser.add_argument("--bytes", type=int, default=2**20, help="the most bytes of a request")
     parser.add_argument("--seconds", type=float, default=10, help="the time that a client has to send a request")
     parser.add_argument("--grace", type=float, default=0, help="seconds after SIGTERM in which requests are accepted")
+    parser.set_defaults(**defaults)
     options = vars(parser.parse_args())
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended before it served"))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     minidl.set_num_threads(1)  # each request has a thread of its own
     address = options.pop("host"), options.pop("port")
     try:
-        server = Service(options.pop("path"), address, **options)
+        server = Service(options.pop("path"), address, handler, **options)
     except (OSError, ValueError, TypeError) as error:
         sys.exit(f"cannot serve: {error}")
     for name, action in {"SIGTERM": server.end, "SIGINT": server.end, "SIGHUP": server.reload}.items():

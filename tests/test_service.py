@@ -367,7 +367,7 @@ def test_what_cannot_be_served_does_not_start(tmp_path, model, message):
 
 
 def in_flight(port, count):
-    """Returns connections, each with a request but for its last bytes, which the server has accepted."""
+    """Returns connections, each with a request without its body, which the server has accepted."""
     connections = [connect(port) for _ in range(count)]
     for connection in connections:
         connection.sendall(post(GOOD, "Expect: 100-continue")[: -len(TEXT)])

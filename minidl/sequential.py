@@ -350,6 +350,9 @@ class Sequential(BaseModel):
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
         """Copies parameters and buffers into the model, by name. The model is unchanged if it raises.
 
+        No other thread may use the model meanwhile, not even to predict. A service gets other weights by a new model
+        in place of the old one, `live = Sequential.load(path)`: a call that has begun goes on with the old one.
+
         Parameters
         ----------
         state : dict of str to array-like
@@ -363,7 +366,7 @@ class Sequential(BaseModel):
             If the model is not built, if names are missing or unknown, if a shape is wrong, or if a number is too large
             for the dtype of the model.
         RuntimeError
-            If another thread uses the model.
+            If another thread uses the model, also by `predict`.
 
         Examples
         --------

@@ -206,7 +206,8 @@ class BaseModel:
     def predict(self, X: ArrayLike, num_threads: int | None = None) -> Any:
         """Returns the outputs (scores) for X.
 
-        Each row is independent of the others, bit for bit. Any number of threads may predict at a time.
+        Each row is independent of the others, bit for bit. Any number of threads may predict at a time, and none may
+        change the weights meanwhile: see `Sequential.load_state_dict`.
 
         Parameters
         ----------
@@ -227,7 +228,7 @@ class BaseModel:
         ValueError
             If the model is not built.
         RuntimeError
-            If another thread trains the model.
+            If another thread changes the model: in a fit, or in `load_state_dict` or `soft_update`.
 
         Examples
         --------
@@ -278,7 +279,7 @@ class BaseModel:
             As `predict`; if the outputs are not of shape (classes,), if the model ends in a LogSoftmax, Softmin or
             Sigmoid, for an `output` that it does not have, and for a probability that is NaN by the model's parameters.
         RuntimeError
-            If another thread trains the model.
+            As `predict`.
 
         Examples
         --------

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
 
 from minidl.saving import canonical_json
+from minidl.utils.arrays import check_unmasked
 
 MAX_TEXT = 2**20  # characters of the JSON of metadata
 MAX_VALUES = 2**17  # in metadata
@@ -117,7 +119,11 @@ def check_classes(
     NumPy's strings and integers become Python's. Raises TypeError unless they are of one of these kinds; ValueError
     unless they are as many, and differ, and for strings that UTF-8 and C cannot hold.
     """
-    names: list[Any] = list(classes) if isinstance(classes, Iterable) and not isinstance(classes, str) else [None]
+    check_one_output(argument, outputs)
+    check_unmasked(classes, argument)
+    listed = isinstance(classes, Iterable) and not isinstance(classes, str) and getattr(classes, "ndim", 1) == 1
+    expected_count = 2 if shape[:1] == (1,) else shape[0]
+    names: list[Any] = list(itertools.islice(classes, expected_count + 1)) if listed else [None]
     names = [name.item() if isinstance(name, np.generic) else name for name in names]
     if not any(all(type(name) is kind for name in names) for kind in kinds):
         expected = " or ".join({str: "strings", int: "ints"}[kind] for kind in kinds)
@@ -127,10 +133,9 @@ def check_classes(
             raise ValueError(f"{argument}: expected integers of at most {MAX_DIGITS} digits, got more")
         if "\0" in _check_text(str(name), argument):
             raise ValueError(f"{argument}: expected strings without null characters, got {name!r:.100}")
-    check_one_output(argument, outputs)
-    expected_count = 2 if shape[0] == 1 else shape[0]
     if len(names) != expected_count:
-        got = f"for outputs {tuple(shape)}, got {len(names)}"
+        count = len(classes) if isinstance(classes, Sized) else f"at least {len(names)}"
+        got = f"for outputs {tuple(shape)}, got {count if len(names) > expected_count else len(names)}"
         raise ValueError(f"{argument}: expected {expected_count} names, {got}")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)

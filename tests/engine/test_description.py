@@ -2,12 +2,14 @@
 
 import copy
 import hashlib
+import itertools
 import json
 import pickle
 import types
 
 import numpy as np
 import pytest
+from odd_arrays import KINDS
 from safetensors import safe_open
 
 from minidl import FileError, Sequential, Trainer
@@ -144,6 +146,29 @@ def test_classes_of_numpy_become_pythons(tmp_path, given, classes):
     loaded = Sequential.load(tmp_path / "a").classes
     assert loaded == classes
     assert {type(name) for name in loaded} == {type(classes[0])}
+
+
+@pytest.mark.parametrize("dtype", [int, str])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "None"])
+def test_odd_arrays_are_refused_or_their_values(model, kind, dtype):
+    try:
+        given = KINDS[kind](np.array([7, 5, 9]).astype(dtype))
+    except (TypeError, ValueError):
+        pytest.skip("no such array")
+    try:
+        model.classes = given
+    except (TypeError, ValueError) as error:
+        assert str(error).startswith("classes: expected")
+        same(model)
+    else:
+        assert model.classes == tuple(np.asarray(given).tolist())
+        assert {type(name) for name in model.classes} <= {int, str}
+
+
+def test_an_endless_iterator_is_refused(model):
+    with pytest.raises(ValueError, match=r"classes: expected 3 names, for outputs \(3,\), got at least 4"):
+        model.classes = itertools.count()
+    same(model)
 
 
 def test_a_single_score_has_two_classes():

@@ -162,7 +162,10 @@ def test_threads_that_a_forked_child_cannot_have_are_named_once(tmp_path):
     *quiet, second, third, number = done.stdout.splitlines()
     assert (quiet, third) == (["1 []", "None []"], "3 []")
     if openmp():
-        assert f"2 [('RuntimeWarning', '{tmp_path / 'forks.py'}', \"set_num_threads(2): a forked child computes on" in second
+        assert (
+            f"2 [('RuntimeWarning', '{tmp_path / 'forks.py'}', \"set_num_threads(2): a forked child computes on"
+            in second
+        )
         assert "'spawn'" in second and "MINIDL_NO_OPENMP=1" in second and number == "1"
     else:
         assert (second, number) == ("2 []", "3")

@@ -160,11 +160,12 @@ class Handler(BaseHTTPRequestHandler):
     def answer(self, served, body):
         """Returns what is answered to the body of a request, as JSON's values."""
         images, (low, high) = parse(body, self.server.rows), served.range
+        with suppress(ValueError):  # of lists of several lengths, which predict_proba refuses in its own words
+            images = np.asarray(images)
         probabilities = served.model.predict_proba(images)
-        if served.range != ANY:
-            smallest, largest = np.min(images), np.max(images)
-            if not low <= smallest <= largest <= high:
-                raise Refused(400, f"images: expected numbers from {low} to {high}, got {smallest} to {largest}")
+        smallest, largest = images.min(), images.max()
+        if not low <= smallest <= largest <= high:
+            raise Refused(400, f"images: expected numbers from {low} to {high}, got {smallest} to {largest}")
         labels = [served.classes[i] for i in probabilities.argmax(axis=1)]
         return {"labels": labels, "probabilities": probabilities.tolist(), "weights": served.weights}
 
@@ -205,19 +206,24 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
+def unique(pairs):
+    """Returns the keys and values of an object in JSON as a dict."""
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError("a key twice")
+    return found
+
+
+def no_constant(name):
+    raise ValueError(f"{name}, which JSON does not have")
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=unique, parse_constant=no_constant)
+
+
 def parse(body, most_rows):
     """Returns the images in the body of a request, as lists; raises Refused for anything but strict JSON."""
-
-    def unique(pairs):
-        if len(found := dict(pairs)) < len(pairs):
-            raise ValueError("a key twice")
-        return found
-
-    def no_constant(name):
-        raise ValueError(f"{name}, which JSON does not have")
-
     try:
-        question = json.loads(body.decode(), object_pairs_hook=unique, parse_constant=no_constant)
+        question = DECODER.decode(body.decode())
     except (ValueError, RecursionError) as error:
         raise Refused(400, f"expected JSON in UTF-8, got {error}"[:300]) from error
     if not isinstance(question, dict) or list(question) != ["images"] or not isinstance(question["images"], list):

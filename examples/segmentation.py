@@ -99,9 +99,7 @@ def main():
     model = Sequential(layers, input_shape=(1, None, None), seed=args.seed)
     steps = args.epochs * -(-len(X) // 8)
     loss = SoftmaxCrossEntropy(weight=[1.0, 5.0], ignore_index=IGNORED)
-    trainer = Trainer(
-        model, loss, Adam(Cosine(0.01, steps)), ["iou"], seed=args.seed, num_threads=args.num_threads
-    )
+    trainer = Trainer(model, loss, Adam(Cosine(0.01, steps)), ["iou"], seed=args.seed, num_threads=args.num_threads)
     start = perf_counter()
     history = trainer.fit(X, y, epochs=args.epochs, batch_size=8, verbose=0)
     print(f"{steps} steps in {perf_counter() - start:.1f} s, IoU of the last epoch's crops {history['iou'][-1]:.3f}")

@@ -9,7 +9,7 @@ from typing import Any, cast, overload
 
 from numpy.typing import ArrayLike
 
-from minidl.engine import build_warnings, layer_list
+from minidl.engine import build_warnings, description, layer_list
 from minidl.engine.base_model import BaseModel
 from minidl.engine.flat_parameters import FlatParameters, SharedParameters
 from minidl.engine.network import Network
@@ -233,6 +233,7 @@ class Sequential(BaseModel):
             return self
         model = self.sizes.at(self.sizes.check(input_shape, self.max_pixels))
         model._follow(self)
+        model._metadata, model._classes = self._metadata, self._classes
         return model
 
     def _follow(self, owner: Sequential) -> None:
@@ -268,7 +269,7 @@ class Sequential(BaseModel):
 
     def discard(self) -> None:
         """Undoes `build`: discards shapes and parameters."""
-        self.network = self._manual = self._inference = self.sizes = None
+        self.network = self._manual = self._inference = self.sizes = self._classes = None
         if self._claimed:
             layer_list.unbuild(self.layers)
         self._claimed = False
@@ -349,6 +350,9 @@ class Sequential(BaseModel):
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
         """Copies parameters and buffers into the model, by name. The model is unchanged if it raises.
 
+        No other thread may use the model meanwhile, not even to predict. A service gets other weights by a new model
+        in place of the old one, `live = Sequential.load(path)`: a call that has begun goes on with the old one.
+
         Parameters
         ----------
         state : dict of str to array-like
@@ -362,7 +366,7 @@ class Sequential(BaseModel):
             If the model is not built, if names are missing or unknown, if a shape is wrong, or if a number is too large
             for the dtype of the model.
         RuntimeError
-            If another thread uses the model.
+            If another thread uses the model, also by `predict`.
 
         Examples
         --------
@@ -441,7 +445,7 @@ class Sequential(BaseModel):
 
     # ---- files
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path, metadata: Mapping[str, Any] | None = None, classes: ArrayLike | None = None) -> None:
         """Writes layers and weights to a safetensors file, atomically.
 
         A failed save leaves an existing file unchanged. A layer is stored as the name of its class and its
@@ -451,14 +455,19 @@ class Sequential(BaseModel):
         ----------
         path : str or os.PathLike
             The file.
+        metadata : dict or None, default None
+            What the loaded model has as its `metadata`: JSON's values by strings. None: that of this model.
+        classes : list of str or int, or None, default None
+            What the loaded model has as its `classes`: one for each output, two for a single score. None: those of
+            this model.
 
         Raises
         ------
         TypeError
             If an argument of a layer is none of JSON's values, tuples, NumPy scalars and layers. The message names
-            both.
+            both. If `metadata` has a value that JSON does not have, or `classes` other values than strings or ints.
         ValueError
-            If the model is not built.
+            If the model is not built, or if `metadata` or `classes` are invalid: see the attributes of these names.
         OSError
             If the file cannot be written.
 
@@ -474,12 +483,15 @@ class Sequential(BaseModel):
         >>> model = Sequential([Dense(2)], input_shape=(3,))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = os.path.join(folder, "model.safetensors")
-        ...     model.save(path)
+        ...     model.save(path, metadata={"author": "Ada"}, classes=["cat", "dog"])
         ...     same = Sequential.load(path)
         >>> bool((same.predict([[1, 2, 3]]) == model.predict([[1, 2, 3]])).all())
         True
+        >>> same.classes, same.metadata["author"]
+        (('cat', 'dog'), 'Ada')
         """
-        safetensors_file.write(path, "model", self.get_config(), self.state_dict())
+        about = description.about(self, metadata, classes)
+        safetensors_file.write(path, "model", self.get_config(), self.state_dict(), about)
 
     @classmethod
     def load(cls, path: Path, custom_objects: Mapping[str, Any] | None = None) -> Sequential:
@@ -523,9 +535,11 @@ class Sequential(BaseModel):
         array([[2., 4., 6.]], dtype=float32)
         """
         classes = checked_custom(custom_objects)
-        config, tensors = safetensors_file.read(path, "model")
+        config, tensors, about = safetensors_file.read(path, "model")
         try:
-            return cls.from_config(config, tensors, classes)
+            model = cls.from_config(config, tensors, classes)
+            description.describe(model, about)
+            return model
         except (TypeError, ValueError, OverflowError) as error:
             raise safetensors_file.FileError(f"{os.fsdecode(path)}: {error}") from error
 
@@ -579,10 +593,7 @@ class Sequential(BaseModel):
         TypeError, ValueError
             If an argument is invalid, or if `state` does not fit the layers.
         """
-        needed, others = {"layers", "input_shape", "seed", "dtype"}, {"lr_mult", "max_pixels"}
-        if not isinstance(config, Mapping) or set(config) - others != needed:
-            got = sorted(map(str, config)) if isinstance(config, Mapping) else type(config).__name__
-            raise ValueError(f"config: expected what get_config returns, got {got}")
+        layer_list.check_config(config)
         check_mapping(state)
         custom = checked_custom(custom_objects)
         made = layer_list.from_config(config["layers"], custom)
@@ -653,9 +664,9 @@ class Sequential(BaseModel):
             shape = self._shape_before(chosen[0]) if chosen else None
             with self.usage.reading("a slice"):
                 state = copies(chosen)
-        model = _rebuild(
-            layer_list.to_spec(chosen), shape, self.seed, self.dtype, state, self._lr_mult, self.max_pixels
-        )
+        about = description.about_slice(self, isinstance(index, slice) and chosen[-1:] == self.layers[-1:])
+        spec = layer_list.to_spec(chosen)
+        model = _rebuild(spec, shape, self.seed, self.dtype, state, self._lr_mult, self.max_pixels, about)
         if isinstance(index, str) and (rate := self.layers[-1].lr_mult) != 1:  # which held for the layers of the output
             for layer in model.layers[len(self) - 1 :]:
                 layer.lr_mult *= rate
@@ -664,8 +675,8 @@ class Sequential(BaseModel):
     def __reduce__(self) -> tuple[Any, ...]:
         """Supports copy and pickle: stores layers by class and arguments, and a copy of the state."""
         state, shape = ({}, None) if self.network is None else (self.state_dict(), self.input_shape)
-        spec = layer_list.to_spec(self.layers)
-        return _rebuild, (spec, shape, self.seed, self.dtype, state, self._lr_mult, self.max_pixels)
+        spec, about = layer_list.to_spec(self.layers), description.about(self)
+        return _rebuild, (spec, shape, self.seed, self.dtype, state, self._lr_mult, self.max_pixels, about)
 
     def _shape_before(self, layer: Layer) -> Shape:
         """Returns the shape of an example before a layer, with None for sizes that depend on that of the input."""
@@ -709,10 +720,12 @@ def _rebuild(
     state: Mapping[str, Array],
     lr_mult: float,
     max_pixels: int = MOST_PIXELS,
+    about: Mapping[str, Any] | None = None,
 ) -> Sequential:
     """Returns a model of new layers with this state; it is not built if shape is None."""
     model = Sequential(layer_list.from_spec(specs), None, seed, dtype, max_pixels)
     model.lr_mult = lr_mult
     if shape is not None:
         model.build_from(shape, dict(state))
+    description.describe(model, about or {})
     return model

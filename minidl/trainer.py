@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from minidl.callbacks.callback_list import CallbackList
 from minidl.distributed.communicator import Communicator
+from minidl.engine.description import describe
 from minidl.losses.output_losses import OutputLosses
 from minidl.saving import safetensors_file
 from minidl.saving.atomic import Path, clean, text
@@ -599,7 +600,7 @@ class Trainer(BaseTrainer):
     @classmethod
     def _of(
         cls,
-        content: tuple[dict[str, Any], dict[str, Array]],
+        content: safetensors_file.Content,
         where: str,
         model: Sequential | None,
         custom: Mapping[str, Any],
@@ -607,9 +608,10 @@ class Trainer(BaseTrainer):
         distributed: Communicator | None = None,
     ) -> Trainer:
         """Returns a trainer made from a checkpoint's content; where: its source, for errors."""
-        config, tensors = content
+        config, tensors, about = content
         with checkpoint_content.as_file_error(where), nullcontext() if model is None else model.unbuilt_on_error():
             made = checkpoint_content.model_of(config, tensors, custom, model)
+            describe(made, about)
             options = checkpoint_content.parse_config(config, custom)
             trainer = cls(made, **options, num_threads=num_threads, distributed=distributed)
             trainer._fits.resume(checkpoint_content.restore(trainer, config, tensors))

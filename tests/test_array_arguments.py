@@ -263,6 +263,7 @@ INSIDE = (
     *(
         "backward_step",
         "config",
+        "description",
         "flat_parameters",
         "input_gradient",
         "layer_paths",
@@ -331,6 +332,7 @@ INSIDE_TOO = {
     "labeled_data.LabeledData.from_tuple:given", "labeled_data.LabeledData.from_batch:given",
     "lazy.LazyRows.__init__:array",
     "sequential.Sequential.build_from:state",
+    "base_model.BaseModel.classes:classes", "sequential.Sequential.save:classes",  # tests/engine/test_description.py
     "arrays.copy_into:target", "arrays.copy_into:source", "arrays.is_zeros_view:array",
 }  # fmt: skip
 ANY_SIZE = (  # no other argument determines the number of rows

@@ -9,6 +9,7 @@ import ast
 import inspect
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -44,6 +45,8 @@ SCRIPTS = {  # file: the test that runs it
     "weights.py": ("tests/test_docs.py", "test_weights_have_the_documented_hash"),
     "train.py": ("tests/mpi/test_same_bits.py", "test_docs_print_what_they_say"),
 }
+
+COPIED = {"docs/how-to/deploy.md": "examples/service.py"}  # page: the example that it tells to copy
 
 FENCE = re.compile(r"^ *(?:```|~~~).*$", re.M)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
@@ -87,6 +90,8 @@ def statements_of(program):
 def write_files(program, folder):
     for name, text in files_of(program).items():
         (folder / name).write_text(text, encoding="utf-8")
+    if program in COPIED:
+        shutil.copy(ROOT / COPIED[program], folder)
 
 
 def run_program(program, folder):

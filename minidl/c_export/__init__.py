@@ -10,7 +10,6 @@ before, such as the taps of a convolution or Winograd's transformed weights, com
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from minidl.c_export.identifiers import check_stem, name_from
 from minidl.c_export.interface import header_file
 from minidl.c_export.source_file import render
 from minidl.c_export.winograd import MAX_TABLES, table_bytes, with_direct_sums
-from minidl.onnx.deployment import CLASS_NAMES_KEY, class_names_of, model_of, with_probabilities
+from minidl.onnx.deployment import class_names_of, model_of, with_probabilities
 from minidl.saving import atomic
 from minidl.saving.atomic import Path
 from minidl.sequential import Sequential
@@ -83,7 +82,7 @@ def export_c(
         `digits_values` of their places. Needs `arena="argument"`.
     class_names : bool or list of str, default False
         Whether the file has a table `digits_classes` of the names of the classes, in UTF-8: True: the labels of the
-        classifier; a list: a name for each output (two for a single score).
+        classifier, or else the model's `classes`; a list: a name for each output (two for a single score).
     winograd : "tables", "memory", "direct" or None, default None
         How convolutions by Winograd's algorithm are written. "tables": their transformed weights, four times as many
         as the weights, are in the file. "memory": the file transforms the weights in the first call, into memory of its
@@ -143,6 +142,7 @@ def export_c(
             stem=os.path.basename(stem),
             function="predict_proba" if softmax else "predict",
             classes=classes,
+            metadata=dict(model_of(model).metadata),
             program=program,
             input=first,
             outputs=outputs,
@@ -165,12 +165,12 @@ def export_c(
 
 
 def _classes(source: Any, given: Any, model: Sequential) -> list[str]:
-    """Returns the names of the outputs, in their order: the given ones, else the labels of a classifier, else none.
+    """Returns the names of the outputs, in their order: the given ones, else those that the model has, or none.
 
     Raises TypeError or ValueError for other names, and for a table of names (`given` is True) without any.
     """
-    names = class_names_of(source, None if isinstance(given, bool) else given, model).get(CLASS_NAMES_KEY, "[]")
-    classes: list[str] = json.loads(names)
+    classes = [str(name) for name in class_names_of(source, None if isinstance(given, bool) else given, model)]
     if given is True and not classes:
-        raise ValueError(f"class_names: expected a list of names, or a fitted classifier, got {type(source).__name__}")
+        expected = "expected a list of names, a fitted classifier, or a model with `classes`"
+        raise ValueError(f"class_names: {expected}, got {type(source).__name__}")
     return classes

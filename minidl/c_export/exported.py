@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from minidl.c_export.arena import place
 from minidl.c_export.code_writer import CProgram, Statement, Tensor
@@ -21,16 +22,18 @@ class Export:
     outputs: by their names in C, "scores" if there is one. output_names: their names in Python.
 
     stem: the file's name without ".c". function: the method of Python that returns the same scores. classes: the names
-    of the outputs, or none. state: the model's parameters and buffers. static_arena: whether the file has
-    memory of its own for the values, else the functions take it. keeps_values: whether the outputs of all layers stay
-    in the arena. names_classes: whether the names of the classes are a table. separate_tables: whether the tables are
-    in a file of their own. sums_directly: whether convolutions are direct sums, also where the model uses Winograd's
-    algorithm. test: the inputs that the test in the file draws, and their scores, or None.
+    of the outputs, or none. metadata: what the user says of the model. state: the model's parameters and buffers.
+    static_arena: whether the file has memory of its own for the values, else the functions take it. keeps_values:
+    whether the outputs of all layers stay in the arena. names_classes: whether the names of the classes are a table.
+    separate_tables: whether the tables are in a file of their own. sums_directly: whether convolutions are direct sums,
+    also where the model uses Winograd's algorithm. test: the inputs that the test in the file draws, and their scores,
+    or None.
     """
 
     stem: str
     function: str
     classes: Sequence[str]
+    metadata: Mapping[str, Any]
     program: CProgram
     input: Tensor
     outputs: Mapping[str, Tensor]

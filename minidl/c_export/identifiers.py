@@ -66,7 +66,8 @@ def output_identifiers(outputs: Sequence[str], name: str) -> list[str]:
 
 def comment_text(text: str) -> str:
     """Returns text that can stand in a comment of C."""
-    return text.replace("*/", "* /").replace("/*", "/ *").encode("ascii", "backslashreplace").decode()
+    plain = text.replace("*/", "* /").replace("/*", "/ *").replace("??/", "? ?/")
+    return plain.encode("ascii", "backslashreplace").decode()
 
 
 def check_stem(stem: str, header: bool, separate_tables: bool) -> None:

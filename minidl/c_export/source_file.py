@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 import textwrap
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -125,6 +128,7 @@ def _comment(export: Export) -> str:
             else []
         ),
         *(["", "The outputs are " + comment_text(", ".join(export.classes)) + "."] if named else []),
+        *(["", "Metadata:", "", *_json_lines(export.metadata)] if export.metadata else []),
         "",
         f"tables {numbers * itemsize} bytes; arena {export.arena_size * itemsize} bytes{transformed}, {where}",
         f"stack: at most about {plain} bytes with gcc -O2, {vectors} with gcc -O3 and vectors of AVX-512",
@@ -148,6 +152,12 @@ def _comment(export: Export) -> str:
     if export.static_arena:
         lines += ["", "Not for several threads at a time: the arena is one."]
     return "/* " + "\n".join(_filled(lines)).replace("\n", "\n * ").replace(" * \n", " *\n") + "\n */"
+
+
+def _json_lines(value: Mapping[str, Any]) -> list[str]:
+    """Returns JSON as lines that can stand in a comment of C: slashes that would begin or end one are escaped."""
+    text = re.sub(r"(?<=[*?])/|/(?=\*)", r"\\u002f", json.dumps(value, indent=2))
+    return [f"    {line}" for line in text.splitlines()]
 
 
 def _filled(lines: Iterable[str]) -> list[str]:

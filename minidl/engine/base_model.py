@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Self, cast
 
 from numpy.typing import ArrayLike
 
+from minidl.engine import description
 from minidl.engine.input_gradient import inference_network, input_gradient, make_objective
 from minidl.engine.manual import ManualPass
 from minidl.engine.network import Network
@@ -15,6 +17,7 @@ from minidl.engine.sizes import Sizes
 from minidl.layers.base import Layer
 from minidl.layers.outputs import Outputs
 from minidl.losses import Loss
+from minidl.saving import canonical_json
 from minidl.utils.arrays import Array
 from minidl.utils.data import ArraySource, shape_of_examples
 from minidl.utils.hints import known_arguments
@@ -36,6 +39,8 @@ class BaseModel:
         self._changes = [0]
         self._manual: ManualPass | None = None  # made at the first forward by hand
         self._inference: Network | None = None  # of input_gradient, if it may be shared by threads
+        self._metadata = "{}"  # JSON
+        self._classes: tuple[str | int, ...] | None = None
 
     def _built(self) -> Network:
         if self.network is None:
@@ -84,6 +89,67 @@ class BaseModel:
         """The names of several `Outputs`; empty if the model has one output."""
         last = self.layers[-1]
         return tuple(last.branches) if isinstance(last, Outputs) else ()
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What you say of the model, by name: a read-only dict of JSON's values, which files keep. Set a dict.
+
+        The values are of `str`, `int`, `float`, `bool`, `list`, `dict` and None, and what is read back is equal to what
+        was set. Copies, slices, pickles, checkpoints, and model and ONNX files keep it.
+
+        Raises
+        ------
+        TypeError
+            If another value is set: a tuple, bytes or a number of NumPy, or a key that is no string.
+        ValueError
+            For NaN and infinity, for more than 2**20 characters of JSON, and for more than 50 levels.
+
+        Examples
+        --------
+        >>> from minidl import Sequential
+        >>> from minidl.layers import Dense
+        >>> model = Sequential([Dense(2)], input_shape=(3,))
+        >>> model.metadata = {"data": "survey 7", "range": [0, 255]}
+        >>> model.metadata["range"]
+        [0, 255]
+        """
+        return MappingProxyType(canonical_json.load(self._metadata))
+
+    @metadata.setter
+    def metadata(self, metadata: Mapping[str, Any]) -> None:
+        self._metadata = description.metadata_text(metadata)
+
+    @property
+    def classes(self) -> tuple[str | int, ...] | None:
+        """The names of the classes, in the order of the outputs, which files keep; None: it has none. Set a list.
+
+        There is a string or an int for each output, (classes, ...), and two for a single score; no two are equal.
+        Copies, pickles, checkpoints, model files, ONNX and C files keep them, and slices that have the last layer.
+
+        Raises
+        ------
+        TypeError
+            If others than strings, or ints, or None are set.
+        ValueError
+            If their number is not that of the outputs, if two are equal, if the model has several `Outputs`, or if it
+            is not built.
+
+        Examples
+        --------
+        >>> from minidl import Sequential
+        >>> from minidl.layers import Dense
+        >>> model = Sequential([Dense(2)], input_shape=(3,))
+        >>> model.classes = ["cat", "dog"]
+        >>> model.classes[model.predict([[1, 2, 3]]).argmax()] in ("cat", "dog")
+        True
+        """
+        return self._classes
+
+    @classes.setter
+    def classes(self, classes: ArrayLike | None) -> None:
+        if classes is not None:
+            classes = description.check_classes("classes", classes, self.output_shape, self.output_names)
+        self._classes = classes
 
     def at(self, input_shape: Shape) -> Self:
         """Returns the model for examples of one shape: see Sequential.at.
@@ -140,7 +206,8 @@ class BaseModel:
     def predict(self, X: ArrayLike, num_threads: int | None = None) -> Any:
         """Returns the outputs (scores) for X.
 
-        Each row is independent of the others, bit for bit. Any number of threads may predict at a time.
+        Each row is independent of the others, bit for bit. Any number of threads may predict at a time, and none may
+        change the weights meanwhile: see `Sequential.load_state_dict`.
 
         Parameters
         ----------
@@ -161,7 +228,7 @@ class BaseModel:
         ValueError
             If the model is not built.
         RuntimeError
-            If another thread trains the model.
+            If another thread changes the model: in a fit, or in `load_state_dict` or `soft_update`.
 
         Examples
         --------
@@ -212,7 +279,7 @@ class BaseModel:
             As `predict`; if the outputs are not of shape (classes,), if the model ends in a LogSoftmax, Softmin or
             Sigmoid, for an `output` that it does not have, and for a probability that is NaN by the model's parameters.
         RuntimeError
-            If another thread trains the model.
+            As `predict`.
 
         Examples
         --------

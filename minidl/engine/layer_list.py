@@ -203,6 +203,14 @@ def get_config(layers: Sequence[Layer], custom_objects: dict[str, Any] | None = 
     return [codec.encode(layer, layer_name(i, layer)) for i, layer in enumerate(layers)]
 
 
+def check_config(config: Any) -> None:
+    """Raises ValueError unless it has the keys that `Sequential.get_config` returns."""
+    needed, others = {"layers", "input_shape", "seed", "dtype"}, {"lr_mult", "max_pixels"}
+    if not isinstance(config, Mapping) or set(config) - others != needed:
+        got = sorted(map(str, config)) if isinstance(config, Mapping) else type(config).__name__
+        raise ValueError(f"config: expected what get_config returns, got {got}")
+
+
 def from_config(config: Any, custom_objects: Mapping[str, Any]) -> list[Layer]:
     """Returns new layers like those of a config; raises TypeError or ValueError as object_codec.decode."""
     if not isinstance(config, list):

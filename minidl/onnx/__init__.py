@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from minidl.onnx.deployment import class_names_of, model_of, with_probabilities
+from minidl.onnx.deployment import metadata_of, model_of, with_probabilities
 from minidl.onnx.exporting import build_graph, convert_dtype
 from minidl.onnx.file import model_file
 from minidl.onnx.importing import build_model
@@ -62,7 +62,8 @@ def export(
         "uint8": the graph's input is bytes, which it casts to the model's dtype; None: the model's dtype.
     class_names : list of str or None, default None
         A name for each output (two for a single score), as a JSON list in the metadata entry "class_names"; None: the
-        labels of a SequentialClassifier as strings; other models have none.
+        labels of a SequentialClassifier as strings, or else the `classes` of the model. Its `metadata` is the metadata
+        entry "metadata".
 
     Raises
     ------
@@ -100,7 +101,7 @@ def export(
     model_file.import_onnx()
     if input_dtype not in (None, "uint8"):
         raise ValueError(f"input_dtype: expected 'uint8' or None, got {input_dtype!r}")
-    metadata = class_names_of(model, class_names, net)
+    metadata = metadata_of(model, class_names, net)
     if check_bool("softmax", softmax):
         net = with_probabilities(model, net)
     net = convert_dtype(net, dtype)
@@ -122,6 +123,9 @@ def import_model(
     MatMul, pooling, norms, activations, and branches joined by Add, Sub, Sum, Mul or Concat. Transposes of models with
     channels last disappear where nodes can be moved before them. The batch may have any size. An input of integers with
     a Cast after it becomes an input of the dtype that it is cast to.
+
+    `classes` and `metadata` of the model are read from the metadata entries "class_names" and "metadata", if there are
+    any that these attributes take.
 
     Weights shared by several nodes become one copy per layer; a UserWarning names the nodes, since training updates the
     copies separately.

@@ -1,19 +1,22 @@
-"""What an exported file adds to a model: a softmax or sigmoid of the scores, and the names of the classes."""
+"""What an exported file adds to a model: a softmax or sigmoid of the scores, names of the classes, and metadata."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
+from minidl.engine.description import MAX_TEXT, check_classes, check_one_output
 from minidl.engine.layer_list import from_spec, to_spec
 from minidl.engine.probabilities import link_of
 from minidl.layers import Dense, Sigmoid, Softmax
 from minidl.sequential import Sequential
 
-CLASS_NAMES_KEY = "class_names"  # metadata entry: a JSON list of strings
+CLASS_NAMES_KEY = "class_names"  # metadata entry: a JSON list of strings, or of ints
+USER_KEY = "metadata"  # metadata entry: `model.metadata`, a JSON object
 
 
 def model_of(source: Any) -> Sequential:
@@ -48,7 +51,7 @@ def with_probabilities(source: Any, model: Sequential) -> Sequential:
 
     A single score s becomes the scores 0 and s before a Softmax. Raises ValueError where `predict_proba` does.
     """
-    _check_one_output("softmax", model)
+    check_one_output("softmax", model.output_names)
     loss = getattr(getattr(source, "trainer_", source), "loss", None)
     link = link_of("softmax", model.layers, model.output_shape, loss)
     if not link:
@@ -62,34 +65,31 @@ def with_probabilities(source: Any, model: Sequential) -> Sequential:
     return longer
 
 
-def _check_one_output(argument: str, model: Sequential) -> None:
-    """Raises ValueError for a model of several outputs."""
-    if model.output_names:
-        several, first = ", ".join(model.output_names), model.output_names[0]
-        raise ValueError(f"{argument}: expected a model of one output, got {several}; write model[{first!r}]")
+def class_names_of(source: Any, given: Any, model: Sequential) -> tuple[str | int, ...]:
+    """Returns the names of the classes: the given ones, else the labels of a classifier, else `classes` of the model.
 
-
-def class_names_of(source: Any, given: Any, model: Sequential) -> dict[str, str]:
-    """Returns the metadata of class names: the given ones, else the labels of a classifier, else none.
-
-    Raises TypeError unless they are strings; ValueError unless there is one for each output (two for a single score),
-    and for strings that UTF-8 cannot hold.
+    Raises TypeError unless the given ones are strings; ValueError unless there is one for each output (two for a single
+    score), for equal ones, and for strings that UTF-8 cannot hold.
     """
+    if given is None and not hasattr(type(source), "classes_"):
+        return model.classes or ()
     if given is None:
-        if not hasattr(type(source), "classes_"):
-            return {}
         given = [str(label) for label in source.classes_.tolist()]
-    names = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [None]
-    if not all(isinstance(name, str) for name in names):
-        raise TypeError(f"class_names: expected a list of strings, got {given!r}")
-    for name in names:
-        try:
-            str(name).encode()
-        except UnicodeEncodeError as error:
-            raise ValueError(f"class_names: expected strings that UTF-8 can hold, got {name!r}") from error
-    _check_one_output("class_names", model)
-    outputs = model.output_shape[0]
-    expected = 2 if outputs == 1 else outputs
-    if len(names) != expected:
-        raise ValueError(f"class_names: expected {expected} names, for outputs {model.output_shape}, got {len(names)}")
-    return {CLASS_NAMES_KEY: json.dumps(names, ensure_ascii=False)}
+    return check_classes("class_names", given, model.output_shape, model.output_names, (str,))
+
+
+def metadata_of(source: Any, class_names: Any, model: Sequential) -> dict[str, str]:
+    """Returns the entries of a file's metadata: the names of the classes, and what the user says of the model."""
+    said = {CLASS_NAMES_KEY: list(class_names_of(source, class_names, model)), USER_KEY: dict(model.metadata)}
+    return {key: json.dumps(value, ensure_ascii=False) for key, value in said.items() if value}
+
+
+def take_metadata(model: Sequential, metadata: Mapping[str, str], same_outputs: bool) -> None:
+    """Sets classes and metadata of a model as a file says, which may be of another program: if the attributes allow.
+
+    same_outputs: whether the outputs of the model are those of the file, which the names are of.
+    """
+    for name, key in (("metadata", USER_KEY), *([("classes", CLASS_NAMES_KEY)] if same_outputs else [])):
+        if key in metadata and len(metadata[key]) <= MAX_TEXT:
+            with suppress(TypeError, ValueError, RecursionError):
+                setattr(model, name, json.loads(metadata[key]))

@@ -8,6 +8,7 @@ from collections.abc import Container, Sequence
 from minidl.engine import build_warnings
 from minidl.engine.layer_list import MAX_PIXELS, named_layers
 from minidl.onnx.constant_folding import Constants
+from minidl.onnx.deployment import take_metadata
 from minidl.onnx.graph import ANY_BATCH, Graph, Node, ValueInfo, no_such_layer, refuse, select_outputs
 from minidl.onnx.layer_fusion import fuse_layers
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader
@@ -41,7 +42,7 @@ def build_model(graph: Graph, input_shape: Shape | None, outputs: str | Sequence
     outputs: names of values that are its outputs; None: those of the graph. Unless the caller keeps the graph, each
     tensor is released when its layer has copied it.
     """
-    imported = restore_exported(graph) if input_shape is None and outputs is None else None
+    imported, metadata = restore_exported(graph) if input_shape is None and outputs is None else None, graph.metadata
     if imported is None:
         graph = rewrite(graph if outputs is None else select_outputs(graph, outputs))
         try:
@@ -51,7 +52,9 @@ def build_model(graph: Graph, input_shape: Shape | None, outputs: str | Sequence
             survey = GraphSurvey(graph, importer.constants, importer.batch, importer.infer_node_shape)
             raise UnsupportedGraphError(importer.obstacles, survey, first, importer.shape) from first
     del graph
-    return imported.build()
+    model = imported.build()
+    take_metadata(model, metadata, same_outputs=outputs is None)
+    return model
 
 
 class Importer:

@@ -2,7 +2,8 @@
 
 A file is the length of its header in 8 bytes, the header, which is JSON padded with spaces, and the tensors' bytes. The
 header's `__metadata__` holds, all as strings: `sha256`, the digest of length and header with zeros in place of its 64
-digits; `format`; `kind`, the kind of file; `config`, JSON with sorted keys; and `sha256:NAME` of every tensor.
+digits; `format`; `kind`, the kind of file; `config`, JSON with sorted keys; `about`, if there is any, JSON of what the
+user says of the model; and `sha256:NAME` of every tensor.
 
 The same content gives the same bytes, and a header that differs from what `write` would produce is rejected. A file
 contains no code, no path and no module name.
@@ -27,6 +28,8 @@ from minidl.saving.atomic import Path
 from minidl.saving.canonical_json import dump, load
 
 Array = NDArray[Any]
+Json = dict[str, Any]
+Content = tuple[Json, dict[str, Array], Json]  # config, tensors, about
 
 FORMAT = "minidl 1"
 MAGIC = b'{"__metadata__":{"sha256":"'
@@ -36,6 +39,8 @@ DTYPES = {
     "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1",
 }  # fmt: skip
 NAMES = {np.dtype(code): name for name, code in DTYPES.items()}
+
+ABOUT = ("classes", "metadata")  # what a user may say of a model
 
 READ_FLAGS = os.O_RDONLY | atomic.BINARY | getattr(os, "O_NONBLOCK", 0)  # do not wait for a writer of a FIFO
 
@@ -73,37 +78,39 @@ class FileError(ValueError):
 # ---- writing
 
 
-def write(path: Path, kind: str, config: dict[str, Any], tensors: Mapping[str, Array]) -> None:
+def write(path: Path, kind: str, config: Json, tensors: Mapping[str, Array], about: Json | None = None) -> None:
     """Writes a file of this kind ("model", "checkpoint"): `config`, of JSON's own types, and tensors by name.
+
+    about: what the user says of the model, by the names of ABOUT; None or {}: nothing, and no byte of it.
 
     The write is atomic: see `atomic.write`. Raises OSError naming the path. Raises TypeError or ValueError, before
     anything is written, for unsupported content: tensors that are neither integer nor real, NaN in the config, a header
     beyond 8 MB.
     """
     try:
-        parts = _encode_parts(kind, config, tensors)
+        parts = _encode_parts(kind, config, tensors, about)
     except FileError as error:
         raise ValueError(f"{atomic.text(path)}: {error}") from error
     atomic.write(path, parts)
 
 
-def check(kind: str, config: dict[str, Any], tensors: Mapping[str, Array]) -> None:
+def check(kind: str, config: Json, tensors: Mapping[str, Array], about: Json | None = None) -> None:
     """Raises the errors of `write` for unsupported content, without writing."""
     try:
-        _encode_parts(kind, config, tensors)
+        _encode_parts(kind, config, tensors, about)
     except FileError as error:
         raise ValueError(str(error)) from error
 
 
-def to_bytes(kind: str, config: dict[str, Any], tensors: Mapping[str, Array]) -> bytes:
+def to_bytes(kind: str, config: Json, tensors: Mapping[str, Array], about: Json | None = None) -> bytes:
     """Returns the content of such a file. Raises as `write`."""
-    return b"".join(_encode_parts(kind, config, tensors))
+    return b"".join(_encode_parts(kind, config, tensors, about))
 
 
-def _encode_parts(kind: str, config: dict[str, Any], tensors: Mapping[str, Array]) -> list[memoryview]:
+def _encode_parts(kind: str, config: Json, tensors: Mapping[str, Array], about: Json | None) -> list[memoryview]:
     arrays = {name: _as_little_endian(name, array) for name, array in tensors.items()}
-    head = _make_header(kind, config, arrays)
-    _load_json("config", _parse_header(head)[0]["config"], sort_keys=True)  # checks that it can be read again
+    head = _make_header(kind, config, arrays, about)
+    _load_config(_parse_header(head)[0])  # checks that it can be read again
     return [memoryview(head), *map(_bytes, arrays.values())]
 
 
@@ -118,8 +125,9 @@ def _bytes(array: Array) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _make_header(kind: str, config: dict[str, Any], arrays: Mapping[str, Array]) -> bytes:
+def _make_header(kind: str, config: Json, arrays: Mapping[str, Array], about: Json | None) -> bytes:
     metadata = {"sha256": "0" * 64, "format": FORMAT, "kind": kind, "config": dump(config, sort_keys=True)}
+    metadata |= {"about": dump(about)} if about else {}
     metadata |= {f"sha256:{name}": _sha256(_bytes(array)) for name, array in arrays.items()}
     header: dict[str, Any] = {"__metadata__": metadata}
     end = 0
@@ -151,8 +159,8 @@ def _sha256(content: Any) -> str:
 # ---- reading
 
 
-def read(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Returns config and tensors of a file; the tensors are new arrays in native byte order.
+def read(path: Path, kind: str) -> Content:
+    """Returns config, tensors and `about` of a file; the tensors are new arrays in native byte order.
 
     Opens only `path`, and takes no more memory than the file and twice its tensors. Raises FileError naming the path
     for invalid content, OSError if it cannot be read or is not a regular file.
@@ -167,8 +175,8 @@ def read(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
             raise OSError(error.errno, error.strerror, name) from error
 
 
-def from_bytes(content: bytes, kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Returns the config and tensors passed to `to_bytes`. Raises FileError for invalid content."""
+def from_bytes(content: bytes, kind: str) -> Content:
+    """Returns the config, tensors and `about` passed to `to_bytes`. Raises FileError for invalid content."""
     return _read(io.BytesIO(content), len(content), kind)
 
 
@@ -187,7 +195,7 @@ def open_regular(name: str) -> io.BufferedReader:
         raise
 
 
-def _read(file: BinaryIO, size: int, kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
+def _read(file: BinaryIO, size: int, kind: str) -> Content:
     head = _read_head(file, size)
     metadata, entries = _parse_header(head)
     if metadata["kind"] != kind:
@@ -204,8 +212,17 @@ def _read(file: BinaryIO, size: int, kind: str) -> tuple[dict[str, Any], dict[st
     for name, array in arrays.items():
         if not _digests_match(metadata[f"sha256:{name}"], _sha256(_bytes(array))):
             raise FileError(f"tensor {name!r}: expected the bytes that were written, got others: the file is damaged")
+    config, about = _load_config(metadata)
+    return config, {name: arrays[name].astype(arrays[name].dtype.newbyteorder("=")) for name in entries}, about
+
+
+def _load_config(metadata: Mapping[str, str]) -> tuple[Json, Json]:
+    """Returns what a header says beside its tensors: config, and `about`, which is empty if it says nothing."""
     config = _load_json("config", metadata["config"], sort_keys=True)
-    return config, {name: arrays[name].astype(arrays[name].dtype.newbyteorder("=")) for name in entries}
+    about = _load_json("about", metadata["about"]) if "about" in metadata else None
+    if about is not None and (list(about) != [key for key in ABOUT if key in about] or not all(about.values())):
+        raise FileError(f"about: expected some of {', '.join(ABOUT)}, in this order, got {list(about)!r:.100}")
+    return config, about or {}
 
 
 def _read_head(file: BinaryIO, size: int) -> bytes:
@@ -246,7 +263,8 @@ def _parse_header(head: bytes) -> tuple[dict[str, str], dict[str, dict[str, Any]
         raise FileError("header: expected __metadata__ of strings, got others")
     if metadata.get("format") != FORMAT:
         raise FileError(f"expected format {FORMAT!r}, got {metadata.get('format')!r} (of another version of minidl?)")
-    expected = ["sha256", "format", "kind", "config", *(f"sha256:{name}" for name in entries)]
+    about = ["about"] if "about" in metadata else []
+    expected = ["sha256", "format", "kind", "config", *about, *(f"sha256:{name}" for name in entries)]
     if list(metadata) != expected:
         raise FileError(f"header: expected the metadata {expected[:9]} ..., got {list(metadata)[:9]} ...")
     end = 0

@@ -16,12 +16,13 @@ import numpy as np
 
 from minidl import losses, metrics, optimizers, schedules
 from minidl.callbacks.callback_list import State
+from minidl.engine.description import about
 from minidl.engine.layer_list import OUR_LAYERS
 from minidl.losses import output_losses
 from minidl.saving.json_codec import decode, encode
 from minidl.saving.object_codec import ObjectCodec, check_names, check_settings
 from minidl.saving.object_codec import decode as decode_object
-from minidl.saving.safetensors_file import FileError
+from minidl.saving.safetensors_file import Content, FileError
 from minidl.sequential import Sequential
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.batch_feed import check_batches
@@ -50,10 +51,8 @@ LIMITS = ("clip_norm", "clip_value", "per_example_clip_norm")
 # ---- a trainer as JSON and tensors
 
 
-def pack(
-    trainer: BaseTrainer, fit: FitState | None, custom_objects: dict[str, Any] | None = None
-) -> tuple[dict[str, Any], Tensors]:
-    """Returns the configuration and the tensors of a checkpoint; raises TypeError for what cannot be saved.
+def pack(trainer: BaseTrainer, fit: FitState | None, custom_objects: dict[str, Any] | None = None) -> Content:
+    """Returns configuration, tensors and `about` of a checkpoint; raises TypeError for what cannot be saved.
 
     custom_objects: a dict that takes the user's classes and functions, by their names in the configuration.
     """
@@ -94,13 +93,13 @@ def pack(
             [key, encode(state, f"callback {key}: what its state_dict() returns", codec.encode_array), needed]
             for key, state, needed in fit.callbacks
         ]
-    return config, tensors
+    return config, tensors, about(model)
 
 
 def describe_trainer(trainer: BaseTrainer) -> tuple[dict[str, Any], Tensors]:
     """Returns what `pack` returns without a fit, or only the weights of a trainer that cannot be saved."""
     try:
-        return pack(trainer, None, {})
+        return pack(trainer, None, {})[:2]
     except TypeError:
         return {"model": {}}, {f"model/{name}": value for name, value in trainer.model.state_dict().items()}
 

@@ -9,6 +9,7 @@ enough work (THREAD_WORK), in training as many as the model of schedule.pyx find
 work.
 """
 import os
+import warnings
 from operator import index
 
 cdef extern from "minidl_c/runtime/calls.h" nogil:
@@ -62,6 +63,7 @@ cdef double LOCKED_WORK = 2e5           # about 5 us: to give up the interpreter
 cdef bint _chooses = True               # else calls use all threads that they may, however little work they have
 _num_threads = None     # the argument of set_num_threads
 _forked = False         # OpenMP's threads do not survive a fork: a child that opened a region would hang
+_warned = False         # set_num_threads has said so in this process
 
 
 def _processors():
@@ -123,7 +125,8 @@ def check_num_threads(num_threads):
 def set_num_threads(num_threads):
     """Sets the largest number of threads of every call without `num_threads`.
 
-    A call takes fewer if more would not make it faster.
+    A call takes fewer if more would not make it faster. With OpenMP, a forked child computes on one thread, whatever the
+    number is: there, the first call with another one gives a RuntimeWarning, which names the remedies.
 
     Parameters
     ----------
@@ -143,8 +146,17 @@ def set_num_threads(num_threads):
     2
     >>> minidl.set_num_threads(None)
     """
-    global _num_threads
+    global _num_threads, _warned
     _num_threads = None if num_threads is None else check_num_threads(num_threads)
+    if _forked and MINIDL_OPENMP and not _warned and num_threads is not None and _num_threads > 1:
+        _warned = True
+        warnings.warn(
+            f"set_num_threads({_num_threads}): a forked child computes on one thread, because OpenMP's threads do not survive a fork; "
+            "start processes with multiprocessing's method 'spawn' (or 'forkserver', and import minidl in the child alone), "
+            "or build minidl with threads of its own, MINIDL_NO_OPENMP=1",
+            RuntimeWarning,
+            stacklevel=1,       # the caller: this function is compiled, and no frame
+        )
 
 
 def get_num_threads():

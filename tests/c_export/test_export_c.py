@@ -327,7 +327,11 @@ def test_other_errors_of_a_layer_are_noted(tmp_path, monkeypatch):
         ({"keep_values": True}, ValueError, 'keep_values: expected arena="argument" with it'),
         ({"class_names": ["a"]}, ValueError, "class_names: expected 4 names, for outputs (4,), got 1"),
         ({"class_names": 3}, TypeError, "class_names: expected a list of strings, got 3"),
-        ({"class_names": True}, ValueError, "class_names: expected a list of names, or a fitted classifier, got Sequ"),
+        (
+            {"class_names": True},
+            ValueError,
+            "class_names: expected a list of names, a fitted classifier, or a model with `classes`, got Seq",
+        ),
     ],
 )
 def test_wrong_arguments_are_refused(arguments, error, message, model, tmp_path):

@@ -208,3 +208,70 @@ def test_a_softmax_at_the_end_is_not_written_twice(path, rng):
     export(model, path, softmax=True)
     assert relative_error(run_onnxruntime(path, x), model.predict(x)) < 1e-6
     assert repr(import_model(path)) == repr(model)
+
+
+# ---- what the user says of a model
+
+
+SAID = {"z": ["é */", 0.1, None], "a": {"n": 1}}
+
+
+@pytest.mark.parametrize("classes", [["é", "b", "c"], [3, 1, 2]], ids=str)
+def test_classes_and_metadata_are_read_back(path, classes):
+    model = small()
+    model.classes, model.metadata = classes, SAID
+    for options in ({}, {"dtype": "float64"}, {"softmax": True}, {"input_dtype": "uint8"}):
+        export(model, path, **options)
+        back = import_model(path)
+        assert (back.classes, back.metadata) == (tuple(classes), SAID)
+    entries = metadata(path)
+    assert (json.loads(entries["class_names"]), json.loads(entries["metadata"])) == (classes, SAID)
+    export(Trainer(model, "softmax_cross_entropy", SGD(0.1)), path, class_names=["x", "y", "z"])
+    assert import_model(path).classes == ("x", "y", "z")
+
+
+def test_a_model_of_any_size_keeps_them(path):
+    model = Sequential([Conv2D(2, 3, padding=1)], input_shape=(1, None, None))
+    model.classes, model.metadata = ["sky", "road"], SAID
+    export(model, path)
+    back = import_model(path)
+    assert (back.input_shape, back.classes, back.metadata) == ((1, None, None), ("sky", "road"), SAID)
+
+
+def test_classes_are_of_the_outputs_of_the_file_alone(path):
+    import onnx
+
+    model = Sequential([Dense(3), ReLU(), Dense(3)], input_shape=(5,))
+    model.classes, model.metadata = ["a", "b", "c"], SAID
+    export(model, path)
+    inner = onnx.load(path).graph.node[0].output[0]
+    back = import_model(path, outputs=inner)
+    assert (back.output_shape, back.classes, back.metadata) == ((3,), None, SAID)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "",
+        "a, b, c",
+        "[",
+        "[1, 2]",
+        '["a", "a", "b"]',
+        '["a", "b", 3]',
+        '{"a": NaN}',
+        "[" * 100_000,
+        "3",
+        '"abc"',
+        "null",
+    ],
+    ids=lambda entry: entry[:20],
+)
+def test_entries_of_other_programs_are_no_error(path, entry):
+    import onnx
+
+    export(small(), path)
+    proto = onnx.load(path)
+    onnx.helper.set_model_props(proto, {"class_names": entry, "metadata": entry})
+    onnx.save(proto, path)
+    back = import_model(path)
+    assert (back.classes, back.metadata) == (None, {})

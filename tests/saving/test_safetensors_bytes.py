@@ -24,7 +24,7 @@ def test_they_equal_the_bytes_of_the_file(tmp_path):
 
 
 def test_round_trip():
-    config, tensors = safetensors_file.from_bytes(safetensors_file.to_bytes("model", CONFIG, TENSORS), "model")
+    config, tensors, _ = safetensors_file.from_bytes(safetensors_file.to_bytes("model", CONFIG, TENSORS), "model")
     assert config == CONFIG and list(tensors) == list(TENSORS)
     for name, array in tensors.items():
         np.testing.assert_array_equal(array, TENSORS[name])

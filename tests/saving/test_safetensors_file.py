@@ -60,7 +60,7 @@ def assert_refused(path, content, message, kind="model"):
 
 # ---- round trips
 def test_a_round_trip_keeps_everything(path, content):
-    config, tensors = safetensors_file.read(path, "model")
+    config, tensors, _ = safetensors_file.read(path, "model")
     assert config == CONFIG and list(tensors) == list(TENSORS)
     for name, array in tensors.items():
         expected = TENSORS[name]
@@ -100,7 +100,7 @@ def test_the_same_content_gives_the_same_bytes(path, content, tmp_path):
         twin, "model", dict(reversed(CONFIG.items())), {name: a.copy("F") for name, a in TENSORS.items()}
     )
     assert twin.read_bytes() == content
-    config, tensors = safetensors_file.read(path, "model")
+    config, tensors, _ = safetensors_file.read(path, "model")
     safetensors_file.write(twin, "model", config, tensors)
     assert twin.read_bytes() == content
     assert len(content) == 8 + int.from_bytes(content[:8], "little") + sum(a.nbytes for a in TENSORS.values())
@@ -109,7 +109,7 @@ def test_the_same_content_gives_the_same_bytes(path, content, tmp_path):
 
 def test_no_tensors_at_all(path):
     safetensors_file.write(path, "checkpoint", {}, {})
-    assert safetensors_file.read(path, "checkpoint") == ({}, {})
+    assert safetensors_file.read(path, "checkpoint") == ({}, {}, {})
 
 
 def test_kinds_are_distinguished(path, content):

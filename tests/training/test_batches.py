@@ -271,7 +271,7 @@ def test_a_file_without_a_position_is_completed(tmp_path):
     whole = make_trainer()
     whole.fit(BATCHES, epochs=3, verbose=0)
     interrupted(6, BATCHES, tmp_path / "c", epochs=3)
-    config, tensors = safetensors_file.read(tmp_path / "c", "checkpoint")
+    config, tensors, _ = safetensors_file.read(tmp_path / "c", "checkpoint")
     fit = config["fit"]["dict"]
     place = next(i for i, (name, _) in enumerate(fit) if name == "batches")
     fit[place][1]["dict"] = [pair for pair in fit[place][1]["dict"] if pair[0] != "position"]

@@ -438,7 +438,7 @@ def test_state_that_would_be_restored_differently_is_refused(path, optimizer, me
 )
 def test_an_inconsistent_position_is_refused(path, change):
     interrupt_fit(native_trainer(), 16).save_checkpoint(path)
-    config, tensors = safetensors_file.read(path, "checkpoint")
+    config, tensors, _ = safetensors_file.read(path, "checkpoint")
     pairs = config["fit"]["dict"]
     config["fit"]["dict"] = [[name, change.get(name, value)] for name, value in pairs]
     safetensors_file.write(path, "checkpoint", config, tensors)

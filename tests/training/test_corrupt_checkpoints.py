@@ -50,7 +50,7 @@ TOP = ("model", "loss", "metrics", "optimizer", "remembered", "updates", "seed",
 @pytest.mark.parametrize("value", WRONG, ids=repr)
 def test_a_valid_file_with_nonsense_is_a_file_error_or_harmless(path, entry, value):
     interrupt_fit(native_trainer(), 16).save_checkpoint(path)
-    config, tensors = safetensors_file.read(path, "checkpoint")
+    config, tensors, _ = safetensors_file.read(path, "checkpoint")
     if json.dumps(config[entry]) == json.dumps(value, default=str):
         return
     safetensors_file.write(path, "checkpoint", *set_value(config, tensors, [entry], value))
@@ -65,7 +65,7 @@ def test_a_valid_file_with_nonsense_is_a_file_error_or_harmless(path, entry, val
 @pytest.mark.parametrize("which", ["missing", "other shape", "other dtype"])
 def test_tensors_that_do_not_fit_are_refused(path, which):
     interrupt_fit(native_trainer(), 16).save_checkpoint(path)
-    config, tensors = safetensors_file.read(path, "checkpoint")
+    config, tensors, _ = safetensors_file.read(path, "checkpoint")
     for name in tensors:
         if which == "other shape" and name.startswith("history/"):
             continue  # any number of floats is valid
@@ -83,7 +83,7 @@ def test_a_history_of_several_lengths(path):
     trainer = native_trainer()
     trainer.fit(X, Y, epochs=2, verbose=0)
     trainer.save_checkpoint(path)
-    config, tensors = safetensors_file.read(path, "checkpoint")
+    config, tensors, _ = safetensors_file.read(path, "checkpoint")
     safetensors_file.write(path, "checkpoint", config, tensors | {"history/loss": tensors["history/loss"][:1]})
     with pytest.raises(FileError, match=r"history: expected an entry of each list for each epoch, got .*1 for 'loss'"):
         Trainer.resume(path)
@@ -119,7 +119,7 @@ class Careful:
 def test_state_that_could_not_be_saved_again_is_refused(path):
     """Attributes of a user's class are restored unchecked; only its constructor checks them."""
     trainer = Trainer(Sequential([Dense(2)], (3,)), "softmax_cross_entropy", SGD(Careful(0.1)))
-    config, tensors = checkpoint_content.pack(trainer, None)
+    config, tensors, _ = checkpoint_content.pack(trainer, None)
     config["remembered"]["dict"][0][1]["object"][1]["dict"][0][1] = "../../etc/passwd"
     safetensors_file.write(path, checkpoint_content.KIND, config, tensors)
     with pytest.raises(FileError, match="cannot resume from this checkpoint"):

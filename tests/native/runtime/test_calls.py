@@ -126,3 +126,46 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_a_forked_child_forgets_the_calls_of_its_parent():
     done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=120)
     assert (done.stdout.strip(), done.returncode) == ("8", 0), done.stderr
+
+
+IN_A_CHILD = """
+import os, sys, warnings
+import minidl
+
+def warned(number):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        minidl.set_num_threads(number)
+    return [(warning.category.__name__, warning.filename, str(warning.message)) for warning in found]
+
+assert warned(2) == []
+minidl.set_num_threads(None)
+warnings.simplefilter("ignore")  # Python warns of forks beside threads
+child = os.fork()
+if not child:
+    for number in (1, None, 2, 3):
+        print(number, warned(number), flush=True)
+    print(minidl.get_num_threads(), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_threads_that_a_forked_child_cannot_have_are_named_once(tmp_path):
+    (tmp_path / "forks.py").write_text(IN_A_CHILD, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, tmp_path / "forks.py"], capture_output=True, text=True, timeout=120, env=environment
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    *quiet, second, third, number = done.stdout.splitlines()
+    assert (quiet, third) == (["1 []", "None []"], "3 []")
+    if openmp():
+        assert (
+            f"2 [('RuntimeWarning', '{tmp_path / 'forks.py'}', \"set_num_threads(2): a forked child computes on"
+            in second
+        )
+        assert "'spawn'" in second and "MINIDL_NO_OPENMP=1" in second and number == "1"
+    else:
+        assert (second, number) == ("2 []", "3")

@@ -24,7 +24,7 @@ from minidl.saving.object_codec import decode as decode_object
 from minidl.saving.safetensors_file import FileError
 from minidl.sequential import Sequential
 from minidl.training.base_trainer import BaseTrainer
-from minidl.training.batch_feed import check_batches
+from minidl.training.batch_feed import UNKNOWN, check_batches
 from minidl.training.checked_attributes import history_of
 from minidl.training.fit_state import FitState
 from minidl.training.history import History
@@ -268,6 +268,7 @@ def _fit_state(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> Fit
         raise ValueError(f"fit: expected its state by name, got {type(fields).__name__}")
     if isinstance(batches := fields.get("batches"), dict) and "count" in batches:
         batches.setdefault("position", batches["count"])  # in files from before epochs went on where the last one ended
+        fields["batches"] = UNKNOWN | batches
     if "counts" not in fields:  # in files from before metrics of labels counted
         fields |= {"counts": {}, "scores": fields.get("scores") if trainer.keeps_scores else None}
         fields["arguments"]["outputs"] = trainer.outputs

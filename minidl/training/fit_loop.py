@@ -122,6 +122,10 @@ class FitLoop(ABC):
             return f"callbacks: expected {missing} as well, as in the fit that was interrupted"
         return None
 
+    def doubt(self, state: FitState) -> str | None:
+        """Returns what is not known of this call, which completes a fit from a file, in words; None: nothing."""
+        return None
+
     def resume(self, state: FitState) -> None:
         """Continues from a state that fits this call."""
         self.epochs_done, self.in_epoch, self._should_stop = state.epochs_done, state.in_epoch, state.should_stop

@@ -9,6 +9,7 @@ from enum import Enum
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.fit_loop import FitLoop
 from minidl.training.fit_state import FitState
+from minidl.utils.hints import warn_caller
 
 RESUME_HINT = ". Call fit with the same arguments to complete it, or set trainer.interrupted = None to begin another"
 
@@ -110,6 +111,8 @@ class FitRecord:
         if state is not None:
             difference = loop.difference(state)
             if difference is None:
+                if self._loop is None and not state.is_complete and (doubt := loop.doubt(state)):
+                    warn_caller(doubt)
                 loop.resume(state)
             elif self._loop is None and not state.is_complete:  # the state is from a file
                 with loop.trainer.comm.raise_together():

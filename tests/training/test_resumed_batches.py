@@ -18,7 +18,7 @@ class Numbered:
     """Draws the order of an epoch from its number. It is read item by item, so a new number counts at once."""
 
     def __init__(self):
-        self.epoch, self.told = 99, []
+        self.epoch, self.told, self.numbered = 99, [], self
 
     def set_epoch(self, epoch):
         self.epoch = epoch
@@ -67,12 +67,13 @@ class WithBatchSampler(WithSampler):
     def __init__(self):
         super().__init__()
         self.batch_sampler = BatchSampler()
+        self.numbered = self.batch_sampler.sampler
 
 
 class WithOwnSampler(WithSampler):
     def __init__(self):
         super().__init__()
-        self.sampler = Sampler()
+        self.sampler = self.numbered = Sampler()
 
 
 class Counting(Loader):
@@ -98,9 +99,6 @@ class Random(Loader):
         order = np.roll(order, 1) if order[0] == getattr(self, "first", None) else order
         self.first = order[0]  # another one in each epoch: it would be the same by chance in one of four
         return iter([BATCHES[i] for i in order])
-
-
-NUMBERED = [Numbered, WithOwnSampler, WithBatchSampler]
 
 
 def resumed(path, make, **options):
@@ -142,7 +140,8 @@ def interrupted_after(epochs, source, path):
 def test_batches_that_take_the_epoch_are_resumed_with_equal_bits(make, steps_per_epoch, steps, tmp_path):
     """Also where an epoch ends in the middle of a pass over the batches, or has more than one."""
     whole, options = make_trainer(), {"steps_per_epoch": steps_per_epoch}
-    whole.fit(make(), epochs=EPOCHS, verbose=0, **options)
+    whole.fit(source := make(), epochs=EPOCHS, verbose=0, **options)
+    assert source.numbered.epoch == EPOCHS - 1
     for step in steps:
         in_process = interrupted(step, source := make(), tmp_path / "c", epochs=EPOCHS, **options)
         assert_same(resumed(tmp_path / "c", make, **options), whole)
@@ -194,7 +193,7 @@ def test_an_epoch_that_a_callback_changes_is_told():
 
 @pytest.mark.parametrize("make", [Counting, Random])
 def test_batches_that_do_not_take_it_are_named(make, tmp_path):
-    """Between two epochs, a fit goes on with a warning, in an epoch it is refused; after the first, nothing is known."""
+    """Between two epochs, a fit goes on with a warning, in one it is refused; after the first, nothing is known."""
     path = tmp_path / "c"
     for epochs in (2, 3):
         interrupted_after(epochs, make(), path)

@@ -199,7 +199,8 @@ class Trainer(BaseTrainer):
         -------
         History
             The trainer's `history`: a dict of lists with an entry for each epoch. Its keys are "epoch" (from 0),
-            "loss", the names of the metrics, "val_loss" and the like with validation, "lr" and "images_per_second".
+            "loss", the names of the metrics, "val_loss" and the like with validation, "lr", "images_per_second", and
+            what callbacks have added.
             `history.plot()` draws them with Matplotlib.
 
         Raises
@@ -514,6 +515,11 @@ class Trainer(BaseTrainer):
         of_outputs = self.loss.losses if isinstance(self.loss, OutputLosses) else ()
         names = ["loss", *(f"{name}_loss" for name in of_outputs), *self.metrics]
         return names + [f"val_{name}" for name in names if self._fits.validates]
+
+    @property
+    def may_measure_more(self) -> bool:
+        """Whether a callback of the running fit, of a class that is not minidl's, may add numbers to an epoch's."""
+        return self._fits.may_add_numbers
 
     @property
     def interrupted(self) -> FitState | None:

@@ -154,7 +154,7 @@ class Checkpoint:
             The record of the epoch.
         """
         if self._monitor is not None:
-            value = logs[self._monitor.name]
+            value = self._monitor.value(trainer, logs)
             self._due = self._monitor.is_better(value, self._record)
             self._record = value if self._due else self._record
         elif self.every_n_steps is None:

@@ -14,6 +14,7 @@ from minidl.callbacks.callback_list import CallbackList
 from minidl.optimizers.base import rate_at
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.consistency import check_epoch, warnings_for
+from minidl.training.epoch_numbers import end_epoch
 from minidl.training.fit_state import FitConfig, FitState
 from minidl.training.progress import Progress
 from minidl.training.signals import Signals
@@ -233,9 +234,13 @@ class FitLoop(ABC):
         trainer.history.append_epoch(logs)
         trainer.epoch += 1
         self.epochs_done, self.in_epoch, self.seen = self.epochs_done + 1, False, self.sized.nothing_seen()
-        self.progress.end_epoch(logs)
-        check_epoch(trainer.comm, logs["lr"], trainer.model)
-        self._call("on_epoch_end", trainer.epoch - 1, logs)
+        self.progress.close()
+        try:
+            check_epoch(trainer.comm, logs["lr"], trainer.model)
+            end_epoch(trainer, self.callbacks, trainer.epoch - 1, logs)
+        finally:
+            self.progress.end_epoch(logs)
+        self._agree()
         self._call("on_save")
         check()
 

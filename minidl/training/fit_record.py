@@ -68,6 +68,11 @@ class FitRecord:
         """Whether the fit that is running has validation data."""
         return self._loop is not None and self._loop.config.validation is not None
 
+    @property
+    def may_add_numbers(self) -> bool:
+        """Whether a callback of the fit that is running may add numbers to the record of an epoch."""
+        return self._loop is not None and self._loop.callbacks.may_add_numbers
+
     def state(self, step: int) -> FitState | None:
         """Returns where the last fit stands; None after its end, and if the trainer has made steps since."""
         state = self._resumed if self._loop is None else self._loop.state()

@@ -30,6 +30,7 @@ from minidl.training.per_example import per_example_gradients
 from minidl.training.progress import Progress
 from minidl.training.report import report
 from minidl.training.report.findings import Findings
+from minidl.training.run_parameters import run_parameters
 from minidl.training.signals import Signals
 from minidl.utils.arrays import Array
 from minidl.utils.hints import known_arguments
@@ -515,6 +516,32 @@ class Trainer(BaseTrainer):
         of_outputs = self.loss.losses if isinstance(self.loss, OutputLosses) else ()
         names = ["loss", *(f"{name}_loss" for name in of_outputs), *self.metrics]
         return names + [f"val_{name}" for name in names if self._fits.validates]
+
+    def run_parameters(self) -> dict[str, Any]:
+        """Returns what this run is, as strict JSON can hold it: the parameters of model, training and running fit.
+
+        Loggers write it beside their files; call it in the `on_fit_begin` of a callback of yours.
+
+        Returns
+        -------
+        dict
+            `first_epoch` is the number of the fit's first epoch, `fit` has its numbers, such as `epochs` and
+            `batch_size`, None outside of a fit, `validation_examples` is the number of them. Then follow `callbacks`,
+            `loss`, `loss_weights`, `metrics`, `optimizer` with its arguments, `seed`, the limits of the gradient, the
+            number of `ranks`, the lines of the model's summary in `model`, its `dtype` and `model_seed`, and in
+            `environment` what `minidl.show_config` returns. Objects are texts.
+
+        Examples
+        --------
+        >>> from minidl import Sequential, Trainer
+        >>> from minidl.layers import Dense
+        >>> from minidl.optimizers import SGD
+        >>> trainer = Trainer(Sequential([Dense(1)]), "mean_squared_error", SGD(0.1), seed=3)
+        >>> parameters = trainer.run_parameters()
+        >>> parameters["optimizer"]["lr"], parameters["seed"], parameters["environment"]["instruction_set"][:1]
+        (0.1, 3, 'v')
+        """
+        return run_parameters(self, self._fits.running)
 
     @property
     def may_measure_more(self) -> bool:

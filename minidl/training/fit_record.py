@@ -64,6 +64,11 @@ class FitRecord:
         self._resumed = state
 
     @property
+    def running(self) -> FitLoop | None:
+        """The loop of the fit that is running, or was interrupted."""
+        return self._loop
+
+    @property
     def validates(self) -> bool:
         """Whether the fit that is running has validation data."""
         return self._loop is not None and self._loop.config.validation is not None

@@ -169,10 +169,14 @@ def test_monitors_of_numbers_that_nothing_adds(make, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="got 'score'; a callback that adds it has to come before the one that moni"):
         fit(make("score", lower_is_better=True), Adds(score=1), trainer=trainer)
     assert trainer.epoch == 1
-    with pytest.raises(ValueError, match="got 'val_loss'; it needs validation_data"):
-        fit(Adds(score=1), make("val_loss"))
-    with pytest.raises(ValueError, match=r"got 'my_f1'.* for your own metric, set lower_is_better=True or False"):
-        fit(Adds(my_f1=1), make("my_f1"))
+    for name, way, message in (
+        ("val_loss", {"lower_is_better": True}, "got 'val_loss'; it needs validation_data"),
+        ("recall", {}, r"expected one of \['loss', 'accuracy'\], got 'recall'"),
+        ("my_f1", {}, r"got 'my_f1'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fit(Adds(my_f1=1), make(name, **way), trainer=(untouched := native_trainer()))
+        assert untouched.step == 0
 
 
 def test_a_resumed_fit_monitors_them(tmp_path):

@@ -63,6 +63,7 @@ def _plain(value: Any) -> Any:
         return {str(name): _plain(one) for name, one in value.items()}
     if inspect.isroutine(value) or isinstance(value, type):
         return value.__name__
-    if type(value).__repr__ is object.__repr__:  # an address says nothing
-        return type(value).__name__
+    cls: Any = type(value)
+    if cls.__repr__ is object.__repr__:  # an address says nothing
+        return cls.__name__
     return repr(value)[:MAX_TEXT]

@@ -83,14 +83,15 @@ class HistoryFile:
         """
         self._names, self._epochs, self._last = None, 0, ""
         self._place.begin(trainer)
-        if self.file is not None and os.path.exists(self.file):
-            check_writable(self.file)
-            with open(self.file, "rb") as file:
+        found = self.file if self.file is not None and os.path.exists(self.file) else ""
+        if found:
+            check_writable(found)
+            with open(found, "rb") as file:
                 start = file.read(len(self.opening))
             if start not in (b"", self.opening):
                 expected = f"none, or one that begins with {self.opening.decode()}"
                 raise ValueError(f"path: expected a file of a {type(self).__name__}, {expected}, got {start!r}")
-        self._place.check_owner(lambda path: self._holds(path, trainer.history))
+        self._place.check_owner(found, lambda: self._holds(found, trainer.history))
 
     def on_epoch_end(self, trainer: Any, epoch: int, logs: dict[str, float]) -> None:
         """Appends the epoch's line.

@@ -42,10 +42,10 @@ class RunFile:
         folder = os.path.dirname(self.path[: self.path.find(FIELD)])  # that of a number may be made later
         check_writable(os.path.join(folder, ".minidl") if self.name is None else f"{self.name}.json")
 
-    def check_owner(self, is_ours: Callable[[str], bool]) -> None:
+    def check_owner(self, found: str, is_ours: Callable[[], bool]) -> None:
         """Raises ValueError for the log of another run.
 
-        is_ours: whether a log is that of this trainer, if there are no parameters beside it.
+        found: a log that is there, or "". is_ours: whether it is that of this trainer, if no parameters are beside it.
         """
         if self.name is None:
             return
@@ -55,8 +55,8 @@ class RunFile:
         if os.path.lexists(self.name + ".json") and known is None:
             expected = f"expected no file {self.name}.json, or the parameters of a run of minidl"
             raise ValueError(f"{self._argument}: {expected}, got another file; overwrite=True replaces it")
-        if os.path.exists(self.name) and (known is not None or not is_ours(self.name)):
-            expected = f"expected a new one or that of this run, got {self.name!r}, the log of another run"
+        if found and (known is not None or not is_ours()):
+            expected = f"expected a new one or that of this run, got {found!r}, the log of another run"
             remedy = "to keep both, put {run} into the path, where each run has a number; overwrite=True replaces it"
             raise ValueError(f"{self._argument}: {expected}; {remedy}")
 

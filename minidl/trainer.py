@@ -89,6 +89,8 @@ class Trainer(BaseTrainer):
         Number of optimizer steps made so far.
     history : History
         What `fit` returns: a dict of lists with an entry for each epoch; its `plot` draws them.
+    run_id : str
+        The id of this run, 32 hexadecimal digits, read-only: checkpoints keep it, so that a resumed trainer has it, too.
     should_stop : bool
         True ends the fit after the hook of a callback that sets it.
 

@@ -29,11 +29,11 @@ class RunFile:
         self.overwrite = check_bool("overwrite", overwrite)
         self.name: str | None = None  # without "{run}"; None: no number has been chosen yet
         self._run: str | None = None  # the id of the run that `name` belongs to
-        self._parameters: dict[str, Any] = {}
+        self._fit: dict[str, Any] = {}  # the parameters of the running fit
 
     def begin(self, trainer: Any) -> None:
         """Begins a fit: finds `name`, but writes nothing; raises OSError if nothing can be written."""
-        self._parameters = {"run_id": trainer.run_id, "fit": trainer.run_parameters()}
+        self._fit = trainer.run_parameters()
         if FIELD not in self.path:
             self.name = self.path
         elif self._run != trainer.run_id:
@@ -64,16 +64,16 @@ class RunFile:
         """Returns the path to write to, and writes the parameters beside it."""
         if self.name is None:
             self.name = self._reserve()
-        fits = (_read(self.name) or {}).get("fits", []) if run_of(self.name) == self._run else []
-        mine = self._parameters["fit"]
-        kept = [fit for fit in fits if isinstance(fit, dict) and fit.get("first_epoch", -1) < mine["first_epoch"]]
-        same = [fit for fit in fits if isinstance(fit, dict) and fit.get("first_epoch") == mine["first_epoch"]]
-        if not same and kept and kept[-1] | {"first_epoch": 0} == mine | {"first_epoch": 0}:
-            same = []  # as `partial_fit` of an estimator: the same once more
-        else:
-            kept += same[:1] or [mine]  # of a resumed fit, as it began
-        content = json.dumps({"run_id": self._run, "fits": kept}, indent=1, allow_nan=False) + "\n"
-        atomic.write(self.name + ".json", [memoryview(content.encode())])
+        found, mine = _read(self.name), self._fit
+        fits = found["fits"] if found is not None and run_of(self.name) == self._run and _has_fits(found) else []
+        kept = [fit for fit in fits if fit["first_epoch"] <= mine["first_epoch"]]
+        last = kept[-1] if kept else {}
+        if last.get("first_epoch") != mine["first_epoch"] and last | {"first_epoch": 0} != mine | {"first_epoch": 0}:
+            kept.append(mine)  # a fit that was resumed stays as it began
+        parameters = {"run_id": self._run, "fits": kept}
+        if found != parameters:
+            content = json.dumps(parameters, indent=1, allow_nan=False) + "\n"
+            atomic.write(self.name + ".json", [memoryview(content.encode())])
         return self.name
 
     def _of_run(self, run: str) -> str | None:
@@ -114,3 +114,11 @@ def _read(path: str) -> dict[str, Any] | None:
     except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _has_fits(found: dict[str, Any]) -> bool:
+    """Whether these parameters are as `RunFile.open` writes them, as far as it reads them."""
+    fits = found.get("fits")
+    return isinstance(fits, list) and all(
+        isinstance(fit, dict) and isinstance(fit.get("first_epoch"), int) for fit in fits
+    )

@@ -226,6 +226,16 @@ def test_the_parameters_of_each_fit(make, tmp_path):
     assert first["environment"]["minidl"] == minidl.__version__
 
 
+@pytest.mark.parametrize("fits", [3, None, [3], [{}], [{"first_epoch": "a"}]])
+def test_parameters_that_were_edited_are_written_again(fits, make, tmp_path):
+    fit(make(tmp_path / "log"), trainer := native_trainer())
+    before = (tmp_path / "log.json").read_text()
+    (tmp_path / "log.json").write_text(json.dumps({"run_id": trainer.run_id, "fits": fits}))
+    fit(make(tmp_path / "log"), trainer)
+    (found,) = strict((tmp_path / "log.json").read_text())["fits"]
+    assert found == strict(before)["fits"][0] | {"first_epoch": 4}
+
+
 def test_objects_of_a_user_are_texts(tmp_path):
     trainer = python_trainer()
     fit(JSONLLogger(tmp_path / "log"), trainer)

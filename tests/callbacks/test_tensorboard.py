@@ -80,9 +80,7 @@ def test_the_folder_of_another_run_is_refused(writers, tmp_path):
     (folder / "events.out.tfevents.1").touch()  # as tensorboardX does
     another = native_trainer()
     for _ in range(2):
-        with pytest.raises(
-            ValueError, match=r"folder: expected a new one or that of this run, got '.*run', the"
-        ):
+        with pytest.raises(ValueError, match=r"folder: expected a new one or that of this run, got '.*run', the"):
             another.fit(X, Y, **FIT, callbacks=[TensorBoard(folder)])
         assert another.step == 0 and len(writers) == 1
         (folder / "run.json").unlink(missing_ok=True)  # as in earlier versions

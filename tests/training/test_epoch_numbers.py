@@ -224,3 +224,10 @@ def test_an_addition_that_is_refused_on_one_rank_ends_the_job_on_all():
 
     with pytest.raises(TypeError, match="expected a number from Adds, got 'a'"):
         run_ranks(2, process)
+
+
+def test_the_line_of_an_epoch_is_printed_before_the_error_of_a_callback(capsys):
+    with pytest.raises(TypeError, match="expected a number from Adds"):
+        fit(Adds(gap=0.5), Adds(x="a"), verbose=1)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("epoch 1/4  loss ") and line.endswith("gap 0.5000")

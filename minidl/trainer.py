@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from minidl.callbacks.callback_list import CallbackList
+from minidl.callbacks.state_checks import check_run
 from minidl.distributed.communicator import Communicator
 from minidl.losses.output_losses import OutputLosses
 from minidl.saving import safetensors_file
@@ -90,7 +92,7 @@ class Trainer(BaseTrainer):
     history : History
         What `fit` returns: a dict of lists with an entry for each epoch; its `plot` draws them.
     run_id : str
-        The id of this run, 32 hexadecimal digits, read-only: checkpoints keep it, so that a resumed trainer has it, too.
+        The id of this run, 32 hexadecimal digits, read-only. Checkpoints keep it: a resumed trainer has the same.
     should_stop : bool
         True ends the fit after the hook of a callback that sets it.
 
@@ -122,6 +124,8 @@ class Trainer(BaseTrainer):
     >>> trainer.evaluate(data.X_test, data.y_test)["accuracy"] > 0.9
     True
     """
+
+    _run_id: str | None = None  # of run_id; None: nothing has asked for it
 
     @cached_property
     def _fits(self) -> FitRecord:
@@ -519,6 +523,13 @@ class Trainer(BaseTrainer):
         names = ["loss", *(f"{name}_loss" for name in of_outputs), *self.metrics]
         return names + [f"val_{name}" for name in names if self._fits.validates]
 
+    @property
+    def run_id(self) -> str:
+        """The id of this run, 32 hexadecimal digits, which its checkpoints keep: a resumed trainer has it, too."""
+        if self._run_id is None:
+            self._run_id = uuid.uuid4().hex
+        return self._run_id
+
     def run_parameters(self) -> dict[str, Any]:
         """Returns what this run is, as strict JSON can hold it: the parameters of model, training and running fit.
 
@@ -648,6 +659,7 @@ class Trainer(BaseTrainer):
             options = checkpoint_content.parse_config(config, custom)
             trainer = cls(made, **options, num_threads=num_threads, distributed=distributed)
             trainer._fits.resume(checkpoint_content.restore(trainer, config, tensors))
+            trainer._run_id = check_run("run_id", config["run_id"]) if "run_id" in config else None
             if model is not None:
                 model.load_state_dict(checkpoint_content.states(tensors))
                 checkpoint_content.take_settings(model, config)

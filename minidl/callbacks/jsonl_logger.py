@@ -32,14 +32,14 @@ class JSONLLogger(HistoryFile):
         If the path is invalid. `fit` raises before its first step: OSError for a path that cannot be written,
         ValueError for a file of another kind, or of another run.
 
+    See Also
+    --------
+    CSVLogger : Writes CSV.
+
     Notes
     -----
     `PATH.json` beside it holds the id of the run and, for each of its fits that differs, the parameters that
     `Trainer.run_parameters` returns.
-
-    See Also
-    --------
-    CSVLogger : Writes CSV.
 
     Examples
     --------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from types import MappingProxyType
@@ -97,7 +96,6 @@ class BaseTrainer:
         self.epoch = 0
         self.should_stop = False
         self.history = History()
-        self._run_id: str | None = None
         self.sample_buffer = SampleBuffer()
         self.refused_feed: BatchFeed | None = None  # the feed of a fit that was refused after it had read a batch
         self.step_counter = np.zeros(1, np.int64)
@@ -114,13 +112,6 @@ class BaseTrainer:
     @step.setter
     def step(self, step: int) -> None:
         self.step_counter[0] = check_counter("step", step)
-
-    @property
-    def run_id(self) -> str:
-        """The id of this trainer's run, 32 hexadecimal digits, which its checkpoints keep: a resumed trainer has it."""
-        if self._run_id is None:
-            self._run_id = uuid.uuid4().hex
-        return self._run_id
 
     @property
     def loss_weights(self) -> Mapping[str, float] | None:

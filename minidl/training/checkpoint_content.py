@@ -16,7 +16,6 @@ import numpy as np
 
 from minidl import losses, metrics, optimizers, schedules
 from minidl.callbacks.callback_list import State
-from minidl.callbacks.state_checks import check_run
 from minidl.engine.layer_list import OUR_LAYERS
 from minidl.losses import output_losses
 from minidl.saving.json_codec import decode, encode
@@ -78,8 +77,8 @@ def pack(
         "fit": None,
         "callbacks": [],
     }
-    if trainer._run_id is not None:
-        config["run_id"] = trainer._run_id
+    if (run := getattr(trainer, "_run_id", None)) is not None:  # of Trainer.run_id
+        config["run_id"] = run
     series = {name: _series(name, values) for name, values in trainer.history.items()}
     again = _restored_optimizer(config, tensors, objects.met, series)
     RoundTrip(living).compare(made, again, type(made).__name__)
@@ -232,8 +231,6 @@ def restore(trainer: BaseTrainer, config: Any, tensors: Tensors) -> FitState | N
     if (update := trainer.steps().update) is not None:
         update.steps = check_int("updates", config["updates"], minimum=0)
     trainer.skipped_steps = config["skipped_steps"]
-    if "run_id" in config:
-        trainer._run_id = check_run("run_id", config["run_id"])
     for name, view in _update(trainer).items():
         saved = rest.pop(f"update/{name}")
         if saved.shape != view.shape or saved.dtype != view.dtype:

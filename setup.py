@@ -27,6 +27,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import OptionError, PlatformError
 
 sys.path.insert(0, os.path.dirname(__file__))
+from build_tools.commit import commit
 from build_tools.compiler import Probe
 from build_tools.reproducible import ReproducibleSdist
 
@@ -253,7 +254,7 @@ class BuildKernels(build_ext):
         self.finish("")
 
     def finish(self, root: str) -> None:
-        """Copies the description into each folder, which marks the folder as complete.
+        """Writes the description, with the commit, into each folder, which marks the folder as complete.
 
         Removes leftovers of earlier builds: other instruction sets, other Pythons, modules that no longer exist.
         """
@@ -264,8 +265,9 @@ class BuildKernels(build_ext):
         for path in Path(root, PACKAGE).glob("*.so"):
             if path not in kept:
                 path.unlink()
-        for isa in self.isas:
-            shutil.copy2(info_path(isa), Path(root, PACKAGE, isa, INFO))
+        for isa in self.isas:  # the commit is not in the description that extensions depend on: it changes often
+            build = json.loads(info_path(isa).read_text()) | {"commit": commit(Path())}
+            Path(root, PACKAGE, isa, INFO).write_text(json.dumps(build, indent=1) + "\n")
 
     def get_outputs(self):
         infos = [os.path.join(self.build_lib, PACKAGE, isa, INFO) for isa in self.isas]

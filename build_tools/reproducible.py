@@ -7,6 +7,8 @@ from pathlib import Path
 
 from setuptools.command.sdist import sdist
 
+from build_tools.commit import IN_SDIST, commit
+
 SOURCE_DATE = 1577836800  # 1 January 2020; SOURCE_DATE_EPOCH overrides it (https://reproducible-builds.org/specs/)
 
 
@@ -20,7 +22,13 @@ def normalize(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 class ReproducibleSdist(sdist):
-    """The command `sdist`; it writes .tar.gz only."""
+    """The command `sdist`; it writes .tar.gz only, with the commit that it is made of, if that is known."""
+
+    def make_release_tree(self, base_dir, files):
+        """Makes the folder that is archived."""
+        super().make_release_tree(base_dir, files)
+        if known := commit(Path.cwd()):
+            Path(base_dir, IN_SDIST).write_text(f"{known}\n", encoding="ascii")
 
     def make_archive(self, base_name, format, root_dir=None, base_dir=None, owner=None, group=None):
         """Writes the archive of `base_dir`; returns its path."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from minidl.callbacks.callback_list import CallbackList
+from minidl.callbacks.state_checks import check_run
 from minidl.distributed.communicator import Communicator
 from minidl.engine.description import describe
 from minidl.losses.output_losses import OutputLosses
@@ -31,6 +33,7 @@ from minidl.training.per_example import per_example_gradients
 from minidl.training.progress import Progress
 from minidl.training.report import report
 from minidl.training.report.findings import Findings
+from minidl.training.run_parameters import run_parameters
 from minidl.training.signals import Signals
 from minidl.utils.arrays import Array
 from minidl.utils.hints import known_arguments
@@ -89,6 +92,8 @@ class Trainer(BaseTrainer):
         Number of optimizer steps made so far.
     history : History
         What `fit` returns: a dict of lists with an entry for each epoch; its `plot` draws them.
+    run_id : str
+        The id of this run, 32 hexadecimal digits, read-only. Checkpoints keep it: a resumed trainer has the same.
     should_stop : bool
         True ends the fit after the hook of a callback that sets it.
 
@@ -120,6 +125,8 @@ class Trainer(BaseTrainer):
     >>> trainer.evaluate(data.X_test, data.y_test)["accuracy"] > 0.9
     True
     """
+
+    _run_id: str | None = None  # of run_id; None: nothing has asked for it
 
     @cached_property
     def _fits(self) -> FitRecord:
@@ -200,7 +207,8 @@ class Trainer(BaseTrainer):
         -------
         History
             The trainer's `history`: a dict of lists with an entry for each epoch. Its keys are "epoch" (from 0),
-            "loss", the names of the metrics, "val_loss" and the like with validation, "lr" and "images_per_second".
+            "loss", the names of the metrics, "val_loss" and the like with validation, "lr", "images_per_second", and
+            what callbacks have added.
             `history.plot()` draws them with Matplotlib.
 
         Raises
@@ -517,6 +525,44 @@ class Trainer(BaseTrainer):
         return names + [f"val_{name}" for name in names if self._fits.validates]
 
     @property
+    def run_id(self) -> str:
+        """The id of this run, 32 hexadecimal digits, which its checkpoints keep: a resumed trainer has it, too."""
+        if self._run_id is None:
+            self._run_id = uuid.uuid4().hex
+        return self._run_id
+
+    def run_parameters(self) -> dict[str, Any]:
+        """Returns what this run is, as strict JSON can hold it: the parameters of model, training and running fit.
+
+        Loggers write it beside their files; call it in the `on_fit_begin` of a callback of yours.
+
+        Returns
+        -------
+        dict
+            `first_epoch` is the number of the fit's first epoch, `fit` has its numbers, such as `epochs` and
+            `batch_size`, None outside of a fit, `validation_examples` is the number of them. Then follow `callbacks`,
+            `loss`, `loss_weights`, `metrics`, `optimizer` with its arguments, `seed`, the limits of the gradient, the
+            number of `ranks`, the lines of the model's summary in `model`, its `dtype` and `model_seed`, and in
+            `environment` what `minidl.show_config` returns. Objects are texts.
+
+        Examples
+        --------
+        >>> from minidl import Sequential, Trainer
+        >>> from minidl.layers import Dense
+        >>> from minidl.optimizers import SGD
+        >>> trainer = Trainer(Sequential([Dense(1)]), "mean_squared_error", SGD(0.1), seed=3)
+        >>> parameters = trainer.run_parameters()
+        >>> parameters["optimizer"]["lr"], parameters["seed"], parameters["environment"]["instruction_set"][:1]
+        (0.1, 3, 'v')
+        """
+        return run_parameters(self, self._fits.running)
+
+    @property
+    def may_measure_more(self) -> bool:
+        """Whether a callback of the running fit, of a class that is not minidl's, may add numbers to an epoch's."""
+        return self._fits.may_add_numbers
+
+    @property
     def interrupted(self) -> FitState | None:
         """Where a fit stands that did not come to its end, and that the next one completes; None: there is none.
 
@@ -615,6 +661,7 @@ class Trainer(BaseTrainer):
             options = checkpoint_content.parse_config(config, custom)
             trainer = cls(made, **options, num_threads=num_threads, distributed=distributed)
             trainer._fits.resume(checkpoint_content.restore(trainer, config, tensors))
+            trainer._run_id = check_run("run_id", config["run_id"]) if "run_id" in config else None
             if model is not None:
                 model.load_state_dict(checkpoint_content.states(tensors))
                 checkpoint_content.take_settings(model, config)

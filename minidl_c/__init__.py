@@ -73,8 +73,9 @@ def build_info() -> dict[str, Any]:
     Returns
     -------
     dict
-        `isa`, `compiler` and `cython` are strings, `openmp` is a bool, `limited_api` the value of Py_LIMITED_API, or
-        None. `compile_args`, `isa_args` and `link_args` are lists of flags.
+        `isa`, `compiler` and `cython` are strings, and so is `commit`, "" if it was not known. `openmp` is a bool,
+        `limited_api` the value of Py_LIMITED_API, or None. `compile_args`, `isa_args` and `link_args` are lists of
+        flags.
 
     Examples
     --------
@@ -83,7 +84,7 @@ def build_info() -> dict[str, Any]:
     >>> info["isa"] == minidl_c.isa, "-ffp-contract=off" in info["compile_args"]
     (True, True)
     """
-    return _info(isa)
+    return {"commit": ""} | _info(isa)
 
 
 def get_include() -> str:

@@ -1,6 +1,8 @@
 """build_tools: archives of a release depend on the files alone."""
 
 import os
+import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -53,6 +55,68 @@ def test_other_formats_are_refused(monkeypatch):
 
     with pytest.raises(ValueError, match="sdist: expected the format gztar, got zip"):
         ReproducibleSdist(Distribution()).make_archive("pack-1.0", "zip")
+
+
+# ---- commit.py
+
+
+@pytest.fixture
+def commit(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    from build_tools.commit import commit
+
+    return commit
+
+
+def git(folder, *arguments):
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    done = subprocess.run(["git", "-C", str(folder), *identity, *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    if shutil.which("git") is None:
+        pytest.skip("needs git")
+    folder = tmp_path / "checkout"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "a.txt").write_text("first")
+    git(folder, "init", "--quiet")
+    git(folder, "add", "a.txt")
+    git(folder, "commit", "--quiet", "--message", "one")
+    return folder
+
+
+def test_a_build_names_its_commit_and_whether_files_have_changed(commit, checkout, monkeypatch):
+    head = git(checkout, "rev-parse", "HEAD")
+    git(checkout, "tag", "-a", "v1", "-m", "a tag")
+    (checkout / "untracked").write_text("a build's own files")
+    monkeypatch.setenv("GIT_DIR", "/missing")  # as in a hook of another repository
+    assert commit(checkout) == head
+    (checkout / "a.txt").write_text("second")
+    assert commit(checkout) == f"{head}-dirty"
+    (checkout / "a.txt").write_text("first")
+    assert commit(checkout) == head
+
+
+def test_without_git_and_inside_of_another_repository_there_is_no_commit(commit, checkout, tmp_path, monkeypatch):
+    assert commit(checkout / "inner") == commit(tmp_path) == ""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert commit(checkout) == ""
+
+
+def test_an_sdist_has_the_commit_also_inside_of_another_repository(commit, checkout, monkeypatch):
+    from build_tools.reproducible import ReproducibleSdist
+
+    head = git(checkout, "rev-parse", "HEAD")
+    monkeypatch.chdir(checkout)
+    command = ReproducibleSdist(Distribution())
+    command.ensure_finalized()
+    command.make_release_tree("inner/pack-1.0", ["a.txt"])
+    assert commit(Path("inner/pack-1.0")) == head
+    monkeypatch.chdir(checkout / "inner" / "pack-1.0")
+    command.make_release_tree("pack-1.0", ["a.txt"])  # an sdist of an sdist
+    assert commit(Path("pack-1.0")) == head
 
 
 # ---- check_site.py

@@ -6,7 +6,8 @@
     on_save(trainer)
 
 Epochs and steps are counted from 0 over the trainer's life; logs is the epoch's record. `trainer.should_stop = True`
-ends the fit after the hook that sets it.
+ends the fit after the hook that sets it. Numbers that on_epoch_end adds to logs belong to the record for the callbacks
+that follow (training/epoch_numbers.py).
 
 on_step_end is called after every step, or, if the callback has an attribute `every_n_steps`, after every n-th step
 (None: never). The steps in between run in C without returning to Python. A hook may change `every_n_steps`.
@@ -59,7 +60,8 @@ class CallbackList:
     """A list of callbacks whose hooks are called in order.
 
     watchers: False drops the callbacks with `rank_zero_only`. checkpoints: the paths of the Checkpoints, also of those
-    dropped. carried: states that callbacks with these keys begin the fit with, as in a resume; None: none.
+    dropped. may_add_numbers: whether one of them, or of those dropped, may add numbers to the record of an epoch, as
+    minidl's own do not. carried: states that callbacks with these keys begin the fit with, as in a resume; None: none.
 
     Raises TypeError for a callback without any hook, with an unknown hook, with a hook of another signature, or with
     only one of state_dict and load_state_dict; ValueError for a callback that is listed twice.
@@ -87,6 +89,10 @@ class CallbackList:
                 raise TypeError(f"callbacks: expected {expected}, got {type(callback).__name__} with only one of them")
             if getattr(callback, "every_n_steps", None) is not None:
                 check_int(f"every_n_steps of {callback!r}", callback.every_n_steps)
+        self.may_add_numbers = any(
+            hasattr(callback, "on_epoch_end") and type(callback).__module__.partition(".")[0] != "minidl"
+            for callback in self.callbacks
+        )
         self.checkpoints = [callback.path for callback in self.callbacks if isinstance(callback, Checkpoint)]
         if not watchers:
             self.callbacks = [c for c in self.callbacks if not getattr(c, "rank_zero_only", False)]
@@ -134,6 +140,15 @@ class CallbackList:
                 except Exception:  # of a copy, which has no model; the error that refuses the fit is the one to see
                     _set_attributes(callback, attributes)
             raise
+
+    def groups(self) -> list[list[Any]]:
+        """Returns the callbacks, cut before each that runs in all processes: as many groups in each of these."""
+        groups: list[list[Any]] = [[]]
+        for callback in self.callbacks:
+            if not getattr(callback, "rank_zero_only", False):
+                groups.append([])
+            groups[-1].append(callback)
+        return groups
 
     def steps_until_next(self, step: int) -> int | None:
         """Returns the number of steps, from this one on, until a callback must be called; None: no limit."""

@@ -9,14 +9,13 @@ import uuid
 from typing import Any
 
 from minidl.callbacks.monitor import Monitor
-from minidl.callbacks.state_checks import check_number, check_state, optional
+from minidl.callbacks.state_checks import check_number, check_run, check_state, optional
 from minidl.saving import safetensors_file
 from minidl.saving.atomic import Path, check_writable, text
 from minidl.utils.hints import answers
 from minidl.utils.validation import check_int
 
 _FIELDS = re.compile(r"\{(step|epoch)\}")
-_RUN = re.compile(r"[0-9a-f]{32}")
 
 
 @answers({})
@@ -154,7 +153,7 @@ class Checkpoint:
             The record of the epoch.
         """
         if self._monitor is not None:
-            value = logs[self._monitor.name]
+            value = self._monitor.value(trainer, logs)
             self._due = self._monitor.is_better(value, self._record)
             self._record = value if self._due else self._record
         elif self.every_n_steps is None:
@@ -239,7 +238,7 @@ class Checkpoint:
         TypeError, ValueError
             If the state is invalid.
         """
-        checks = {"record": optional(check_number), "saved": self._check_saved, "run": optional(_check_run)}
+        checks = {"record": optional(check_number), "saved": self._check_saved, "run": optional(check_run)}
         state = check_state(state, checks, run=None)
         self._record, self._saved, self._run = state["record"], list(state["saved"]), state["run"] or self._run
 
@@ -278,11 +277,6 @@ class Checkpoint:
 
     def _name(self, trainer: Any) -> str:
         return _FIELDS.sub(lambda match: str(getattr(trainer, match[1])), self.path)
-
-
-def _check_run(name: str, run: Any) -> None:
-    if not isinstance(run, str) or not _RUN.fullmatch(run):
-        raise ValueError(f"{name}: expected 32 hexadecimal digits, got {run!r:.100}")
 
 
 def _is_pattern(path: str) -> bool:

@@ -121,7 +121,8 @@ class EarlyStopping:
         logs : dict of str to float
             The record of the epoch.
         """
-        value, monitor = logs[self.monitor], self._monitor
+        monitor = self._monitor
+        value = monitor.value(trainer, logs)
         if monitor.is_better(value, self.best):
             self.best, self.best_epoch, self._weights = value, epoch, trainer.model.state_dict()
         than = None if self._counted is None else monitor.beyond(self._counted, self.min_delta)

@@ -6,24 +6,33 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from minidl.callbacks.run_file import RunFile
 from minidl.saving import atomic
-from minidl.saving.atomic import Path, check_writable, text
+from minidl.saving.atomic import Path, check_writable
 
 
 class HistoryFile:
     """Base class: keeps a file in step with `trainer.history`. A subclass defines the format of a line.
 
-    An epoch is appended as one complete line. The first epoch of a fit, and one with new names, rewrites the file. That
-    removes epochs that are not in the history, because a resume repeats them, and adds those that the file lacks.
+    An epoch is appended as one complete line. The first epoch of a fit, one with new names, and one after which earlier
+    numbers have changed, rewrites the file. That removes epochs that are not in the history, because a resume repeats
+    them, and adds those that the file lacks.
     """
 
     opening: bytes  # the first bytes of every such file
     rank_zero_only = True  # training is the same without it
 
-    def __init__(self, path: Path) -> None:
-        self.path = text(path)
+    def __init__(self, path: Path, overwrite: bool = False) -> None:
+        self._place = RunFile(path, overwrite)
+        self.path, self.overwrite = self._place.path, self._place.overwrite
         self._names: list[str] | None = None  # the names in the lines; None: nothing written yet in this fit
         self._epochs = self._bytes = 0  # in the file
+        self._last = ""  # its last line
+
+    @property
+    def file(self) -> str | None:
+        """The path of the file: that with the number of the run in place of "{run}"; None before there is one."""
+        return self._place.name
 
     def header(self, names: Sequence[str]) -> str:
         """Returns the text before the epochs' lines.
@@ -58,7 +67,7 @@ class HistoryFile:
         raise NotImplementedError
 
     def on_fit_begin(self, trainer: Any) -> None:
-        """Checks the path; writes nothing.
+        """Checks the path, and that its file is not that of another run; writes nothing.
 
         Parameters
         ----------
@@ -70,16 +79,19 @@ class HistoryFile:
         OSError
             If the path cannot be written.
         ValueError
-            If the file is of another kind.
+            If the file is of another kind, or of another run and not to be overwritten.
         """
-        check_writable(self.path)
-        if os.path.exists(self.path):
-            with open(self.path, "rb") as file:
+        self._names, self._epochs, self._last = None, 0, ""
+        self._place.begin(trainer)
+        found = self.file if self.file is not None and os.path.exists(self.file) else ""
+        if found:
+            check_writable(found)
+            with open(found, "rb") as file:
                 start = file.read(len(self.opening))
             if start not in (b"", self.opening):
                 expected = f"none, or one that begins with {self.opening.decode()}"
                 raise ValueError(f"path: expected a file of a {type(self).__name__}, {expected}, got {start!r}")
-        self._names = None
+        self._place.check_owner(found, lambda: self._holds(found, trainer.history))
 
     def on_epoch_end(self, trainer: Any, epoch: int, logs: dict[str, float]) -> None:
         """Appends the epoch's line.
@@ -107,16 +119,30 @@ class HistoryFile:
 
     def _write(self, history: dict[str, list[float]]) -> None:
         names, epochs = list(history), list(zip(*history.values(), strict=True))
-        missing = len(epochs) - self._epochs
-        unchanged = self._names == names and missing in (0, 1) and os.path.exists(self.path)
-        if unchanged and os.path.getsize(self.path) == self._bytes:
-            content = "".join(self.line(names, values) for values in epochs[self._epochs :]).encode()
-            with open(self.path, "ab") as file:
+        new = [self.line(names, values) for values in epochs[max(self._epochs - 1, 0) :]]
+        last = new.pop(0) if self._epochs and new else ""  # as it is now: later callbacks may have added to it
+        path = self._place.open() if self._names is None else self._place.name
+        assert path is not None
+        unchanged = self._names == names and last == self._last and len(new) < 2 and os.path.exists(path)
+        if unchanged and os.path.getsize(path) == self._bytes:
+            content = "".join(new).encode()
+            with open(path, "ab") as file:
                 file.write(content)
             self._bytes += len(content)
         else:
-            lines = [self.header(names) if names else "", *(self.line(names, values) for values in epochs)]
-            content = "".join(lines).encode()
-            atomic.write(self.path, [memoryview(content)])
+            content = self._content(names, epochs)
+            atomic.write(path, [memoryview(content)])
             self._bytes = len(content)
-        self._names, self._epochs = names, len(epochs)
+        self._names, self._epochs, self._last = names, len(epochs), new[-1] if new else last
+
+    def _content(self, names: Sequence[str], epochs: Sequence[Sequence[float]]) -> bytes:
+        """Returns the whole file."""
+        lines = (self.line(names, values) for values in epochs)
+        return "".join([self.header(names) if names else "", *lines]).encode()
+
+    def _holds(self, path: str, history: dict[str, list[float]]) -> bool:
+        """Whether a file has nothing, or the epochs of this history, or more, or their beginning."""
+        with open(path, "rb") as file:
+            found = file.read()
+        ours = self._content(list(history), list(zip(*history.values(), strict=True)))
+        return not found or bool(ours and (found.startswith(ours) or ours.startswith(found)))

@@ -20,19 +20,26 @@ class JSONLLogger(HistoryFile):
     Parameters
     ----------
     path : str or os.PathLike
-        The file, which belongs to one trainer and holds the epochs of all its fits. An existing file is continued from
-        the last epoch in the trainer's history; a new trainer overwrites it. After a resume every epoch appears exactly
-        once.
+        The file, which belongs to one run: a trainer with all its fits, whose epochs it holds, each exactly once. A
+        resumed trainer goes on in its file, also with new names. "{run}" in the path is the number of the run, the
+        first from 0 that is free; other braces stay. The attribute `file` is the path with the number.
+    overwrite : bool, default False
+        Whether the log of another run is replaced. False refuses it.
 
     Raises
     ------
     TypeError, ValueError
         If the path is invalid. `fit` raises before its first step: OSError for a path that cannot be written,
-        ValueError for a file of another kind.
+        ValueError for a file of another kind, or of another run.
 
     See Also
     --------
     CSVLogger : Writes CSV.
+
+    Notes
+    -----
+    `PATH.json` beside it holds the id of the run and, for each of its fits that differs, the parameters that
+    `Trainer.run_parameters` returns.
 
     Examples
     --------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from minidl.metrics import ERRORS, NAMES
@@ -34,6 +34,7 @@ class Monitor:
     def __init__(self, name: str, lower_is_better: bool | None) -> None:
         if not isinstance(name, str):
             raise TypeError(f"monitor: expected a name such as 'val_accuracy', got {name!r}")
+        self._is_own = lower_is_better is not None  # the user's direction
         self._output = ""  # whose measure it is, if its direction follows from the name
         if lower_is_better is None:
             if (found := known_measure(name)) is None:
@@ -52,13 +53,25 @@ class Monitor:
         return value - margin if self.lower_is_better else value + margin
 
     def check(self, trainer: Any) -> None:
-        """Raises ValueError unless the fit that begins measures this name."""
-        self.check_name(trainer.measures, trainer.model.output_names)
+        """Raises ValueError unless the fit that begins measures this name, or may get it from a callback."""
+        self.check_name(trainer.measures, trainer.model.output_names, trainer.may_measure_more)
 
-    def check_name(self, measures: Sequence[str], outputs: Collection[str]) -> None:
-        """Raises ValueError unless the name is among these measures, which are those of these outputs."""
+    def value(self, trainer: Any, logs: Mapping[str, float]) -> float:
+        """Returns the value of an epoch, NaN if no callback added it this time; raises ValueError if none ever did."""
+        if self.name not in logs and self.name not in trainer.history:
+            before = "a callback that adds it has to come before the one that monitors it"
+            raise ValueError(f"monitor: expected one of {list(logs)}, got {self.name!r}; {before}")
+        return logs.get(self.name, math.nan)
+
+    def check_name(self, measures: Sequence[str], outputs: Collection[str], may_be_added: bool = False) -> None:
+        """Raises ValueError unless the name is among these measures, which are those of these outputs.
+
+        may_be_added: whether callbacks may add others. One of these needs a direction of its own.
+        """
         if self.name not in measures:
             unmeasured = self.name.removeprefix("val_") in measures
+            if may_be_added and self._is_own and not unmeasured:
+                return
             needs = "; it needs validation_data, validation_split, or an estimator's early_stopping"
             remedy = needs if unmeasured else hint(self.name, MONITORS, measures)
             raise ValueError(f"monitor: expected one of {measures}, got {self.name!r}{remedy}")

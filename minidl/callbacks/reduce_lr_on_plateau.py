@@ -125,7 +125,7 @@ class ReduceLROnPlateau:
         logs : dict of str to float
             The record of the epoch.
         """
-        value = logs[self.monitor]
+        value = self._monitor.value(trainer, logs)
         margin = self.threshold * abs(self.best) if math.isfinite(self.best) else 0.0
         if self._monitor.is_better(value, self._monitor.beyond(self.best, margin)):
             self.best, self._wait = value, 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
 
+_RUN = re.compile(r"[0-9a-f]{32}")
 Check = Callable[[str, Any], Any]  # check(name, value) raises TypeError or ValueError
 
 
@@ -32,6 +34,13 @@ def check_number(name: str, value: Any) -> None:
     """Raises TypeError unless `value` is a real number; infinity and NaN are allowed."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
         raise TypeError(f"{name}: expected a number, got {value!r:.100}")
+
+
+def check_run(name: str, run: Any) -> str:
+    """Returns the id of a run; raises ValueError for anything else."""
+    if not isinstance(run, str) or not _RUN.fullmatch(run):
+        raise ValueError(f"{name}: expected 32 hexadecimal digits, got {run!r:.100}")
+    return run
 
 
 def optional(check: Check) -> Check:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from minidl.callbacks.run_file import FIELD, RunFile
 from minidl.saving.atomic import Path, text
 from minidl.utils.hints import answers
 from minidl.utils.validation import check_int
 
+PARAMETERS = "run"  # .json, in the folder
+EVENTS = "events.out.tfevents"  # the first part of the names of event files
 FLUSH_SECONDS = 1  # the most that a killed process loses
 
 
@@ -22,9 +25,12 @@ class TensorBoard:
     Parameters
     ----------
     folder : str or os.PathLike
-        Folder of the event files, for one trainer only.
+        Folder of the event files, for one run: a trainer with all its fits. "{run}" is the number of the run, as in
+        `CSVLogger`; the attribute `run_folder` is the folder with the number. `run.json` in it holds the parameters.
     every_n_steps : int or None, default None
         Also writes "step/loss", at every n-th step; None: never.
+    overwrite : bool, default False
+        Whether the folder may be that of another run, whose points TensorBoard then discards. False refuses it.
 
     Raises
     ------
@@ -34,6 +40,10 @@ class TensorBoard:
         If an argument is invalid.
     OSError
         In `fit`, before its first step, if the folder cannot be created.
+
+    See Also
+    --------
+    CSVLogger : Writes CSV; it says what belongs to a run.
 
     Examples
     --------
@@ -52,8 +62,10 @@ class TensorBoard:
 
     rank_zero_only = True  # training is the same without it
 
-    def __init__(self, folder: Path, every_n_steps: int | None = None) -> None:
+    def __init__(self, folder: Path, every_n_steps: int | None = None, overwrite: bool = False) -> None:
         self.folder = text(folder, "folder")
+        self._place = RunFile(os.path.join(self.folder, PARAMETERS), overwrite, "folder")
+        self.overwrite = self._place.overwrite
         self.every_n_steps = None if every_n_steps is None else check_int("every_n_steps", every_n_steps)
         try:
             from tensorboardX import SummaryWriter
@@ -62,8 +74,13 @@ class TensorBoard:
         self._open: Any = SummaryWriter
         self._writer: Any = None
 
+    @property
+    def run_folder(self) -> str | None:
+        """The folder with the number of the run in place of "{run}"; None before there is one."""
+        return None if self._place.name is None else os.path.dirname(self._place.name)
+
     def on_fit_begin(self, trainer: Any) -> None:
-        """Creates the folder; the next value starts a new file.
+        """Creates the folder, or the one in which that of the run will be; the next value starts a new file.
 
         Parameters
         ----------
@@ -74,9 +91,16 @@ class TensorBoard:
         ------
         OSError
             If the folder cannot be created.
+        ValueError
+            If it is that of another run and not to be overwritten.
         """
         self.on_fit_end(trainer)  # closes the file of an interrupted fit
-        os.makedirs(self.folder, exist_ok=True)
+        before = os.path.dirname(self.folder[: self.folder.find(FIELD)]) or "."
+        os.makedirs(before if FIELD in self.folder else self.folder, exist_ok=True)
+        self._place.begin(trainer)
+        folder = self.run_folder
+        has_events = folder is not None and any(name.startswith(EVENTS) for name in os.listdir(folder))
+        self._place.check_owner(folder if folder is not None and has_events else "", lambda: trainer.step > 0)
         self._first = trainer.step + 1
 
     def on_step_end(self, trainer: Any, step: int, loss: float) -> None:
@@ -133,9 +157,10 @@ class TensorBoard:
 
     def _write(self, name: str, value: float, step: int) -> None:
         if self._writer is None:
+            folder = os.path.dirname(self._place.open())
             # The suffix keeps names unique: tensorboardX names two files of the same second alike.
             self._writer = self._open(
-                self.folder, purge_step=self._first, flush_secs=FLUSH_SECONDS, filename_suffix=f".{self._first:012}"
+                folder, purge_step=self._first, flush_secs=FLUSH_SECONDS, filename_suffix=f".{self._first:012}"
             )
         self._writer.add_scalar(name, value, step)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -31,12 +31,18 @@ def gives_pairs(X: Any) -> bool:
     return None not in shapes and shapes[0] != shapes[1]
 
 
+# In the state of a fit: the hash of the first batch since the source began; whether an earlier pass over the source
+# began with another one. Files of earlier versions lack both.
+UNKNOWN = {"opening": "", "varies": False}
+
+
 class BatchFeed:
     """Batches as they come: (X, y) or (X, y, sample_weight) each.
 
     source: an iterator, read once; or an iterable, or a sequence with `__getitem__` alone, which is read from its
         beginning, and again after its end. Its `on_epoch_end` method is called when it has been read to its end; that
-        of an iterator after each epoch.
+        of an iterator after each epoch. Its `set_epoch` method, or else that of its sampler, is called with the number
+        of the epoch before the first read of each.
     steps_per_epoch: the number of batches of an epoch; None: up to the end of the source.
     refused: the feed of a fit that was refused; if it has read a batch of the same iterator, this one begins with it.
 
@@ -49,6 +55,7 @@ class BatchFeed:
         if self.is_iterator and steps_per_epoch is None and epochs > 1:
             raise ValueError(f"steps_per_epoch: expected a number for {epochs} epochs, as an iterator is read once")
         self.source = source
+        self._set_epoch, self._epoch = epoch_setter(source), -1  # the epoch that the source was told
         self._iterator: Iterator[Any] | None = None
         ahead = refused._ahead if self.is_iterator and refused is not None and refused.source is source else []
         self._ahead: list[Any] = ahead  # a batch that was read too early
@@ -65,24 +72,46 @@ class BatchFeed:
         """The number of batches of an epoch, if it is known before it ends."""
         return _length(self.source) if self.steps_per_epoch is None else self.steps_per_epoch
 
-    def peek(self) -> Any:
-        """Returns the first batch, which stays; raises ValueError if there is none."""
+    @property
+    def takes_epoch(self) -> bool:
+        """Whether the source is told the number of each epoch."""
+        return self._set_epoch is not None
+
+    def peek(self, epoch: int) -> Any:
+        """Returns the first batch of this epoch, which stays; raises ValueError if there is none."""
+        self._tell(epoch)
         for batch in self._read():
             self._ahead = [batch]
             return batch
         raise ValueError("X: expected at least one batch, got none")
 
-    def open(self, given: int = 0) -> None:
-        """Begins an epoch, or the rest of one of which some batches were given."""
+    def open(self, epoch: int, given: int = 0) -> None:
+        """Begins this epoch, or the rest of it after some batches that were given."""
         self._given = given
+        self._tell(epoch)
+
+    def _tell(self, epoch: int) -> None:
+        """Tells the source the number of the epoch that is read next. A batch that was read too early is read again."""
+        if self._set_epoch is not None and epoch != self._epoch:
+            if not self.position and not self.is_iterator:
+                self.restart()
+            self._set_epoch(epoch)
+            self._epoch = epoch
 
     def restart(self) -> None:
         """Makes the next batch the first one of an iterable, whatever has been read of it."""
-        self._iterator, self._ahead, self.position = None, [], 0
+        self._iterator, self._ahead, self.position, self._epoch = None, [], 0, -1
 
-    def replay(self, count: int) -> Iterator[Any]:
-        """Yields at most `count` batches of an iterable from its beginning: those that a fit has read before."""
-        while self.position < count and (batches := self._read()):
+    def replay(self, position: int, count: int, epoch: int) -> Iterator[Any]:
+        """Yields at most `position` batches of an iterable from its beginning: those that a fit has read before.
+
+        The last `count` of them are of this epoch, those before it of epochs of `steps_per_epoch` batches each.
+        """
+        while self.position < position:
+            before = max(position - count - self.position, 0)
+            self._tell(epoch - -(-before // (self.steps_per_epoch or before or 1)))
+            if not (batches := self._read()):
+                return
             self.position += 1
             yield batches[0]
 
@@ -133,6 +162,16 @@ class BatchFeed:
             end()
 
 
+def epoch_setter(source: Any) -> Callable[[int], object] | None:
+    """Returns `set_epoch` of a source, or of the sampler of a loader of PyTorch; None if neither has it."""
+    batch_sampler = getattr(source, "batch_sampler", None)
+    for owner in (source, getattr(source, "sampler", None), batch_sampler, getattr(batch_sampler, "sampler", None)):
+        if callable(setter := getattr(owner, "set_epoch", None)):
+            found: Callable[[int], object] = setter
+            return found
+    return None
+
+
 def _length(source: Any) -> int | None:
     """Returns the length of a source; None if it has none, or does not know it."""
     try:
@@ -160,11 +199,13 @@ def _items(source: Any) -> Iterator[Any]:
 
 def check_batches(state: Any, seen: int, has_metrics: bool) -> None:
     """Raises ValueError unless the state is what BatchFitLoop saves of an epoch that has seen this many examples."""
-    if not isinstance(state, dict) or set(state) != {"count", "position", "digest", "targets", "weights"}:
+    if not isinstance(state, dict) or set(state) != {"count", "position", "digest", "targets", "weights", *UNKNOWN}:
         raise ValueError("fit: expected the state of its batches, got something else")
     for name in ("count", "position"):
         check_int(f"batches: {name}", state[name], minimum=0)
     targets, weights = state["targets"], state["weights"]
+    if not isinstance(state["opening"], str) or type(state["varies"]) is not bool:
+        raise ValueError("fit: expected the hash of a first batch, and whether it varies, got something else")
     if not isinstance(state["digest"], str) or not isinstance(weights, np.ndarray) or weights.shape != (seen,):
         raise ValueError(f"fit: expected a hash and {seen} weights of its batches, got something else")
     if weights.dtype != np.float64 or not np.isfinite(weights).all() or (weights < 0).any():

@@ -23,6 +23,7 @@ from minidl.training.progress import Progress
 from minidl.utils.arrays import Array
 from minidl.utils.weights import weighted_mean
 
+REMEDY = "method set_epoch(epoch) from whose number the order of the batches follows"
 ROWS_HASHED = 4  # rows of each batch, which show whether an interrupted epoch is read again as it was
 
 
@@ -33,7 +34,8 @@ class BatchFitLoop(FitLoop):
 
     The loop keeps the losses and weights of the running epoch, and with metrics its targets and scores. A state holds
     these, the number of batches, the position in the source, and a hash of some rows of each batch up to there. A fit
-    that completes it reads these batches again, and refuses others.
+    that completes it reads these batches again, and refuses others. It also holds whether the first batch of a pass
+    over the source differed from that of the pass before it: then a new process may not know the order of the next one.
     """
 
     config: BatchFitConfig
@@ -43,6 +45,7 @@ class BatchFitLoop(FitLoop):
     ) -> None:
         super().__init__(config, trainer, callbacks, progress)
         self._position, self._digest = 0, ""  # the number and the hash of the batches since the source began
+        self._opening, self._varies = "", False  # the hash of the first one; whether an earlier pass had another
         self._nothing_read()
 
     def _nothing_read(self) -> None:
@@ -57,7 +60,7 @@ class BatchFitLoop(FitLoop):
         self.trainer.refused_feed = None
         if not self.seen.count:
             self._nothing_read()
-            self.config.feed.open()
+            self.config.feed.open(self.trainer.epoch)
         self.progress.begin_epoch(self.epochs_done + 1, self.config.feed.steps, self._count)
 
     def _train(self, check: Callable[[], None]) -> None:
@@ -103,6 +106,9 @@ class BatchFitLoop(FitLoop):
         """Keeps what the end of the epoch, or a state, needs of a batch, with the targets of its step."""
         rows = data.active_rows
         self._count, self._position, self._digest = self._count + 1, self.config.feed.position, self._digest_with(data)
+        if self._position == 1:
+            self._varies |= self._opening not in ("", self._digest)
+            self._opening = self._digest
         weights = data.loss_weights(rows)
         self._weights.append(np.ones(len(rows)) if weights is None else weights)
         if self.seen.keeps_scores:
@@ -129,11 +135,12 @@ class BatchFitLoop(FitLoop):
             targets = np.concatenate(self._targets) if self._targets else None
             weights = np.concatenate([np.empty(0), *self._weights])
             read = {"count": self._count, "position": self._position, "targets": targets, "weights": weights}
-        elif not self.in_epoch and (self.is_complete or feed.is_iterator or not self._position):
+        elif not self.in_epoch and (self.is_complete or feed.is_iterator or not self._opening):
             return state
         else:
             read = {"count": 0, "position": self._position, "targets": None, "weights": np.empty(0)}
-        return dataclasses.replace(state, batches={**read, "digest": self._digest})
+        known = {"digest": self._digest, "opening": self._opening, "varies": self._varies}
+        return dataclasses.replace(state, batches=read | known)
 
     def difference(self, state: FitState) -> str | None:
         """See FitLoop.difference. It reads the batches that the interrupted epoch has seen."""
@@ -143,16 +150,17 @@ class BatchFitLoop(FitLoop):
         difference = super().difference(state)
         if difference is not None or state.batches is None:
             return difference
-        feed, position = self.config.feed, state.batches["position"]
-        for batch in feed.replay(position):
+        feed, position, count = self.config.feed, state.batches["position"], state.batches["count"]
+        for batch in feed.replay(position, count, self.trainer.epoch):
             self._digest = self._digest_with(self._read(batch))
-            if feed.position <= position - state.batches["count"]:
+            if feed.position <= position - count:
                 self._first = None  # an earlier epoch may have had targets of another kind
         if feed.position == position and (not position or self._digest == state.batches["digest"]):
             return None
         feed.restart()
-        counts = hasattr(feed.source, "on_epoch_end") and self.trainer.epoch
-        hint = f"; batches that count their epochs have to begin at that of the trainer, {counts}" if counts else ""
+        hint = "" if isinstance(feed.source, (list, tuple)) else f"; give X a {REMEDY}, which fit calls first"
+        if feed.takes_epoch:
+            hint = "; their order has to follow from the number that set_epoch gets, and from nothing else"
         return f"X: expected the same {position} batches, as in the fit that was interrupted, got others{hint}"
 
     def resume(self, state: FitState) -> None:
@@ -160,9 +168,17 @@ class BatchFitLoop(FitLoop):
         super().resume(state)
         if state.batches is not None:
             self._count, self._position = state.batches["count"], state.batches["position"]
+            self._opening, self._varies = state.batches["opening"], state.batches["varies"]
             self._weights = [state.batches["weights"]]
             self._targets = [] if state.batches["targets"] is None else [state.batches["targets"]]
-            self.config.feed.open(self._count)
+            self.config.feed.open(self.trainer.epoch, self._count)
+
+    def doubt(self, state: FitState) -> str | None:
+        """See FitLoop.doubt."""
+        if state.batches is None or not state.batches["varies"] or self.config.feed.takes_epoch:
+            return None
+        known = "X: the first batch differed between epochs, and it is not known how a new process goes on"
+        return f"{known}: perhaps with other batches, and bits, than without the interruption; give X a {REMEDY}"
 
 
 def _check_kind(loss: Loss, first: Array, targets: Array, where: str) -> None:

@@ -25,7 +25,7 @@ from minidl.saving.object_codec import decode as decode_object
 from minidl.saving.safetensors_file import Content, FileError
 from minidl.sequential import Sequential
 from minidl.training.base_trainer import BaseTrainer
-from minidl.training.batch_feed import check_batches
+from minidl.training.batch_feed import UNKNOWN, check_batches
 from minidl.training.checked_attributes import history_of
 from minidl.training.fit_state import FitState
 from minidl.training.history import History
@@ -76,6 +76,8 @@ def pack(trainer: BaseTrainer, fit: FitState | None, custom_objects: dict[str, A
         "fit": None,
         "callbacks": [],
     }
+    if (run := getattr(trainer, "_run_id", None)) is not None:  # of Trainer.run_id
+        config["run_id"] = run
     series = {name: _series(name, values) for name, values in trainer.history.items()}
     again = _restored_optimizer(config, tensors, objects.met, series)
     RoundTrip(living).compare(made, again, type(made).__name__)
@@ -267,6 +269,7 @@ def _fit_state(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> Fit
         raise ValueError(f"fit: expected its state by name, got {type(fields).__name__}")
     if isinstance(batches := fields.get("batches"), dict) and "count" in batches:
         batches.setdefault("position", batches["count"])  # in files from before epochs went on where the last one ended
+        fields["batches"] = UNKNOWN | batches
     if "counts" not in fields:  # in files from before metrics of labels counted
         fields |= {"counts": {}, "scores": fields.get("scores") if trainer.keeps_scores else None}
         fields["arguments"]["outputs"] = trainer.outputs

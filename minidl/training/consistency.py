@@ -45,7 +45,7 @@ def check_call(
     """
     facts = {"called": "fit", "instruction set": "v2" if isa == "v2" else "v3 or v4"}  # these have the same bits
     facts.update({f"model {name}": _fact(value) for name, value in config["model"].items()})
-    facts.update({name: _fact(value) for name, value in config.items() if name not in ("model", "callbacks")})
+    facts.update({name: _fact(value) for name, value in config.items() if name not in ("model", "callbacks", "run_id")})
     facts.update({name: _fact(value) for name, value in arguments.items()})
     taking_part = [one for one in hooks.callbacks if not getattr(one, "rank_zero_only", False)]
     names = [f"{type(one).__name__} {getattr(one, 'every_n_steps', None) or ''}".strip() for one in taking_part]

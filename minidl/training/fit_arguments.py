@@ -145,7 +145,7 @@ def _batch_config(trainer: BaseTrainer, given: FitArguments) -> BatchFitConfig:
     if trainer.comm.size > 1:
         raise ValueError("distributed: expected arrays X and y, got batches, which ranks cannot share")
     feed = BatchFeed(given.X, given.steps_per_epoch, given.epochs, trainer.refused_feed)
-    first = feed.peek()
+    first = feed.peek(trainer.epoch)
     trainer.refused_feed = feed  # unless an epoch begins
     data = LabeledData.from_batch(trainer.model, trainer.loss, first, "batch 0")
     validation = data.to_validate(trainer.model, trainer.loss, None, given.validation_data)

@@ -14,6 +14,7 @@ from minidl.callbacks.callback_list import CallbackList
 from minidl.optimizers.base import rate_at
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.consistency import check_epoch, warnings_for
+from minidl.training.epoch_numbers import end_epoch
 from minidl.training.fit_state import FitConfig, FitState
 from minidl.training.progress import Progress
 from minidl.training.signals import Signals
@@ -120,6 +121,10 @@ class FitLoop(ABC):
         missing = self.callbacks.missing(state.callbacks)
         if missing:
             return f"callbacks: expected {missing} as well, as in the fit that was interrupted"
+        return None
+
+    def doubt(self, state: FitState) -> str | None:
+        """Returns what is not known of this call, which completes a fit from a file, in words; None: nothing."""
         return None
 
     def resume(self, state: FitState) -> None:
@@ -229,9 +234,13 @@ class FitLoop(ABC):
         trainer.history.append_epoch(logs)
         trainer.epoch += 1
         self.epochs_done, self.in_epoch, self.seen = self.epochs_done + 1, False, self.sized.nothing_seen()
-        self.progress.end_epoch(logs)
-        check_epoch(trainer.comm, logs["lr"], trainer.model)
-        self._call("on_epoch_end", trainer.epoch - 1, logs)
+        self.progress.close()
+        try:
+            check_epoch(trainer.comm, logs["lr"], trainer.model)
+            end_epoch(trainer, self.callbacks, trainer.epoch - 1, logs)
+        finally:
+            self.progress.end_epoch(logs)
+        self._agree()
         self._call("on_save")
         check()
 

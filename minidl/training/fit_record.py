@@ -9,6 +9,7 @@ from enum import Enum
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.fit_loop import FitLoop
 from minidl.training.fit_state import FitState
+from minidl.utils.hints import warn_caller
 
 RESUME_HINT = ". Call fit with the same arguments to complete it, or set trainer.interrupted = None to begin another"
 
@@ -63,9 +64,19 @@ class FitRecord:
         self._resumed = state
 
     @property
+    def running(self) -> FitLoop | None:
+        """The loop of the fit that is running, or was interrupted."""
+        return self._loop
+
+    @property
     def validates(self) -> bool:
         """Whether the fit that is running has validation data."""
         return self._loop is not None and self._loop.config.validation is not None
+
+    @property
+    def may_add_numbers(self) -> bool:
+        """Whether a callback of the fit that is running may add numbers to the record of an epoch."""
+        return self._loop is not None and self._loop.callbacks.may_add_numbers
 
     def state(self, step: int) -> FitState | None:
         """Returns where the last fit stands; None after its end, and if the trainer has made steps since."""
@@ -110,6 +121,8 @@ class FitRecord:
         if state is not None:
             difference = loop.difference(state)
             if difference is None:
+                if self._loop is None and not state.is_complete and (doubt := loop.doubt(state)):
+                    warn_caller(doubt)
                 loop.resume(state)
             elif self._loop is None and not state.is_complete:  # the state is from a file
                 with loop.trainer.comm.raise_together():

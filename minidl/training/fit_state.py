@@ -31,6 +31,10 @@ class FitConfig(ABC):
         return self.batch_size * self.gradient_accumulation_steps
 
     @abstractmethod
+    def numbers(self) -> dict[str, Any]:
+        """Returns the arguments that are no data."""
+
+    @abstractmethod
     def describe(self, outputs: str, rows_hashed: int | None = None) -> dict[str, Any]:
         """Returns the arguments that decide on the weights: numbers as they are, arrays as hashes.
 
@@ -49,9 +53,8 @@ class ArrayFitConfig(FitConfig):
     mixup: float  # alpha; 0: none
     normalize_weights: bool
 
-    def describe(self, outputs: str, rows_hashed: int | None = None) -> dict[str, Any]:
-        """See FitConfig; validation_data is None if rows of X were held out."""
-        given = None if self.validation is None or self.validation[0] is self.data else self.validation
+    def numbers(self) -> dict[str, Any]:
+        """See FitConfig."""
         return {
             "epochs": self.epochs,
             "batch_size": self.batch_size,
@@ -60,6 +63,13 @@ class ArrayFitConfig(FitConfig):
             "validation_split": self.validation_split,
             "mixup": self.mixup,
             "normalize_weights": self.normalize_weights,
+        }
+
+    def describe(self, outputs: str, rows_hashed: int | None = None) -> dict[str, Any]:
+        """See FitConfig; validation_data is None if rows of X were held out."""
+        given = None if self.validation is None or self.validation[0] is self.data else self.validation
+        return {
+            **self.numbers(),
             "validation_data": _hash_of(given, rows_hashed),
             **self.data.fingerprints(rows_hashed),
             "rows_hashed": rows_hashed,
@@ -75,13 +85,19 @@ class BatchFitConfig(FitConfig):
     batch_size: int = 1
     gradient_accumulation_steps: int = 1
 
-    def describe(self, outputs: str, rows_hashed: int | None = None) -> dict[str, Any]:
-        """See FitConfig; without hashes of batches, which are not known before they are read."""
+    def numbers(self) -> dict[str, Any]:
+        """See FitConfig."""
         return {
             "batches": self.feed.kind,
             "epochs": self.epochs,
             "steps_per_epoch": self.feed.steps_per_epoch,
             "batch_size": None,
+        }
+
+    def describe(self, outputs: str, rows_hashed: int | None = None) -> dict[str, Any]:
+        """See FitConfig; without hashes of batches, which are not known before they are read."""
+        return {
+            **self.numbers(),
             "validation_data": _hash_of(self.validation, rows_hashed),
             "rows_hashed": rows_hashed,
             "outputs": outputs,

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 class History(dict[str, list[float]]):
     """A dict of lists with an entry for each epoch: epoch, loss, metrics, `val_*`, lr, images_per_second.
 
+    Then follow the names of numbers that callbacks have added.
+
     Epochs are numbers from 0 here, in files of loggers and in hooks; what is shown counts from 1: lines and plots.
     """
 
@@ -34,6 +36,18 @@ class History(dict[str, list[float]]):
         missing = [float("nan")] * max(map(len, self.values()), default=0)
         for name in [*self, *(name for name in logs if name not in self)]:
             self.setdefault(name, list(missing)).append(logs.get(name, float("nan")))
+
+    def extend_epoch(self, logs: Mapping[str, float]) -> None:
+        """Adds numbers to the last epoch; in earlier ones, names that are new have NaN. Without an epoch, begins one.
+
+        Parameters
+        ----------
+        logs : dict of str to float
+            The numbers by name.
+        """
+        missing = [float("nan")] * max(map(len, self.values()), default=1)
+        for name, value in logs.items():
+            self.setdefault(name, list(missing))[-1] = value
 
     def plot(
         self,

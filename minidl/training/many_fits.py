@@ -12,6 +12,7 @@ from typing import Any
 
 from minidl.callbacks.callback_list import CallbackList, remembers
 from minidl.training.base_trainer import BaseTrainer
+from minidl.training.batch_feed import epoch_setter
 from minidl.training.progress import Progress
 from minidl.training.signals import SignalRelay, Signals, current_relay
 from minidl.utils.hints import class_hint
@@ -243,6 +244,7 @@ def _check_unshared(nets: dict[Any, Any], calls: dict[Any, dict[str, Any]]) -> N
             parts |= {f"layer {i}, {leaf!r:.60},": leaf for i, leaf in enumerate(leaves)}
             parts |= {f"callback {callback!r:.60}": callback for callback in callbacks if remembers(callback)}
         parts |= {f"iterator {key}": value for key, value in calls[name].items() if hasattr(value, "__next__")}
+        parts |= {f"batches {key} with set_epoch": value for key, value in calls[name].items() if epoch_setter(value)}
         for what, part in parts.items():
             if users.get(id(part), name) != name:
                 other = users[id(part)]

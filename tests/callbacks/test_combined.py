@@ -24,8 +24,8 @@ def test_all_of_them_resumed_at_any_step_end_the_same(tmp_path, order):
             EarlyStopping(patience=6),
             ReduceLROnPlateau("loss", patience=0, factor=0.8),
             ExponentialMovingAverage(0.9, every_n_steps=2),
-            CSVLogger(tmp_path / "log.csv"),
-            JSONLLogger(tmp_path / "log.jsonl"),
+            CSVLogger(tmp_path / "log.csv", overwrite=True),
+            JSONLLogger(tmp_path / "log.jsonl", overwrite=True),
             TimeLimit(1000),
             StepCounter(),
         ]

@@ -35,8 +35,8 @@ def expected_content(trainer, kind):
     return "".join(json.dumps(dict(zip(trainer.history, row, strict=True))) + "\n" for row in rows)
 
 
-def make_logger(path, kind):
-    return LOGGERS[kind](path)
+def make_logger(path, kind, **options):
+    return LOGGERS[kind](path, **options)
 
 
 class FileReader:
@@ -55,20 +55,20 @@ def test_a_complete_line_is_written_after_each_epoch(path, kind):
     trainer.fit(X, Y, **FIT, callbacks=[make_logger(path, kind), reads])
     assert reads.read == 4
     assert len(path.read_text().splitlines()) == 4 + (kind == "csv")
-    assert os.listdir(path.parent) == [path.name]
+    assert sorted(os.listdir(path.parent)) == [path.name, f"{path.name}.json"]
 
 
 def test_an_epoch_is_appended_without_rewriting_the_file(path, kind, monkeypatch):
     written, write = [], atomic.write
     monkeypatch.setattr(atomic, "write", lambda path, parts: (written.append(path), write(path, parts)))
     native_trainer().fit(X, Y, **FIT, callbacks=[make_logger(path, kind)])
-    assert written == [str(path)]
+    assert written == [f"{path}.json", str(path)]
 
 
 @pytest.mark.parametrize("step", [0, 5, 12, 13, 14, 25, 26, 40, 50])
 def test_killed_and_resumed_from_an_older_checkpoint_no_epoch_is_duplicated_or_missing(path, kind, step):
     def callbacks():
-        return [make_logger(path, kind), FileReader(path, kind)]
+        return [make_logger(path, kind, overwrite=True), FileReader(path, kind)]
 
     native_trainer().fit(X, Y, **FIT, callbacks=callbacks())  # this run completed, yet its checkpoint is older
     trainer, _ = interrupt_and_complete(native_trainer, step, callbacks, path.parent / "c")
@@ -116,7 +116,7 @@ def test_several_fits_of_a_trainer_and_another_trainer(path, kind):
     logger = make_logger(path, kind)
     trainer.fit(X, Y, **FIT, callbacks=[logger])
     assert path.read_text() == expected_content(trainer, kind)
-    other = native_trainer()
+    other, logger = native_trainer(), make_logger(path, kind, overwrite=True)
     other.fit(X, Y, **FIT, callbacks=[logger])  # a run that starts from scratch
     assert path.read_text() == expected_content(other, kind)
     one, two = native_trainer(), native_trainer()
@@ -151,9 +151,9 @@ def test_a_partial_epoch_is_a_line(path, kind):
 
 
 def test_zero_epochs_make_an_empty_file(path, kind):
-    native_trainer().fit(X, Y, **FIT | {"epochs": 0}, callbacks=[make_logger(path, kind)])
-    assert path.read_bytes() == b""
     trainer = native_trainer()
+    trainer.fit(X, Y, **FIT | {"epochs": 0}, callbacks=[make_logger(path, kind)])
+    assert path.read_bytes() == b""
     trainer.fit(X, Y, **FIT, callbacks=[make_logger(path, kind)])
     assert path.read_text() == expected_content(trainer, kind)
 
@@ -172,9 +172,13 @@ def test_a_refused_fit_changes_no_file(path, kind):
     first.fit(X, Y, **FIT, callbacks=[make_logger(path, kind)])
     with pytest.raises(OSError, match="expected an existing folder"):
         native_trainer().fit(
-            X, Y, **FIT, callbacks=[make_logger(path, kind), Checkpoint(path.parent / "missing" / "a")]
+            X,
+            Y,
+            **FIT,
+            callbacks=[make_logger(path, kind, overwrite=True), Checkpoint(path.parent / "missing" / "a")],
         )
     assert path.read_text() == expected_content(first, kind)
+    assert json.loads((path.parent / f"{path.name}.json").read_text())["run_id"] == first.run_id
 
 
 def test_unwritable_paths_are_reported_before_the_first_step(path, kind):

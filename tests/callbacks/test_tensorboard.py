@@ -1,5 +1,6 @@
 """TensorBoard: what is written, with a recording writer and, if installed, with tensorboardX."""
 
+import json
 import os
 import struct
 import sys
@@ -9,7 +10,7 @@ import pytest
 from interrupted_fits import FIT, X, Y, full_state, interrupt_fit, native_trainer
 
 from minidl import Trainer
-from minidl.callbacks import Checkpoint, TensorBoard
+from minidl.callbacks import Checkpoint, CSVLogger, TensorBoard
 
 
 @pytest.fixture
@@ -70,6 +71,41 @@ def test_a_resume_hides_repeated_steps(writers, tmp_path):
     assert timeless[0] == timeless[1]
     assert second.purge_step == 29
     assert full_state(trainer) == full_state(uninterrupted)
+
+
+def test_the_folder_of_another_run_is_refused(writers, tmp_path):
+    folder = tmp_path / "run"
+    (one := native_trainer()).fit(X, Y, **FIT, callbacks=[TensorBoard(folder)])
+    assert json.loads((folder / "run.json").read_text())["run_id"] == one.run_id
+    (folder / "events.out.tfevents.1").touch()  # as tensorboardX does
+    another = native_trainer()
+    another.train_batch(X[:7], Y[:7])  # steps alone make no folder its own
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"folder: expected a new one or that of this run, got '.*run', the"):
+            another.fit(X, Y, **FIT, callbacks=[TensorBoard(folder)])
+        assert another.epoch == 0 and len(writers) == 1
+        if another.step:
+            another = native_trainer()
+            (folder / "run.json").unlink()  # as in earlier versions
+    one.fit(X, Y, **FIT, callbacks=[TensorBoard(folder)])
+    another.fit(X, Y, **FIT, callbacks=[TensorBoard(folder, overwrite=True)])
+    assert json.loads((folder / "run.json").read_text())["run_id"] == another.run_id
+    assert len(writers) == 3
+    with pytest.raises(TypeError, match="overwrite: expected True or False, got 1"):
+        TensorBoard(folder, overwrite=1)
+
+
+def test_each_run_has_a_numbered_folder(writers, tmp_path):
+    boards = [TensorBoard(tmp_path / "new" / "{run}") for _ in range(2)]
+    trainers = [native_trainer() for _ in boards]
+    for board, trainer in zip(boards, trainers, strict=True):
+        trainer.fit(X, Y, **FIT, callbacks=[board, CSVLogger(tmp_path / "new" / "{run}" / "log.csv")])
+    folders = [str(tmp_path / "new" / str(number)) for number in range(2)]
+    assert [board.run_folder for board in boards] == [writer.folder for writer in writers] == folders
+    assert sorted(os.listdir(folders[1])) == ["log.csv", "log.csv.json", "run.json"]
+    trainers[1].save_checkpoint(tmp_path / "c")
+    Trainer.resume(tmp_path / "c").fit(X, Y, **FIT | {"epochs": 1}, callbacks=[board := TensorBoard(boards[0].folder)])
+    assert board.run_folder == folders[1]
 
 
 def test_in_one_process_the_file_of_an_interrupted_fit_is_closed(writers, tmp_path):

@@ -19,6 +19,7 @@ BUDGETS = {  # arguments of the short and of the whole run
     "files": ("--mutations 2000 --hostile 2000", "--mutations 100000 --hostile 10000"),
     "saves": ("--no-strace", ""),
     "kills": ("--kills 10", "--kills 200"),
+    "batch_kills": ("--kills 2", "--kills 17"),
     "processes": ("--forks 10 --interrupts 6 --predictions 500", "--forks 100 --interrupts 100 --predictions 10000"),
     "sanitize": ("--calls 2500", "--calls 1010000 --all"),
     "race": ("--nets 14", "--nets 400"),

@@ -48,7 +48,7 @@ class Counter:
 
 CALLBACKS = {
     "Checkpoint": lambda: Checkpoint("run-{epoch}", max_to_keep=1),
-    "CSVLogger": lambda: CSVLogger("log.csv"),
+    "CSVLogger": lambda: CSVLogger("log.csv", overwrite=True),
     "EarlyStopping": lambda: EarlyStopping("val_loss", patience=2),
     "ExponentialMovingAverage": lambda: ExponentialMovingAverage(0.9),
     "ReduceLROnPlateau": lambda: ReduceLROnPlateau("loss", patience=0, threshold=0.5),

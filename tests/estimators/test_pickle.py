@@ -123,13 +123,13 @@ def test_a_copy_is_the_same_now_and_later(estimator, y, way, tmp_path):
 
 
 CALLBACKS = {
-    "CSVLogger": lambda: callbacks.CSVLogger("log.csv"),
+    "CSVLogger": lambda: callbacks.CSVLogger("log.csv", overwrite=True),
     "Checkpoint": lambda: callbacks.Checkpoint("run.safetensors"),
     "EarlyStopping": lambda: callbacks.EarlyStopping("val_loss", patience=9),
     "ExponentialMovingAverage": lambda: callbacks.ExponentialMovingAverage(0.9),
-    "JSONLLogger": lambda: callbacks.JSONLLogger("log.jsonl"),
+    "JSONLLogger": lambda: callbacks.JSONLLogger("log.jsonl", overwrite=True),
     "ReduceLROnPlateau": lambda: callbacks.ReduceLROnPlateau("val_loss"),
-    "TensorBoard": lambda: callbacks.TensorBoard("board"),
+    "TensorBoard": lambda: callbacks.TensorBoard("board", overwrite=True),
     "TimeLimit": lambda: callbacks.TimeLimit(60),
 }
 

@@ -29,7 +29,7 @@ from minidl.callbacks import Checkpoint, EarlyStopping
 from minidl.layers import Dense, Flatten
 from minidl.optimizers import Adam
 from minidl.saving import safetensors_file
-from minidl.training.batch_feed import check_batches
+from minidl.training.batch_feed import UNKNOWN, check_batches
 
 
 class Scaled(Layer):
@@ -357,6 +357,8 @@ def test_without_metrics_no_targets_are_kept(tmp_path):
         {"count": -1},
         {"position": -1},
         {"digest": 3},
+        {"opening": 3},
+        {"varies": 0},
         {"weights": np.ones(31)},
         {"weights": np.full(32, -1.0)},
         {"weights": np.ones(32, "float32")},
@@ -367,7 +369,7 @@ def test_without_metrics_no_targets_are_kept(tmp_path):
     ids=str,
 )
 def test_a_state_of_batches_is_checked(change):
-    state = {"count": 2, "position": 2, "digest": "a", "weights": np.ones(32), "targets": np.zeros(32, int)}
+    state = {"count": 2, "position": 2, "digest": "a", "weights": np.ones(32), "targets": np.zeros(32, int)} | UNKNOWN
     check_batches(state, 32, True)
     with pytest.raises(ValueError, match="expected"):
         check_batches(state | change, 32, True)

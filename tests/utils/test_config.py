@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,25 @@ def test_show_config_describes_the_environment(default_threads):
     of_openmp = f"OpenMP; they wait {config.thread_wait}"
     assert output["threads"] == f"3 by default, of {of_openmp if config.openmp else 'minidl itself'}"
     assert repr(config) == str(config)
+    assert config.commit == minidl_c.build_info()["commit"] == output.get("commit", "")
+    assert config.packages["safetensors"] == metadata.version("safetensors")
+    assert output["packages"] == ", ".join(f"{name} {version}" for name, version in config.packages.items())
+    assert hash(config) == hash(minidl.show_config())
+
+
+def test_show_config_imports_nothing_and_names_the_commit():
+    code = """
+import sys, minidl, minidl_c
+before = set(sys.modules)
+config = minidl.show_config()
+assert not {"pandas", "onnx", "torch", "matplotlib", "mpi4py"} & (set(sys.modules) - before)
+assert "scikit-learn" in config.packages and "missing" not in config.packages
+import minidl.utils.config as module
+from dataclasses import replace
+print(replace(config, commit="1a2b-dirty", packages={}))
+"""
+    lines = run_python("-c", code).splitlines()
+    assert lines[1] == "commit           1a2b-dirty" and lines[4] == "packages         none"
 
 
 WAIT = """

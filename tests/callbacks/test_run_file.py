@@ -1,0 +1,272 @@
+"""Whose file a log is: {run}, the id in checkpoints, overwrite=, and the parameters beside it."""
+
+import copy
+import json
+import pickle
+import threading
+
+import pytest
+from interrupted_fits import CUSTOM, FIT, InterruptAfter, X, Y, interrupt_fit, native_trainer, python_trainer
+
+import minidl
+from minidl import Trainer
+from minidl.callbacks import Checkpoint, CSVLogger, JSONLLogger
+from minidl.callbacks.run_file import run_of
+from minidl.estimators import SequentialClassifier
+from minidl.saving import safetensors_file
+
+LOGGERS = {"csv": CSVLogger, "jsonl": JSONLLogger}
+ANOTHER = r"path: expected a new one or that of this run, got '.*', the log of another run; .*{run}.*overwrite=True"
+
+
+def strict(text):
+    """Returns parsed JSON without NaN and infinities."""
+
+    def refuse(name):
+        raise AssertionError(name)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def epochs_in(path):
+    """Returns the epochs in a log, from its lines."""
+    lines = path.read_text().splitlines()
+    return [
+        int(line.split(",")[0]) if line[0] != "{" else json.loads(line)["epoch"] for line in lines if line[0] != "e"
+    ]
+
+
+@pytest.fixture(params=LOGGERS)
+def make(request):
+    return LOGGERS[request.param]
+
+
+def fit(logger, trainer=None, **options):
+    trainer = native_trainer() if trainer is None else trainer
+    trainer.fit(X, Y, **FIT | options, callbacks=[logger])
+    return trainer
+
+
+def test_the_file_of_another_run_is_refused_before_the_first_step(make, tmp_path):
+    fit(make(tmp_path / "log"))
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    trainer = native_trainer()
+    with pytest.raises(ValueError, match=ANOTHER):
+        fit(make(tmp_path / "log"), trainer)
+    assert trainer.step == 0 and {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    fit(make(tmp_path / "log", overwrite=True), trainer, epochs=1)
+    assert epochs_in(tmp_path / "log") == [0] and run_of(str(tmp_path / "log")) == trainer.run_id
+    fit(make(tmp_path / "log"), trainer, epochs=2)  # the same run
+    assert epochs_in(tmp_path / "log") == [0, 1, 2]
+
+
+@pytest.mark.parametrize("step", [5, 30])
+@pytest.mark.parametrize("path", ["log", "{run}.log"])
+def test_a_resumed_run_goes_on_in_its_file(make, path, step, tmp_path):
+    """Also if its checkpoint is from before the first epoch, and with new names."""
+    if "{run}" in path:
+        fit(make(tmp_path / path))  # another one
+    logger = make(tmp_path / path)
+    callbacks = [Checkpoint(tmp_path / "c", every_n_steps=step + 1), InterruptAfter(45), logger]
+    trainer = native_trainer()
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(X, Y, **FIT, callbacks=callbacks)
+    if step == 5:  # the checkpoint is rewritten later
+        trainer = interrupt_fit(native_trainer(), 5, callbacks=[logger := make(tmp_path / "early")])
+        trainer.save_checkpoint(tmp_path / "c")
+        fit(logger, trainer)
+    name = logger.file
+
+    class Adds:
+        def on_epoch_end(self, trainer, epoch, logs):
+            logs["more"] = epoch
+
+    resumed, again = Trainer.resume(tmp_path / "c"), make(logger.path)
+    assert resumed.run_id == trainer.run_id
+    resumed.fit(X, Y, **FIT, callbacks=[Adds(), again])
+    assert again.file == name
+    with open(name) as file:
+        assert "more" in file.read()
+    fits = strict((tmp_path / f"{name}.json").read_text())["fits"]
+    assert [one["first_epoch"] for one in fits] == [0]
+
+
+def test_a_run_that_is_complete_goes_on_after_a_resume(make, tmp_path):
+    fit(make(tmp_path / "log"), trainer := native_trainer())
+    trainer.save_checkpoint(tmp_path / "c")
+    resumed = Trainer.resume(tmp_path / "c")
+    fit(make(tmp_path / "log"), resumed)  # nothing to do
+    fit(make(tmp_path / "log"), resumed, epochs=2)
+    assert epochs_in(tmp_path / "log") == [0, 1, 2, 3, 4, 5]
+
+
+def test_each_run_has_a_number(make, tmp_path):
+    path = tmp_path / "{lr}-{run}" / "{run}.log"
+    loggers = [make(path) for _ in range(3)]
+    trainers = [fit(logger) for logger in loggers]
+    folder = str(tmp_path / "{lr}-")
+    assert [logger.file for logger in loggers] == [f"{folder}{n}/{n}.log" for n in range(3)]
+    assert loggers[0].path == str(path) and "{run}" in repr(loggers[0])
+    fit(loggers[0], trainers[2])  # a run keeps its own, whichever logger
+    assert loggers[0].file == loggers[2].file
+    (tmp_path / "{lr}-1" / "1.log").unlink()
+    (tmp_path / "{lr}-1" / "1.log.json").unlink()
+    fit(again := make(path))
+    assert again.file == loggers[1].file
+
+
+def test_before_the_first_epoch_no_number_is_taken(make, tmp_path):
+    logger = make(tmp_path / "{run}.log")
+    assert logger.file is None
+    interrupt_fit(native_trainer(), 3, callbacks=[logger])
+    assert logger.file is None and list(tmp_path.iterdir()) == []
+    with pytest.raises(OSError, match="expected an existing folder"):
+        fit(make(tmp_path / "missing" / "{run}.log"))
+
+
+def test_runs_at_the_same_time_get_different_numbers(make, tmp_path):
+    loggers = [make(tmp_path / "{run}") for _ in range(4)]
+    threads = [threading.Thread(target=fit, args=[logger]) for logger in loggers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(int(logger.file.rpartition("/")[2]) for logger in loggers) == [0, 1, 2, 3]
+
+
+def test_fits_of_a_grid_search_have_a_file_each(make, tmp_path):
+    from sklearn.model_selection import GridSearchCV
+
+    classifier = SequentialClassifier(epochs=2, callbacks=[make(tmp_path / "{run}.log")], random_state=0)
+    search = GridSearchCV(classifier, {"lr": [0.1, 0.01]}, cv=2).fit(X[:, 0].reshape(90, -1), Y)
+    files = sorted(path.name for path in tmp_path.glob("*.log"))
+    assert files == [f"{n}.log" for n in range(5)]
+    rates = [strict((tmp_path / f"{name}.json").read_text())["fits"][0]["optimizer"]["lr"] for name in files]
+    assert sorted(rates[:4]) == [0.01, 0.01, 0.1, 0.1]
+    assert search.best_estimator_.callbacks_[0].file.endswith("4.log")
+
+
+def test_partial_fit_is_one_run(make, tmp_path):
+    classifier = SequentialClassifier(callbacks=[make(tmp_path / "{run}.log")], random_state=0)
+    for _ in range(3):
+        classifier.partial_fit(X[:, 0].reshape(90, -1), Y, classes=[0, 1, 2])
+    assert epochs_in(tmp_path / "0.log") == [0, 1, 2]
+    assert len(strict((tmp_path / "0.log.json").read_text())["fits"]) == 1
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda logger: pickle.loads(pickle.dumps(logger))])
+def test_copies(make, way, tmp_path):
+    logger = make(tmp_path / "{run}", overwrite=True)
+    fit(logger)
+    fit(again := way(logger))
+    assert again.file != logger.file and again.overwrite is True
+
+
+def test_logs_of_earlier_versions_are_known_by_their_epochs(make, tmp_path):
+    """Without parameters beside them, and an id in the checkpoint."""
+    path, trainer = tmp_path / "log", native_trainer()
+    callbacks = [make(path), Checkpoint(tmp_path / "c", every_n_steps=30), InterruptAfter(45)]
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(X, Y, **FIT, callbacks=callbacks)
+    config, tensors = safetensors_file.read(tmp_path / "c", "checkpoint")
+    assert config.pop("run_id") == trainer.run_id
+    safetensors_file.write(tmp_path / "c", "checkpoint", config, tensors)
+    (tmp_path / "log.json").unlink()
+    with pytest.raises(ValueError, match=ANOTHER):
+        fit(make(path))
+    changed = native_trainer()
+    changed.fit(X, Y, **FIT | {"batch_size": 9})
+    with pytest.raises(ValueError, match=ANOTHER):
+        fit(make(path), changed)
+    fit(make(path), Trainer.resume(tmp_path / "c"))
+    assert epochs_in(path) == [0, 1, 2, 3]
+
+
+def test_the_id_in_a_checkpoint_is_checked(tmp_path):
+    fit(CSVLogger(tmp_path / "log"), trainer := native_trainer())
+    trainer.save_checkpoint(tmp_path / "c")
+    config, tensors = safetensors_file.read(tmp_path / "c", "checkpoint")
+    for wrong in (3, "a", None, "A" * 32):
+        safetensors_file.write(tmp_path / "c", "checkpoint", config | {"run_id": wrong}, tensors)
+        with pytest.raises(ValueError, match="run_id: expected 32 hexadecimal digits, got"):
+            Trainer.resume(tmp_path / "c")
+    with pytest.raises(AttributeError):
+        trainer.run_id = "a"
+
+
+def test_trainers_without_a_logger_have_no_id_in_their_checkpoints(tmp_path):
+    native_trainer().save_checkpoint(tmp_path / "c")
+    native_trainer().save_checkpoint(tmp_path / "d")
+    assert (tmp_path / "c").read_bytes() == (tmp_path / "d").read_bytes()
+    assert native_trainer().run_id != native_trainer().run_id
+    trainer = native_trainer()
+    assert copy.deepcopy(trainer).run_id != trainer.run_id == copy.deepcopy(trainer).run_id
+
+
+# ---- parameters
+
+
+def test_the_parameters_of_each_fit(make, tmp_path):
+    trainer = native_trainer()
+    fit(make(tmp_path / "log"), trainer, epochs=2)
+    fit(make(tmp_path / "log"), trainer, epochs=2)  # the same again
+    trainer.optimizer.lr = 0.01
+    fit(make(tmp_path / "log"), trainer, epochs=3, validation_split=0.2)
+    found = strict((tmp_path / "log.json").read_text())
+    assert found["run_id"] == trainer.run_id
+    first, last = found["fits"]
+    assert (first["first_epoch"], last["first_epoch"]) == (0, 4)
+    assert (first["fit"]["epochs"], first["fit"]["batch_size"], last["fit"]["epochs"]) == (2, 7, 3)
+    assert (first["validation_examples"], last["validation_examples"]) == (None, 18)
+    assert first["optimizer"] == {"class": "SGD", "lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.0}
+    assert last["optimizer"]["lr"] == 0.01
+    assert (first["seed"], first["model_seed"], first["metrics"]) == (5, 2, ["accuracy"])
+    assert first["loss"] == repr(trainer.loss) and first["callbacks"] == [repr(make(tmp_path / "log"))]
+    assert first["model"] == str(trainer.model.summary()).splitlines()
+    assert first["environment"]["minidl"] == minidl.__version__
+
+
+@pytest.mark.parametrize("fits", [3, None, [3], [{}], [{"first_epoch": "a"}]])
+def test_parameters_that_were_edited_are_written_again(fits, make, tmp_path):
+    fit(make(tmp_path / "log"), trainer := native_trainer())
+    before = (tmp_path / "log.json").read_text()
+    (tmp_path / "log.json").write_text(json.dumps({"run_id": trainer.run_id, "fits": fits}))
+    fit(make(tmp_path / "log"), trainer)
+    (found,) = strict((tmp_path / "log.json").read_text())["fits"]
+    assert found == strict(before)["fits"][0] | {"first_epoch": 4}
+
+
+def test_objects_of_a_user_are_texts(tmp_path):
+    trainer = python_trainer()
+    fit(JSONLLogger(tmp_path / "log"), trainer)
+    (found,) = strict((tmp_path / "log.json").read_text())["fits"]
+    assert found["optimizer"] == {"class": "PythonAdam", "lr": "Schedule"} and found["loss"] == "squares"
+    assert set(CUSTOM) >= {"PythonAdam", "squares"}
+    trainer.optimizer.lr = float("inf")
+    assert trainer.run_parameters()["optimizer"]["lr"] == "inf"
+    assert trainer.run_parameters()["fit"] is None
+
+
+def test_the_parameters_of_a_fit_on_batches(tmp_path):
+    trainer = native_trainer()
+    trainer.fit([(X, Y)] * 3, epochs=2, steps_per_epoch=2, callbacks=[CSVLogger(tmp_path / "log")], verbose=0)
+    (found,) = strict((tmp_path / "log.json").read_text())["fits"]
+    assert found["fit"] == {"batches": "an iterable", "epochs": 2, "steps_per_epoch": 2, "batch_size": None}
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "{", '{"name": 3}', "[" * 100_000])
+def test_other_files_with_this_name_are_kept(content, make, tmp_path):
+    beside = tmp_path / "log.json"
+    beside.write_text(content)
+    with pytest.raises(ValueError, match=r"path: expected no file .*log\.json, or the parameters of a run of minidl"):
+        fit(make(tmp_path / "log"))
+    assert beside.read_text() == content
+    fit(make(tmp_path / "log", overwrite=True), trainer := native_trainer())
+    assert strict(beside.read_text())["run_id"] == trainer.run_id
+
+
+def test_invalid_arguments(make):
+    with pytest.raises(TypeError, match="overwrite: expected True or False, got 1"):
+        make("log", overwrite=1)
+    with pytest.raises(TypeError, match=r"path: expected a str or os\.PathLike, got 3"):
+        make(3)

@@ -146,7 +146,7 @@ def fit(w):
     options["class_weight"] = "balanced" if rng.random() < 0.2 else None
     if rng.random() < 0.3:
         options["validation_data"] = w.some()
-    several = [callbacks.CSVLogger(w.path("csv")), callbacks.JSONLLogger(w.path("jsonl"))]
+    several = [callbacks.CSVLogger(w.path("csv"), True), callbacks.JSONLLogger(w.path("jsonl"), True)]
     several += [callbacks.ExponentialMovingAverage(0.9), callbacks.TimeLimit(60), callbacks.EarlyStopping("loss")]
     several += [callbacks.Checkpoint(w.folder / "run-{epoch}.safetensors", max_to_keep=1)]
     chosen = [one for one in several if rng.random() < 0.2]

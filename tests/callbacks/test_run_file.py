@@ -168,7 +168,7 @@ def test_logs_of_earlier_versions_are_known_by_their_epochs(make, tmp_path):
     callbacks = [make(path), Checkpoint(tmp_path / "c", every_n_steps=30), InterruptAfter(45)]
     with pytest.raises(KeyboardInterrupt):
         trainer.fit(X, Y, **FIT, callbacks=callbacks)
-    config, tensors = safetensors_file.read(tmp_path / "c", "checkpoint")
+    config, tensors, _ = safetensors_file.read(tmp_path / "c", "checkpoint")
     assert config.pop("run_id") == trainer.run_id
     safetensors_file.write(tmp_path / "c", "checkpoint", config, tensors)
     (tmp_path / "log.json").unlink()
@@ -185,7 +185,7 @@ def test_logs_of_earlier_versions_are_known_by_their_epochs(make, tmp_path):
 def test_the_id_in_a_checkpoint_is_checked(tmp_path):
     fit(CSVLogger(tmp_path / "log"), trainer := native_trainer())
     trainer.save_checkpoint(tmp_path / "c")
-    config, tensors = safetensors_file.read(tmp_path / "c", "checkpoint")
+    config, tensors, _ = safetensors_file.read(tmp_path / "c", "checkpoint")
     for wrong in (3, "a", None, "A" * 32):
         safetensors_file.write(tmp_path / "c", "checkpoint", config | {"run_id": wrong}, tensors)
         with pytest.raises(ValueError, match="run_id: expected 32 hexadecimal digits, got"):

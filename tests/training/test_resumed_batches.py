@@ -267,7 +267,7 @@ def test_checkpoints_of_earlier_versions_are_completed(between, tmp_path):
         interrupted_after(2, BATCHES, path)
     else:
         interrupted(10, BATCHES, path, epochs=EPOCHS)
-    config, tensors = safetensors_file.read(path, "checkpoint")
+    config, tensors, _ = safetensors_file.read(path, "checkpoint")
     fields = config["fit"]["dict"]
     place = next(i for i, (name, _) in enumerate(fields) if name == "batches")
     if between:

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import SimpleQueue
 from socket import SHUT_WR
-from threading import Thread
+from threading import Lock, Thread
 from time import monotonic, sleep
 
 import numpy as np
@@ -242,17 +242,27 @@ class Service(ThreadingHTTPServer):
 
     def __init__(self, path, address, handler=Handler, *, rows=1024, bytes=2**20, seconds=10, grace=0):
         self.path, self.rows, self.bytes, self.seconds, self.grace = path, rows, bytes, seconds, grace
-        self.served, self.ending = Served.load(path), False
+        self.served, self.loading, self.ending, self.wanted = Served.load(path), Lock(), False, SimpleQueue()
         super().__init__(address, handler)
 
     def reload(self):
         """Loads the file again. A request has the weights and names from before or from after, never a mixture."""
-        try:
-            self.served = Served.load(self.path)
-        except (OSError, ValueError, TypeError) as error:
-            LOG.error("%s: still serving weights %s", error, self.served.weights)
-        else:
-            LOG.info("serving weights %s", self.served.weights)
+        with self.loading:
+            try:
+                self.served = Served.load(self.path)
+            except (OSError, ValueError, TypeError) as error:
+                LOG.error("%s: still serving weights %s", error, self.served.weights)
+            else:
+                LOG.info("serving weights %s", self.served.weights)
+
+    def service_actions(self):
+        """Starts what handlers of signals have put into `wanted`. The loop calls it, at least twice a second.
+
+        A handler starts no thread: if it interrupts the start of another one, it waits for itself. A put into a
+        SimpleQueue may interrupt another one.
+        """
+        for action in {self.wanted.get() for _ in range(self.wanted.qsize())}:
+            Thread(target=action).start()
 
     def end(self):
         """Ends `serve` after the grace period, in which requests are accepted and `/ready` answers with 503."""
@@ -289,16 +299,11 @@ def main(handler=Handler, **defaults):
         server = Service(options.pop("path"), address, handler, **options)
     except (OSError, ValueError, TypeError) as error:
         sys.exit(f"cannot serve: {error}")
-    # A handler runs between any two instructions of the main thread, which therefore starts no threads: Thread.start in a
-    # handler waits forever if it interrupts another one. `put` of a SimpleQueue may interrupt itself.
-    signals, reload = SimpleQueue(), getattr(signal, "SIGHUP", None)  # which Windows does not have
-    for number in filter(None, (signal.SIGTERM, signal.SIGINT, reload)):
-        signal.signal(number, lambda number, frame: signals.put(number))
-    Thread(target=server.serve).start()
+    for name, action in {"SIGTERM": server.end, "SIGINT": server.end, "SIGHUP": server.reload}.items():
+        if hasattr(signal, name):  # Windows has no SIGHUP
+            signal.signal(getattr(signal, name), lambda *_, action=action: server.wanted.put(action))
     LOG.info("serving weights %s at http://%s:%d", server.served.weights, *server.server_address)
-    while signals.get() == reload:
-        server.reload()
-    server.end()
+    server.serve()
 
 
 if __name__ == "__main__":

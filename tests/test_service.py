@@ -386,7 +386,7 @@ def statuses(connections, rest=b""):
 
 def until(condition):
     """Waits until a condition holds, at most as long as a machine may be busy."""
-    end = monotonic() + 300
+    end = monotonic() + 120
     while not (value := condition()):
         assert monotonic() < end
         sleep(0.01)

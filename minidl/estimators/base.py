@@ -60,8 +60,8 @@ class SequentialEstimator(  # type: ignore[call-arg]
         """Returns y encoded for a loss, and its Targets; `known`: the Targets of previous fits, which y must match."""
         raise NotImplementedError
 
-    def _class_weights(self, y: Array, weights: Weights, known: Targets | None) -> Weights | None:
-        """Returns the weight of each example's class, without its own weight; None: ones."""
+    def _class_weights(self, y: Array, weights: Weights, known: Targets | None, trained: Data | None) -> Weights | None:
+        """Returns the weight of each example's class, without its own weight; None: ones. trained: see check_data."""
         return None
 
     def _metric(self, targets: Targets, loss: Loss) -> str | Metric:
@@ -116,7 +116,8 @@ class SequentialEstimator(  # type: ignore[call-arg]
                 data = check_data(self, X, y, sample_weight, known if first else self._targets, reset=first)
                 checked = dict(self.__dict__)
                 trainer = self._make_trainer(data, None, False) if first else self.trainer_
-                with nullcontext() if first else self._given.applied(trainer, params, self.metrics):
+                metrics = _listed("metrics", self.metrics)
+                with nullcontext() if first else self._given.applied(trainer, params, metrics):
                     self._train(trainer, data, 1, {}, callbacks, False)
                 self.callbacks_ = list(callbacks)
         except KeyboardInterrupt:
@@ -126,13 +127,8 @@ class SequentialEstimator(  # type: ignore[call-arg]
             raise
 
     def _copy_callbacks(self) -> list[Any]:
-        """Returns copies of the callbacks, as a fit changes no argument; raises TypeError for what cannot be copied.
-
-        An iterator is refused, which a second fit would find empty.
-        """
-        if isinstance(self.callbacks, Iterator):
-            raise TypeError(f"callbacks: expected a list or a tuple, got the iterator {self.callbacks!r}")
-        given = CallbackList(self.callbacks).callbacks
+        """Returns copies of the callbacks, as a fit changes no argument; raises TypeError for what cannot be copied."""
+        given = CallbackList(_listed("callbacks", self.callbacks)).callbacks
         try:
             return copy.deepcopy(given)
         except Exception as error:
@@ -158,7 +154,7 @@ class SequentialEstimator(  # type: ignore[call-arg]
             model = model_of(self.model, self.input_shape_, outputs, seed, self.dtype, data.X)
         loss = loss_of(self.loss, model, data.targets)
         own = metrics_of("metrics", [self._metric(data.targets, loss)] if validates else [])
-        metrics = list((own | metrics_of("metrics", self.metrics)).values())
+        metrics = list((own | metrics_of("metrics", _listed("metrics", self.metrics))).values())
         optimizer = optimizer_of(self.optimizer, self.lr)
         return Trainer(model, loss, optimizer, metrics, seed=seed, num_threads=self.num_threads)
 
@@ -198,7 +194,8 @@ class SequentialEstimator(  # type: ignore[call-arg]
             if words == str(error) and not words.startswith("validation_split"):
                 raise
             if words != str(error):
-                with naming_validation():
+                held_out = measured["validation_data"][0] is data.X
+                with nullcontext() if held_out else naming_validation():
                     raise kind_of(error)(words) from error
             raise ValueError(words.replace("validation_split", "validation_fraction", 1)) from error
         finally:
@@ -318,3 +315,10 @@ class SequentialEstimator(  # type: ignore[call-arg]
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _listed(name: str, given: Any) -> Any:
+    """Returns an argument that is a list; raises TypeError for an iterator, which a second fit would find empty."""
+    if isinstance(given, Iterator):
+        raise TypeError(f"{name}: expected a list or a tuple, got the iterator {given!r}")
+    return given

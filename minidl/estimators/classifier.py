@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 
 from minidl.engine.probabilities import check_defined, link_of, predicted_probabilities
 from minidl.estimators.base import SequentialEstimator
-from minidl.estimators.data import Validation
+from minidl.estimators.data import Data, Validation
 from minidl.estimators.targets import MulticlassTargets, MultilabelTargets, Targets
 from minidl.layers.base import Layer
 from minidl.losses import Loss
@@ -321,7 +321,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
             raise ValueError(f"y: expected {targets.description}, as before, got shape {y.shape}")
         return targets.encode(y, used), targets
 
-    def _class_weights(self, y: Array, weights: Weights, known: Targets | None) -> Weights | None:
+    def _class_weights(self, y: Array, weights: Weights, known: Targets | None, trained: Data | None) -> Weights | None:
         by_class = self.class_weight
         if by_class is None:
             return None
@@ -335,7 +335,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
             present = set(y.tolist())
             by_class = {label: weight for label, weight in by_class.items() if label in present}
         if isinstance(by_class, str) and by_class == "balanced":
-            return np.prod([balanced_weights(column, weights) for column in y.reshape(len(y), -1).T], axis=0)
+            return _balanced(y, weights) if trained is None else _balanced_as(trained, y)
         of_classes: Weights = compute_sample_weight(by_class, y)
         if not (np.isfinite(of_classes) & (of_classes >= 0)).all():
             raise ValueError(f"class_weight: expected finite weights of at least 0, got {self.class_weight}")
@@ -457,3 +457,22 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
+
+
+def _balanced(y: Array, weights: Weights) -> Weights:
+    """Returns the balanced weight of each row: of several labels, the product of theirs."""
+    columns = y.reshape(len(y), -1).T
+    return np.asarray(np.prod([balanced_weights(column, weights) for column in columns], axis=0))
+
+
+def _balanced_as(trained: Data, y: Array) -> Weights:
+    """Returns the weights that rows of the labels y have in the training data; 1 for labels that these lack."""
+    own = np.ones(len(trained.labels)) if trained.sample_weight is None else trained.sample_weight
+    labels, own, of_rows = trained.labels[own > 0], own[own > 0], np.ones(len(y))
+    if y.ndim == 1 and labels.ndim == 2:  # one-hot rows
+        labels = labels.argmax(axis=1)
+    for column, given in zip(labels.reshape(len(labels), -1).T, y.reshape(len(y), -1).T, strict=True):
+        classes, rows = np.unique(column, return_index=True)
+        places = np.searchsorted(classes, given).clip(max=len(classes) - 1)
+        of_rows *= np.where(classes[places] == given, balanced_weights(column, own)[rows][places], 1.0)
+    return of_rows

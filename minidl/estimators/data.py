@@ -16,6 +16,7 @@ from minidl.estimators.targets import Targets, check_one_type
 from minidl.utils.arrays import Array, check_unmasked
 from minidl.utils.data import Index
 from minidl.utils.errors import kind_of, refusing_input
+from minidl.utils.lazy import LazyRows, is_lazy
 from minidl.utils.weights import Weights, product
 
 
@@ -38,6 +39,7 @@ class Data:
     labels: Array  # as given
     targets: Targets
     weights: Weights | None
+    sample_weight: Weights | None  # as given, without those of classes
     n_active: int
 
     @property
@@ -52,10 +54,13 @@ class Data:
         return replace(self, weights=weights, n_active=len(rows))
 
 
-def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any, known: Targets | None, reset: bool) -> Data:
+def check_data(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, known: Targets | None, reset: bool, trained: Data | None = None
+) -> Data:
     """Returns the validated data; stores the number and names of features and the shape of an example in the estimator.
 
     known: the Targets of previous fits, which y must match. reset: whether features and shape are those of this X.
+    trained: the data that decide on balanced weights of classes; None: these.
 
     Raises InputError for X, y and weights, and TypeError or ValueError for class weights.
     """
@@ -65,7 +70,7 @@ def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any, known: Target
         given = _check_weights(sample_weight, X)
         is_weighted = given is not None or getattr(estimator, "class_weight", None) is not None
         finite = {"ensure_all_finite": not is_weighted}  # otherwise the trainer checks the rows of weight above 0
-        y = _without_zeros(y, given)
+        y = _without_zeros(LazyRows(y, "y")[:] if is_lazy(y) else y, given)
         (X, y), shape = validate_input(
             estimator, X, reset, y=y, multi_output=True, y_numeric=estimator._numeric, **finite
         )
@@ -73,11 +78,11 @@ def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any, known: Target
         y = y.toarray() if hasattr(y, "toarray") else y
         y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
         check_one_type(y)
-    weights = _combine_weights(estimator, y, given, known)
+    weights = _combine_weights(estimator, y, given, known, trained)
     used = np.ones(len(y), bool) if weights is None else weights > 0
     with refusing_input():
         encoded, targets = estimator._encode_targets(y, used, known)
-    return Data(X, encoded, y, targets, weights, int(used.sum()))
+    return Data(X, encoded, y, targets, weights, given, int(used.sum()))
 
 
 def _check_weights(sample_weight: Any, X: Any) -> Weights | None:
@@ -91,11 +96,13 @@ def _check_weights(sample_weight: Any, X: Any) -> Weights | None:
     return given
 
 
-def _combine_weights(estimator: Any, y: Array, given: Weights | None, known: Targets | None) -> Weights | None:
+def _combine_weights(
+    estimator: Any, y: Array, given: Weights | None, known: Targets | None, trained: Data | None
+) -> Weights | None:
     """Returns sample_weight times class weights, which are computed without rows of weight 0; None: ones."""
     used: Any = slice(None) if given is None else given > 0
     own = np.ones(len(y)) if given is None else given[used]
-    of_classes = estimator._class_weights(y[used], own, known)
+    of_classes = estimator._class_weights(y[used], own, known, trained)
     if of_classes is None:
         return given
     weights = np.zeros(len(y))
@@ -117,7 +124,7 @@ def check_validation(estimator: Any, given: Validation, data: Data, stops: bool)
         if value is None:
             raise ValueError(f"{name}: expected X_val and y_val or neither, got None")
     with naming_validation():
-        return check_data(estimator, given.X, given.y, given.sample_weight, data.targets, reset=False)
+        return check_data(estimator, given.X, given.y, given.sample_weight, data.targets, reset=False, trained=data)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import replace
 from typing import Any
@@ -23,16 +24,17 @@ def hold_out(estimator: Any, data: Data, groups: Any, seed: int) -> tuple[Data, 
 
     Raises InputError for `groups`, TypeError or ValueError for `validation_fraction` and `splitter` of the estimator.
     """
-    splitter = estimator.splitter
+    splitter, name = copy.deepcopy(estimator.splitter), "splitter"  # that draws: each fit draws the same
     if splitter is None:
+        name = "groups"
         share = _validation_fraction(estimator.validation_fraction, data.n_active)
         if groups is None:
             n_held = math.ceil(share * data.n_active)
             return replace(data, n_active=data.n_active - n_held), {"validation_split": share}
         splitter = GroupShuffleSplit(1, test_size=share, random_state=seed)
-    groups = None if groups is None else _check_groups(groups, data.labels)
     used = np.arange(len(data.y)) if data.weights is None else np.flatnonzero(data.weights)
-    train, held = _split(splitter, data.X, data.labels, groups, used)
+    groups = None if groups is None else _check_groups(groups, data.labels, used)
+    train, held = _split(name, splitter, data.X, data.labels, groups, used)
     return data.only(train), {"validation_data": data.only(held).triple}
 
 
@@ -44,24 +46,24 @@ def _validation_fraction(given: Any, examples: int) -> float:
     return fraction
 
 
-def _check_groups(groups: Any, X: Any) -> Array:
-    """Returns the group of each row of X; raises InputError unless each row has one."""
+def _check_groups(groups: Any, X: Any, used: Index) -> Array:
+    """Returns the group of each row of X; raises InputError unless each used row has one."""
     with refusing_input():
         try:
             array: Array = column_or_1d(groups)
             check_consistent_length(array, X)
         except ValueError as error:
             raise ValueError(f"groups: expected one for each row of X: {error}") from error
-        if any(group is None or group != group for group in (array if array.dtype.kind in "fO" else ())):
+        if any(group is None or group != group for group in (array[used] if array.dtype.kind in "fOmM" else ())):
             raise ValueError("groups: expected one for each row of X, got NaN or None")
     return array
 
 
-def _split(splitter: Any, X: Any, y: Array, groups: Array | None, used: Index) -> tuple[Index, Index]:
+def _split(name: str, splitter: Any, X: Any, y: Array, groups: Array | None, used: Index) -> tuple[Index, Index]:
     """Returns the rows to train on, and those to hold out: those of the splitter's first split of the `used` rows.
 
-    A row may be neither, such as one in a gap. Raises TypeError or ValueError, naming the splitter, for other objects,
-    and for a split that would train on rows that it holds out.
+    A row may be neither, such as one in a gap. Raises TypeError or ValueError for other objects, and for a split that
+    would train on rows that it holds out. name: of the argument that the splitter comes from, for errors.
     """
     if not callable(getattr(splitter, "split", None)) or isinstance(splitter, (str, bytes, type)):
         expected = "expected an object with `split`, such as GroupShuffleSplit(1), or None"
@@ -73,7 +75,7 @@ def _split(splitter: Any, X: Any, y: Array, groups: Array | None, used: Index) -
         first = next(iter(splits), None)
     except ValueError as error:
         hint = "; fit takes groups=" if groups is None and "groups" in str(error) else ""
-        raise ValueError(f"splitter: {error}{hint}") from error
+        raise ValueError(f"{name}: {error}{hint}") from error
     if not isinstance(first, (tuple, list)) or len(first) != 2:
         raise TypeError(f"splitter: expected it to yield (train, test) indices of rows, got {first!r:.100}")
     train, held = (_mask(part, len(used)) for part in first)
@@ -94,4 +96,6 @@ def _mask(rows: Any, n: int) -> NDArray[np.bool_]:
         raise ValueError(f"splitter: expected indices of rows from 0 to {n - 1}, got {rows.min()} to {rows.max()}")
     mask = np.zeros(n, bool)
     mask[rows] = True
+    if mask.sum() < len(rows):
+        raise ValueError("splitter: expected each row once, got some twice")
     return mask

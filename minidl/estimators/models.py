@@ -48,8 +48,9 @@ def model_of(given: Any, shape: Shape, outputs: int, seed: int, dtype: str, X: A
         dtype = _resolve_dtype(model, dtype, X)
         if model.network is None:
             unbuilt, model = model, Sequential(model.layers, None, seed, dtype)
-            model.lr_mult = unbuilt.lr_mult
+            model.lr_mult, model.metadata = unbuilt.lr_mult, unbuilt.metadata
             model.build(shape)
+            model.classes = unbuilt.classes
     except (TypeError, ValueError) as error:
         hint = ""
         if len(shape) == 1 and "(channels, height, width)" in str(error):

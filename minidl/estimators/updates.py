@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import numbers
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from minidl.engine import layer_list
 from minidl.estimators.models import optimizer_of
 from minidl.optimizers.base import Optimizer
 from minidl.sequential import Sequential
@@ -24,6 +26,7 @@ class Given:
         self.rate = getattr(optimizer, "lr", None) if params["lr"] is None else params["lr"]
         if isinstance(optimizer, Optimizer):  # whose rate may be set
             self.fixed["optimizer"] = copy.deepcopy(optimizer)
+        self._layers = _layers_of(params["model"])
 
     def check(self, params: Mapping[str, Any], names: tuple[str, ...], call: str) -> None:
         """Raises ValueError if one of these parameters is another one now, naming the call that cannot follow it."""
@@ -31,9 +34,13 @@ class Given:
             before, now = self.fixed[name], params[name]
             if isinstance(now, Optimizer) and isinstance(before, Optimizer):
                 before, now = _without_rate(before), _without_rate(now)
-            if not _same(before, now):
-                expected = f"expected the one that the model was trained with for {call}, {self.fixed[name]!r:.200}"
-                raise ValueError(f"{name}: {expected}, got {params[name]!r:.200}; a new fit takes others")
+            if _same(before, now):
+                continue
+            expected = f"expected the one that the model was trained with for {call}, {self.fixed[name]!r:.200}"
+            raise ValueError(f"{name}: {expected}, got {params[name]!r:.200}; a new fit takes others")
+        if _layers_of(self.fixed["model"]) != self._layers:
+            expected = f"expected the layers that were trained for {call}, which go on training or stay frozen"
+            raise ValueError(f"model: {expected}, got layers that were changed since; a new fit takes others")
 
     @contextmanager
     def applied(self, trainer: Trainer, params: Mapping[str, Any], metrics: Any) -> Iterator[None]:
@@ -56,6 +63,16 @@ class Given:
             raise
 
 
+def _layers_of(model: Any) -> list[tuple[Any, ...]]:
+    """Returns what may be changed in a list of layers or a Sequential, or nothing of another model."""
+    layers = model.layers if isinstance(model, Sequential) else model
+    known = isinstance(layers, (list, tuple))
+    return [
+        (layer, getattr(layer, "trainable", None), getattr(layer, "lr_mult", None))
+        for layer in (layers if known else ())
+    ]
+
+
 def _without_rate(optimizer: Optimizer) -> Optimizer:
     described = copy.deepcopy(optimizer)
     described.lr = 0.0
@@ -63,7 +80,19 @@ def _without_rate(optimizer: Optimizer) -> Optimizer:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two parameters are equal: the same object, or of one type with the same settings."""
+    """Whether two parameters are equal: the same object, equal numbers, or of one type with the same settings."""
     if one is other:
         return True
+    if isinstance(one, numbers.Number) and isinstance(other, numbers.Number):
+        return bool(one == other)
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return list(one) == list(other) or _config_of(one) == _config_of(other)
     return type(one) is type(other) and not isinstance(one, Sequential) and repr(one) == repr(other)
+
+
+def _config_of(layers: Any) -> Any:
+    """Returns all that a file would hold of layers; the list itself if no file can hold them."""
+    try:
+        return layer_list.get_config(layers, {})
+    except (TypeError, ValueError):
+        return layers

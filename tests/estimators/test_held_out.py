@@ -9,6 +9,7 @@ from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, StratifiedKFold, TimeSeriesSplit
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.class_weight import compute_sample_weight
 
 from minidl import InputError, Sequential, Trainer
 from minidl.callbacks import EarlyStopping
@@ -35,6 +36,9 @@ class FirstOf:
 
     def __init__(self, *parts):
         self.parts = parts
+
+    def __deepcopy__(self, memo):
+        return self
 
     def split(self, X, y, groups=None):
         self.seen = X, y, groups
@@ -82,14 +86,27 @@ def test_rows_of_weight_0_reach_no_splitter():
     weights = np.where(np.arange(150) % 3, np.linspace(1, 3, 150), 0.0)
     used = np.flatnonzero(weights)
     seen, alone = FirstOf(np.arange(70), np.arange(80, 100)), FirstOf(np.arange(70), np.arange(80, 100))
-    dirty = np.where(weights[:, np.newaxis] > 0, X, np.nan)
-    fitted = make(early_stopping=True, splitter=seen).fit(dirty, Y, weights, groups=GROUPS)
+    dirty, groups = np.where(weights[:, np.newaxis] > 0, X, np.nan), np.where(weights > 0, GROUPS, np.nan)
+    fitted = make(early_stopping=True, splitter=seen).fit(dirty, Y, weights, groups=groups)
     other = make(early_stopping=True, splitter=alone).fit(X[used], Y[used], weights[used], groups=GROUPS[used])
     np.testing.assert_array_equal(probabilities(fitted), probabilities(other))
     assert fitted.trainer_.history["val_loss"] == other.trainer_.history["val_loss"]
     assert fitted.loss_curve_ != make(early_stopping=True, splitter=alone).fit(X[used], Y[used]).loss_curve_
     for mine, theirs in zip(seen.seen, (X[used], Y[used], GROUPS[used]), strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+def test_rows_that_are_held_out_are_named_as_those_of_x():
+    dirty = np.where(np.arange(150)[:, np.newaxis] == 120, np.nan, X)
+    splitter = FirstOf(np.arange(100), np.arange(100, 150))
+    with pytest.raises(InputError, match=r"^X: expected finite values, got NaN or infinity \(first in example 120\)"):
+        make(early_stopping=True, splitter=splitter).fit(dirty, Y, np.linspace(1, 2, 150))
+
+
+def test_a_splitter_that_draws_is_not_changed():
+    fitted = make(early_stopping=True, splitter=GroupShuffleSplit(1, random_state=np.random.RandomState(0)))
+    first = fitted.fit(X, Y, groups=GROUPS).trainer_.history["val_loss"]
+    assert fitted.fit(X, Y, groups=GROUPS).trainer_.history["val_loss"] == first
 
 
 def test_masks_are_rows_too():
@@ -109,6 +126,7 @@ def test_masks_are_rows_too():
      (FirstOf(np.arange(10), np.arange(0)), "got 10 and 0"),
      (FirstOf(np.arange(10), [150]), "splitter: expected indices of rows from 0 to 149, got 150 to 150"),
      (FirstOf(np.arange(10), [-1]), "from 0 to 149, got -1"),
+     (FirstOf(np.array([1, 1]), [2]), "splitter: expected each row once"),
      (FirstOf(np.ones(9, bool), np.arange(3)), r"got bool \(9,\)")],
 )  # fmt: skip
 def test_other_splitters_are_refused(splitter, message):
@@ -127,7 +145,8 @@ def test_other_splitters_are_refused(splitter, message):
      ({"early_stopping": True}, {"groups": X}, InputError, "groups: expected one for each row of X"),
      ({"early_stopping": True}, {"groups": [None] * 150}, InputError, "got NaN or None"),
      ({"early_stopping": True}, {"groups": np.full(150, np.nan)}, InputError, "got NaN or None"),
-     ({"early_stopping": True}, {"groups": np.zeros(150)}, ValueError, "splitter: ")],
+     ({"early_stopping": True}, {"groups": np.full(150, "NaT", "M8[s]")}, InputError, "got NaN or None"),
+     ({"early_stopping": True}, {"groups": np.zeros(150)}, ValueError, "^groups: ")],
 )  # fmt: skip
 def test_groups_that_cannot_be_held_out_are_refused(options, arguments, error, message):
     with pytest.raises(error, match=message):
@@ -167,6 +186,27 @@ def test_class_weights_count_in_the_loss_of_x_val():
     weighted = make(class_weight={0: 1.0, 1: 3.0, 2: 0.5}).fit(X, Y, X_val=X[::2], y_val=Y[::2])
     loss = weighted.trainer_.evaluate(X[::2], Y[::2], np.array([1.0, 3.0, 0.5])[Y[::2]])["loss"]
     assert weighted.trainer_.history["val_loss"][-1] == loss
+
+
+def test_balanced_weights_are_those_of_the_training_labels():
+    y, y_val = np.where(np.arange(150) < 120, 0, 1 + np.arange(150) % 2), np.where(np.arange(50) < 5, 0, 1)
+    weights = np.linspace(0, 2, 150)
+    for sample_weight in (None, weights):
+        own = np.ones(150) if sample_weight is None else weights
+        totals = np.bincount(y, own)
+        by_class = dict(enumerate(totals.sum() / (3 * totals)))
+        losses = [
+            make(class_weight=class_weight)
+            .fit(X, y, sample_weight, X_val=X[:50], y_val=y_val)
+            .trainer_.history["val_loss"]
+            for class_weight in ("balanced", by_class)
+        ]
+        np.testing.assert_allclose(*losses, rtol=1e-12)
+    many, rows = np.stack([y > 0, y > 1], axis=1), np.arange(0, 150, 3)
+    fitted = make(class_weight="balanced").set_params(model=[Dense(2)]).fit(X, many, X_val=X[rows], y_val=many[rows])
+    expected = compute_sample_weight("balanced", many)[rows]
+    loss = fitted.trainer_.evaluate(X[rows], many[rows].astype(float), expected)["loss"]
+    np.testing.assert_allclose(fitted.trainer_.history["val_loss"][-1], loss, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +275,14 @@ def test_metrics_are_monitored():
     assert without.validation_scores_ is None and len(without.trainer_.history["roc_auc"]) == 4
 
 
-@pytest.mark.parametrize("metrics, message", [("f1", "expected a list such as"), (["f2"], "metrics: expected one of")])
+@pytest.mark.parametrize(
+    "metrics, message",
+    [
+        (iter(["f1"]), "metrics: expected a list or a tuple"),
+        ("f1", "expected a list such as"),
+        (["f2"], "metrics: expected one of"),
+    ],
+)
 def test_other_metrics_are_refused(metrics, message):
     with pytest.raises((TypeError, ValueError), match=message):
         make(metrics=metrics).fit(X, Y)

@@ -302,3 +302,9 @@ def test_batch_norm_never_gets_a_single_example(n, early_stopping):
     SequentialClassifier(layers).partial_fit(X[:n], X[:n, 0] > 0, classes=[False, True])
     with pytest.raises(ValueError, match="BatchNorm1D: expected at least 2 examples"):
         SequentialClassifier(layers, batch_size=200, **options).fit(X, X[:, 0] > 0)
+
+
+def test_metadata_and_classes_of_an_unbuilt_model_are_kept():
+    model = Sequential([Dense(3)])
+    model.metadata, given = {"source": "a"}, {"epochs": 1, "random_state": 0}
+    assert SequentialClassifier(model, **given).fit(np.eye(3), [0, 1, 2]).model_.metadata == {"source": "a"}

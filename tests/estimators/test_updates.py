@@ -9,7 +9,7 @@ from sklearn.metrics import f1_score
 
 from minidl.callbacks import ReduceLROnPlateau
 from minidl.estimators import SequentialClassifier
-from minidl.layers import Dense, ReLU
+from minidl.layers import Dense, Normalize, ReLU
 from minidl.losses import SoftmaxCrossEntropy
 from minidl.optimizers import SGD, Adam
 from minidl.schedules import Cosine
@@ -109,6 +109,49 @@ def test_what_began_with_the_training_is_refused(name, after):
     assert state(fitted) == before
     fitted.set_params(**{name: first}).partial_fit(X, Y)
     fitted.set_params(**{name: OTHERS[name]}).fit(X, Y)
+
+
+@pytest.mark.parametrize("through", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_layers_that_are_changed_in_place_are_refused(through):
+    """Rather than trained as they were before."""
+    fitted = through(begun(model=[Dense(3), Dense(2)]))
+    fitted.partial_fit(X, Y)
+    first, before = fitted.model[0], state(fitted)
+    for change in ({"trainable": False}, {"lr_mult": 0.5}):
+        old = {name: getattr(first, name) for name in change}
+        vars_of(first, change)
+        with pytest.raises(ValueError, match=r"^model: expected the layers that were trained for partial_fit"):
+            fitted.partial_fit(X, Y)
+        vars_of(first, old)
+    fitted.model[0] = Dense(7)
+    with pytest.raises(ValueError, match=r"^model: expected the layers that were trained"):
+        fitted.partial_fit(X, Y)
+    assert state(fitted) == before
+    fitted.model[0] = first
+    fitted.partial_fit(X, Y)
+
+
+def vars_of(layer, values):
+    for name, value in values.items():
+        setattr(layer, name, value)
+
+
+def test_layers_differ_in_what_their_repr_does_not_show():
+    frozen, slow, many = [Dense(3), Dense(2)], [Dense(3), Dense(2)], np.arange(4.0)
+    frozen[0].trainable, slow[0].lr_mult = False, 0.5
+    fitted = begun(model=[Dense(3), Dense(2)])
+    for model in (frozen, slow):
+        with pytest.raises(ValueError, match=r"^model: expected the one"):
+            fitted.set_params(model=model).partial_fit(X, Y)
+    fitted = begun(model=[Normalize(many, many + 1), Dense(2)])
+    with pytest.raises(ValueError, match=r"^model: expected the one"):
+        fitted.set_params(model=[Normalize(many, many + np.array([1, 1, 1, 2])), Dense(2)]).partial_fit(X, Y)
+    fitted.set_params(model=[Normalize(many, many + 1), Dense(2)]).partial_fit(X, Y)
+
+
+def test_equal_numbers_and_shapes_are_the_same():
+    fitted = begun(input_shape=(4,)).set_params(random_state=np.int64(0), input_shape=[4])
+    assert fitted.partial_fit(X, Y).n_iter_ == 2
 
 
 def test_an_optimizer_of_other_settings_is_refused():

@@ -121,17 +121,16 @@ class HistoryFile:
         names, epochs = list(history), list(zip(*history.values(), strict=True))
         new = [self.line(names, values) for values in epochs[max(self._epochs - 1, 0) :]]
         last = new.pop(0) if self._epochs and new else ""  # as it is now: later callbacks may have added to it
-        path = self._place.open() if self._names is None else self._place.name
-        assert path is not None
-        unchanged = self._names == names and last == self._last and len(new) < 2 and os.path.exists(path)
-        if unchanged and os.path.getsize(path) == self._bytes:
+        path = self.file if self._names is not None else None
+        unchanged = path is not None and self._names == names and last == self._last and len(new) < 2
+        if path is not None and unchanged and os.path.exists(path) and os.path.getsize(path) == self._bytes:
             content = "".join(new).encode()
             with open(path, "ab") as file:
                 file.write(content)
             self._bytes += len(content)
         else:
             content = self._content(names, epochs)
-            atomic.write(path, [memoryview(content)])
+            atomic.write(self._place.open(), [memoryview(content)])
             self._bytes = len(content)
         self._names, self._epochs, self._last = names, len(epochs), new[-1] if new else last
 

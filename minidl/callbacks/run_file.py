@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import re
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from minidl.utils.validation import check_bool
 
 FIELD = "{run}"
 MAX_PARAMETERS = 2**24  # bytes of a file of parameters that is read
+_opening = threading.Lock()
 
 
 class RunFile:
@@ -30,10 +32,12 @@ class RunFile:
         self.name: str | None = None  # without "{run}"; None: no number has been chosen yet
         self._run: str | None = None  # the id of the run that `name` belongs to
         self._fit: dict[str, Any] = {}  # the parameters of the running fit
+        self._is_open = False  # whether it has written
+        self._left: str | None = None  # the id of a run whose parameters are there without its log
 
     def begin(self, trainer: Any) -> None:
         """Begins a fit: finds `name`, but writes nothing; raises OSError if nothing can be written."""
-        self._fit = trainer.run_parameters()
+        self._fit, self._is_open = trainer.run_parameters(), False
         if FIELD not in self.path:
             self.name = self.path
         elif self._run != trainer.run_id:
@@ -47,34 +51,64 @@ class RunFile:
 
         found: a log that is there, or "". is_ours: whether it is that of this trainer, if no parameters are beside it.
         """
-        if self.name is None:
+        self._left = None
+        if self.name is None or self.overwrite:
             return
-        known = run_of(self.name)
-        if self.overwrite or known == self._run:
-            return
-        if os.path.lexists(self.name + ".json") and known is None:
-            expected = f"expected no file {self.name}.json, or the parameters of a run of minidl"
-            raise ValueError(f"{self._argument}: {expected}, got another file; overwrite=True replaces it")
-        if found and (known is not None or not is_ours()):
-            expected = f"expected a new one or that of this run, got {found!r}, the log of another run"
-            remedy = "to keep both, put {run} into the path, where each run has a number; overwrite=True replaces it"
-            raise ValueError(f"{self._argument}: {expected}; {remedy}")
+        if not found:
+            self._left = run_of(self.name)
+        if not self._is_beside(self.name) and found and not is_ours():
+            raise self._of_another(found)
 
     def open(self) -> str:
-        """Returns the path to write to, and writes the parameters beside it."""
-        if self.name is None:
-            self.name = self._reserve()
-        found, mine = _read(self.name), self._fit
-        fits = found["fits"] if found is not None and run_of(self.name) == self._run and _has_fits(found) else []
+        """Returns the path to write to, and writes the parameters beside it.
+
+        Raises ValueError if another run has taken the path since the fit began, or since the last call.
+        """
+        with _opening:
+            if self.name is None:
+                self.name = self._reserve()
+            elif not self._claim(self.name, [self._fit]):
+                may_replace = self.overwrite and not self._is_open
+                is_ours = run_of(self.name) == self._run if may_replace else self._is_beside(self.name)
+                self._add_fit(self.name, is_ours)
+            self._is_open, self._left = True, None
+            return self.name
+
+    def _is_beside(self, name: str) -> bool:
+        """Whether the parameters of this run are beside a log; raises ValueError for those of another that has one."""
+        known = run_of(name)
+        if known is None and os.path.lexists(f"{name}.json"):
+            expected = f"expected no file {name}.json, or the parameters of a run of minidl"
+            raise ValueError(f"{self._argument}: {expected}, got another file; overwrite=True replaces it")
+        if known is not None and known not in (self._run, self._left):
+            raise self._of_another(name)
+        return known == self._run
+
+    def _of_another(self, found: str) -> ValueError:
+        expected = f"expected a new one or that of this run, got {found!r}, the log of another run"
+        remedy = "to keep both, put {run} into the path, where each run has a number; overwrite=True replaces it"
+        return ValueError(f"{self._argument}: {expected}; {remedy}")
+
+    def _add_fit(self, name: str, is_ours: bool) -> None:
+        """Writes the parameters with those of the running fit, unless they are there."""
+        found, mine = _read(name), self._fit
+        fits = found["fits"] if found is not None and is_ours and _has_fits(found) else []
         kept = [fit for fit in fits if fit["first_epoch"] <= mine["first_epoch"]]
         last = kept[-1] if kept else {}
         if last.get("first_epoch") != mine["first_epoch"] and last | {"first_epoch": 0} != mine | {"first_epoch": 0}:
             kept.append(mine)  # a fit that was resumed stays as it began
-        parameters = {"run_id": self._run, "fits": kept}
-        if found != parameters:
-            content = json.dumps(parameters, indent=1, allow_nan=False) + "\n"
-            atomic.write(self.name + ".json", [memoryview(content.encode())])
-        return self.name
+        content = self._content(kept)
+        if found != json.loads(content):
+            atomic.write(f"{name}.json", [memoryview(content)])
+
+    def _content(self, fits: list[dict[str, Any]]) -> bytes:
+        """Returns the parameters of these fits as a file."""
+        return (json.dumps({"run_id": self._run, "fits": fits}, indent=1, allow_nan=False) + "\n").encode()
+
+    def _claim(self, name: str, fits: list[dict[str, Any]]) -> bool:
+        """Writes the parameters beside a log; False: they are there, maybe by another process."""
+        path = f"{name}.json"
+        return not os.path.lexists(path) and atomic.create(path, [memoryview(self._content(fits))])
 
     def _of_run(self, run: str) -> str | None:
         """Returns the path of this run, with its number; None if it has none."""
@@ -92,12 +126,8 @@ class RunFile:
         while True:
             name = self.path.replace(FIELD, str(number))
             os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
-            if not os.path.lexists(name):
-                try:
-                    os.close(os.open(name + ".json", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-                    return name
-                except FileExistsError:
-                    pass
+            if not os.path.lexists(name) and self._claim(name, [self._fit]):
+                return name
             number += 1
 
 

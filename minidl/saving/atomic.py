@@ -8,7 +8,7 @@ import os
 import platform
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 
@@ -66,7 +66,32 @@ def write(path: Path, parts: Iterable[memoryview]) -> None:
         raise OSError(error.errno, error.strerror, name) from error
 
 
-def _replace(name: str, parts: Iterable[memoryview]) -> None:
+def create(path: Path, parts: Iterable[memoryview]) -> bool:
+    """Writes these bytes to `path`, as `write`; returns False, and writes nothing, if there is a file by then."""
+    name = text(path)
+    try:
+        _replace(name, parts, _link)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, name) from error
+    return True
+
+
+def _link(temporary: str, target: str) -> None:
+    """Renames a file, unless the target exists: that is a FileExistsError."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links: others may see an empty file in between
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        os.replace(temporary, target)
+    else:
+        os.unlink(temporary)
+
+
+def _replace(name: str, parts: Iterable[memoryview], place: Callable[[str, str], None] | None = None) -> None:
     target, mode = _resolve_target(name)
     _remove_stale(target)
     with _flushed(os.path.dirname(target)):
@@ -83,7 +108,7 @@ def _replace(name: str, parts: Iterable[memoryview]) -> None:
                 os.fsync(file)
             finally:
                 os.close(file)
-            os.replace(temporary, target)
+            (place or os.replace)(temporary, target)
         except BaseException:
             with suppress(OSError):
                 os.unlink(temporary)

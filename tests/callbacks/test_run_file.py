@@ -2,9 +2,14 @@
 
 import copy
 import json
+import os
 import pickle
+import re
+import subprocess
+import sys
 import threading
 
+import interrupted_fits
 import pytest
 from interrupted_fits import CUSTOM, FIT, InterruptAfter, X, Y, interrupt_fit, native_trainer, python_trainer
 
@@ -58,6 +63,90 @@ def test_the_file_of_another_run_is_refused_before_the_first_step(make, tmp_path
     assert epochs_in(tmp_path / "log") == [0] and run_of(str(tmp_path / "log")) == trainer.run_id
     fit(make(tmp_path / "log"), trainer, epochs=2)  # the same run
     assert epochs_in(tmp_path / "log") == [0, 1, 2]
+
+
+class FitsAnother:
+    """Fits another trainer when an epoch begins, which writes to the same file."""
+
+    def __init__(self, logger, epoch=0):
+        self.logger, self.epoch, self.trainer = logger, epoch, native_trainer()
+
+    def on_epoch_begin(self, trainer, epoch):
+        if epoch == self.epoch:
+            fit(self.logger, self.trainer)
+
+
+def test_the_file_of_a_run_that_began_later_is_refused(make, tmp_path):
+    """Ownership is known to the first write."""
+    other = FitsAnother(make(tmp_path / "log"))
+    with pytest.raises(ValueError, match=ANOTHER):
+        native_trainer().fit(X, Y, **FIT, callbacks=[make(tmp_path / "log"), other])
+    assert epochs_in(tmp_path / "log") == [0, 1, 2, 3] and run_of(str(tmp_path / "log")) == other.trainer.run_id
+    (tmp_path / "log").unlink()  # parameters without a log: their run has ended
+    other = FitsAnother(make(tmp_path / "log"))
+    with pytest.raises(ValueError, match=ANOTHER):
+        native_trainer().fit(X, Y, **FIT, callbacks=[make(tmp_path / "log"), other])
+    assert run_of(str(tmp_path / "log")) == other.trainer.run_id
+
+
+def test_a_file_that_another_run_has_taken_is_left_to_it(make, tmp_path):
+    """With overwrite=True, a file is replaced once in a fit."""
+    other = FitsAnother(make(tmp_path / "log", overwrite=True), epoch=2)
+    with pytest.raises(ValueError, match=ANOTHER):
+        native_trainer().fit(X, Y, **FIT, callbacks=[make(tmp_path / "log", overwrite=True), other])
+    assert epochs_in(tmp_path / "log") == [0, 1, 2, 3] and run_of(str(tmp_path / "log")) == other.trainer.run_id
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_one_of_the_runs_at_the_same_time_gets_the_file(left, make, tmp_path):
+    if left:
+        fit(make(tmp_path / "log"))
+        (tmp_path / "log").unlink()
+    trainers, errors = [native_trainer() for _ in range(3)], []
+    began = threading.Barrier(3)
+
+    class Waits:
+        def on_fit_begin(self, trainer):
+            began.wait()
+
+    def work(trainer):
+        try:
+            trainer.fit(X, Y, **FIT, callbacks=[make(tmp_path / "log"), Waits()])
+        except ValueError as error:
+            errors.append(str(error))
+
+    threads = [threading.Thread(target=work, args=[trainer]) for trainer in trainers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    owner = {trainer.run_id: trainer for trainer in trainers}[run_of(str(tmp_path / "log"))]
+    assert len(errors) == 2 and all(re.match(ANOTHER, error) for error in errors)
+    assert owner.epoch == 4 and epochs_in(tmp_path / "log") == [0, 1, 2, 3]
+
+
+def test_one_of_several_processes_gets_the_file(tmp_path):
+    code = f"""
+import sys; sys.path.insert(0, {os.path.dirname(interrupted_fits.__file__)!r})
+from interrupted_fits import FIT, X, Y, native_trainer
+from minidl.callbacks import CSVLogger
+class Waits:
+    def on_fit_begin(self, trainer):
+        print("ready", flush=True)
+        sys.stdin.readline()
+native_trainer().fit(X, Y, **FIT, callbacks=[CSVLogger({str(tmp_path / "log")!r}), Waits()])
+"""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    jobs = [subprocess.Popen([sys.executable, "-c", code], **pipes) for _ in range(2)]
+    for job in jobs:
+        assert job.stdout.readline() == "ready\n"
+    for job in jobs:
+        job.stdin.write("go\n")
+        job.stdin.flush()
+    errors = [job.communicate()[1] for job in jobs]
+    assert sorted(job.returncode for job in jobs) == [0, 1]
+    assert sum("the log of another run" in error for error in errors) == 1
+    assert epochs_in(tmp_path / "log") == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("step", [5, 30])

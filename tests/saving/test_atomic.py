@@ -43,6 +43,18 @@ def test_str_and_pathlike_and_a_name_in_the_current_folder(path, monkeypatch):
         assert os.listdir(path.parent) == ["file"]
 
 
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_is_created_once(path, links, umask, monkeypatch):
+    if not links:
+        monkeypatch.setattr(os, "link", lambda *names: os.open("/missing/folder", os.O_RDONLY))
+    assert atomic.create(path, NEW) is True
+    assert atomic.create(path, [memoryview(b"another")]) is False
+    assert path.read_bytes() == b"new content" and os.listdir(path.parent) == ["file"]
+    assert sys.platform == "win32" or stat.S_IMODE(path.stat().st_mode) == 0o640
+    with pytest.raises(FileNotFoundError, match="missing"):
+        atomic.create(path.parent / "missing" / "file", NEW)
+
+
 @pytest.mark.parametrize(
     ("name", "error", "message"),
     [(3, TypeError, "path: expected a str or os.PathLike, got 3"), (None, TypeError, "path: .*None"),

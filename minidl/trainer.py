@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -526,7 +527,10 @@ class Trainer(BaseTrainer):
 
     @property
     def run_id(self) -> str:
-        """The id of this run, 32 hexadecimal digits, which its checkpoints keep: a resumed trainer has it, too."""
+        """The id of this run, 32 hexadecimal digits, which checkpoints and pickles keep: a resumed trainer has it, too.
+
+        A copy (`copy.copy`, `copy.deepcopy`) is another run.
+        """
         if self._run_id is None:
             self._run_id = uuid.uuid4().hex
         return self._run_id
@@ -668,7 +672,7 @@ class Trainer(BaseTrainer):
         return trainer
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Supports copy and pickle: returns a checkpoint, and the classes and functions needed to resume from it.
+        """Supports pickle and copy: returns a checkpoint, and the classes and functions needed to resume from it.
 
         If the model is not built, there is no checkpoint, and the constructor's arguments are returned. Further
         attributes of a subclass are not included, nor is `distributed`: a copy trains alone.
@@ -683,6 +687,27 @@ class Trainer(BaseTrainer):
                 checkpoint_content.KIND, *checkpoint_content.pack(self, self._fits.state(self.step), custom)
             )
         return _resumed, (type(self), content, custom, self.num_threads)
+
+    def __copy__(self) -> Trainer:
+        return self._another_run(copy.copy(_Reduced(self)))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Trainer:
+        return self._another_run(copy.deepcopy(_Reduced(self), memo))
+
+    @staticmethod
+    def _another_run(copied: Any) -> Trainer:
+        copied._run_id = None
+        return copied
+
+
+class _Reduced:
+    """Is copied as a trainer without `__copy__` and `__deepcopy__` would be."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self._trainer.__reduce_ex__(protocol)
 
 
 def _resumed(cls: type[Trainer], content: bytes, custom: dict[str, Any], num_threads: int | None) -> Trainer:

@@ -14,10 +14,12 @@ import pytest
 from interrupted_fits import CUSTOM, FIT, InterruptAfter, X, Y, interrupt_fit, native_trainer, python_trainer
 
 import minidl
-from minidl import Trainer
+from minidl import Sequential, Trainer
 from minidl.callbacks import Checkpoint, CSVLogger, JSONLLogger
 from minidl.callbacks.run_file import run_of
 from minidl.estimators import SequentialClassifier
+from minidl.layers import Dense, Flatten
+from minidl.optimizers import SGD
 from minidl.saving import safetensors_file
 
 LOGGERS = {"csv": CSVLogger, "jsonl": JSONLLogger}
@@ -288,8 +290,36 @@ def test_trainers_without_a_logger_have_no_id_in_their_checkpoints(tmp_path):
     native_trainer().save_checkpoint(tmp_path / "d")
     assert (tmp_path / "c").read_bytes() == (tmp_path / "d").read_bytes()
     assert native_trainer().run_id != native_trainer().run_id
-    trainer = native_trainer()
-    assert copy.deepcopy(trainer).run_id != trainer.run_id == copy.deepcopy(trainer).run_id
+
+
+@pytest.mark.parametrize("built", [True, False])
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy])
+def test_copies_of_a_trainer_are_runs_of_their_own(way, built, make, tmp_path):
+    trainer = native_trainer() if built else Trainer(Sequential([Flatten(), Dense(3)]), "mean_squared_error", SGD(0.1))
+    before = trainer.run_id
+    assert len({before, trainer.run_id, way(trainer).run_id, way(trainer).run_id}) == 3
+    assert (pickle.loads(pickle.dumps(trainer)).run_id == before) is built
+    if built:
+        fit(make(tmp_path / "{run}"), trainer)
+        copies, loggers = [way(trainer), way(trainer)], [make(tmp_path / "{run}"), make(tmp_path / "{run}")]
+        for copied, logger in zip(copies, loggers, strict=True):
+            with pytest.raises(ValueError, match=ANOTHER):
+                fit(make(tmp_path / "0"), copied)
+            fit(logger, copied, epochs=1)
+        assert [os.path.basename(logger.file) for logger in loggers] == ["1", "2"]
+        assert epochs_in(tmp_path / "0") == [0, 1, 2, 3] and epochs_in(tmp_path / "2") == [0, 1, 2, 3, 4]
+        fit(make(tmp_path / "0"), trainer, epochs=1)
+
+
+def test_copies_of_an_estimator_are_runs_of_their_own(make, tmp_path):
+    classifier = SequentialClassifier(callbacks=[make(tmp_path / "{run}")], random_state=0)
+    flat = X[:, 0].reshape(90, -1)
+    classifier.partial_fit(flat, Y, classes=[0, 1, 2])
+    copies = [copy.deepcopy(classifier), copy.deepcopy(classifier), classifier]
+    for number, copied in enumerate(copies):
+        for _ in range(number + 1):
+            copied.partial_fit(flat, Y)
+    assert [len(epochs_in(tmp_path / name)) for name in "012"] == [4, 2, 3]
 
 
 # ---- parameters

@@ -38,8 +38,8 @@ class JSONLLogger(HistoryFile):
 
     Notes
     -----
-    `PATH.json` beside it holds the id of the run and, for each of its fits that differs, the parameters that
-    `Trainer.run_parameters` returns.
+    `PATH.json` beside it holds the id of the run and, for the first of its fits and the last 15 that differ, the
+    parameters that `Trainer.run_parameters` returns.
 
     Examples
     --------

@@ -15,7 +15,8 @@ from minidl.saving.atomic import Path, check_writable, text
 from minidl.utils.validation import check_bool
 
 FIELD = "{run}"
-MAX_PARAMETERS = 2**24  # bytes of a file of parameters that is read
+MAX_FITS = 16  # fits of a run whose parameters are kept: the first one and the last ones
+MAX_PARAMETERS = 2**28  # bytes of a file of parameters that is read
 _opening = threading.Lock()
 
 
@@ -97,7 +98,7 @@ class RunFile:
         last = kept[-1] if kept else {}
         if last.get("first_epoch") != mine["first_epoch"] and last | {"first_epoch": 0} != mine | {"first_epoch": 0}:
             kept.append(mine)  # a fit that was resumed stays as it began
-        content = self._content(kept)
+        content = self._content(kept[:1] + kept[1:][1 - MAX_FITS :])
         if found != json.loads(content):
             atomic.write(f"{name}.json", [memoryview(content)])
 

@@ -345,6 +345,23 @@ def test_the_parameters_of_each_fit(make, tmp_path):
     assert first["environment"]["minidl"] == minidl.__version__
 
 
+def test_the_parameters_of_the_first_fit_and_of_the_last_ones_are_kept(make, tmp_path):
+    trainer, log, sizes = native_trainer(), tmp_path / "log", []
+    for step in range(20):
+        trainer.optimizer.lr = 0.01 * (step + 1)
+        fit(make(log), trainer, epochs=1)
+        fits = strict((tmp_path / "log.json").read_text())["fits"]
+        first = [0, *range(step - 14, step + 1)] if step > 15 else [*range(step + 1)]
+        assert [one["first_epoch"] for one in fits] == first
+        assert [one["optimizer"]["lr"] for one in fits] == [0.01 * (epoch + 1) for epoch in first]
+    content = strict((tmp_path / "log.json").read_text())
+    content["fits"][1]["model"] = ["x" * 2**24]  # of a version without limits
+    (tmp_path / "log.json").write_text(json.dumps(content))
+    trainer.optimizer.lr = 1e-3
+    fit(make(log), trainer, epochs=1)
+    assert epochs_in(log) == [*range(21)] and (tmp_path / "log.json").stat().st_size < 2**20
+
+
 @pytest.mark.parametrize("fits", [3, None, [3], [{}], [{"first_epoch": "a"}]])
 def test_parameters_that_were_edited_are_written_again(fits, make, tmp_path):
     fit(make(tmp_path / "log"), trainer := native_trainer())

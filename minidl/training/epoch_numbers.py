@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from minidl.callbacks.callback_list import CallbackList
+from minidl.callbacks.monitor import Monitor
 from minidl.distributed.communicator import Communicator
 from minidl.training.base_trainer import BaseTrainer
 
@@ -22,10 +23,11 @@ def end_epoch(trainer: BaseTrainer, callbacks: CallbackList, epoch: int, record:
 
     record: that of the epoch, which is in the history; it grows.
 
-    Raises TypeError or ValueError, naming the callback, for an addition that is no number, and for what it replaced or
-    removed.
+    Raises TypeError or ValueError, naming the callback, for an addition that is no number or that a callback before it
+    monitors, and for what it replaced or removed.
     """
     comm, logs = trainer.comm, dict(record)
+    monitored: dict[str, Any] = {}  # the callbacks so far that monitor a name
     for group in callbacks.groups():
         added: dict[str, float] = {}
         with comm.raise_together():
@@ -34,10 +36,15 @@ def end_epoch(trainer: BaseTrainer, callbacks: CallbackList, epoch: int, record:
                     hook(trainer, epoch, logs)
                     more = _additions(type(callback).__name__, logs, record)
                     if comm.rank == 0:
+                        for name in monitored.keys() & more.keys():
+                            expected = f"expected {type(callback).__name__}, which adds {name!r}, before its monitor"
+                            raise ValueError(f"monitor: {expected}, got {monitored[name]!r} before it")
                         _add(trainer, record, more)
                         added |= more
                     logs.clear()
                     logs.update(record)
+                if isinstance(monitor := getattr(callback, "_monitor", None), Monitor):
+                    monitored[monitor.name] = callback
         if comm.size > 1:
             shared = _of_rank_zero(comm, added)
             if comm.rank:

@@ -346,7 +346,7 @@ def test_the_parameters_of_each_fit(make, tmp_path):
 
 
 def test_the_parameters_of_the_first_fit_and_of_the_last_ones_are_kept(make, tmp_path):
-    trainer, log, sizes = native_trainer(), tmp_path / "log", []
+    trainer, log = native_trainer(), tmp_path / "log"
     for step in range(20):
         trainer.optimizer.lr = 0.01 * (step + 1)
         fit(make(log), trainer, epochs=1)

@@ -179,6 +179,21 @@ def test_monitors_of_numbers_that_nothing_adds(make, tmp_path, monkeypatch):
         assert untouched.step == 0
 
 
+@pytest.mark.parametrize(
+    "make", [EarlyStopping, ReduceLROnPlateau, lambda *name, **way: Checkpoint("c", None, None, *name, **way)]
+)
+def test_a_monitor_before_the_callback_that_adds_the_number_is_refused_in_each_fit(make, tmp_path, monkeypatch):
+    """Also if the name is in the history of earlier fits, so that the monitor would see NaN."""
+    monkeypatch.chdir(tmp_path)
+    trainer = Trainer(native_trainer().model, "softmax_cross_entropy", SGD(1.0))
+    fit(Adds(score=1), trainer=trainer)
+    with pytest.raises(ValueError, match=r"monitor: expected Adds, which adds 'score', before its monitor, got \w+\("):
+        fit(make("score", lower_is_better=True), Adds(score=1), trainer=trainer)
+    assert trainer.epoch == 5 and math.isnan(trainer.history["score"][-1])
+    fit(Adds(score=2), make("score", lower_is_better=True), trainer=trainer, epochs=1)
+    assert trainer.history["score"][-1] == 2
+
+
 def test_a_resumed_fit_monitors_them(tmp_path):
     def callbacks():
         return [Adds(score=lambda epoch: [1, 3, 2, 2][epoch]), EarlyStopping("score", 2, lower_is_better=False)]

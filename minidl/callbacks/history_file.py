@@ -115,7 +115,8 @@ class HistoryFile:
         trainer : Trainer
             The trainer that calls it.
         """
-        self._write(trainer.history)
+        if trainer.history or self.file is not None:  # without an epoch, a run needs no number
+            self._write(trainer.history)
 
     def _write(self, history: dict[str, list[float]]) -> None:
         names, epochs = list(history), list(zip(*history.values(), strict=True))

@@ -25,10 +25,13 @@ class RunFile:
 
     path: it may contain "{run}", in whose place each run has the first number that is free. A resumed run finds its own
     by the id in its checkpoint, which is in PATH.json. overwrite: whether the log of another run may be replaced.
+    is_taken: whether a log is at a path.
     """
 
-    def __init__(self, path: Path, overwrite: bool, argument: str = "path") -> None:
-        self._argument, self.path = argument, text(path, argument)
+    def __init__(
+        self, path: Path, overwrite: bool, argument: str = "path", is_taken: Callable[[str], bool] = os.path.lexists
+    ) -> None:
+        self._argument, self.path, self._is_taken = argument, text(path, argument), is_taken
         self.overwrite = check_bool("overwrite", overwrite)
         self.name: str | None = None  # without "{run}"; None: no number has been chosen yet
         self._run: str | None = None  # the id of the run that `name` belongs to
@@ -44,7 +47,9 @@ class RunFile:
         elif self._run != trainer.run_id:
             self.name = self._of_run(trainer.run_id) if trainer.step else None
         self._run = trainer.run_id
-        folder = os.path.dirname(self.path[: self.path.find(FIELD)])  # that of a number may be made later
+        folder = os.path.dirname(self.path[: self.path.find(FIELD)])
+        while FIELD in os.path.dirname(self.path) and not os.path.lexists(folder or "."):  # made with that of a number
+            folder = os.path.dirname(folder)
         check_writable(os.path.join(folder, ".minidl") if self.name is None else f"{self.name}.json")
 
     def check_owner(self, found: str, is_ours: Callable[[], bool]) -> None:
@@ -127,7 +132,7 @@ class RunFile:
         while True:
             name = self.path.replace(FIELD, str(number))
             os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
-            if not os.path.lexists(name) and self._claim(name, [self._fit]):
+            if not self._is_taken(name) and self._claim(name, [self._fit]):
                 return name
             number += 1
 

@@ -64,7 +64,7 @@ class TensorBoard:
 
     def __init__(self, folder: Path, every_n_steps: int | None = None, overwrite: bool = False) -> None:
         self.folder = text(folder, "folder")
-        self._place = RunFile(os.path.join(self.folder, PARAMETERS), overwrite, "folder")
+        self._place = RunFile(os.path.join(self.folder, PARAMETERS), overwrite, "folder", _has_events)
         self.overwrite = self._place.overwrite
         self.every_n_steps = None if every_n_steps is None else check_int("every_n_steps", every_n_steps)
         try:
@@ -98,9 +98,9 @@ class TensorBoard:
         before = os.path.dirname(self.folder[: self.folder.find(FIELD)]) or "."
         os.makedirs(before if FIELD in self.folder else self.folder, exist_ok=True)
         self._place.begin(trainer)
-        folder = self.run_folder
-        has_events = folder is not None and any(name.startswith(EVENTS) for name in os.listdir(folder))
-        self._place.check_owner(folder if folder is not None and has_events else "", lambda: trainer.step > 0)
+        name = self._place.name
+        found = os.path.dirname(name) if name is not None and _has_events(name) else ""
+        self._place.check_owner(found, lambda: False)
         self._first = trainer.step + 1
 
     def on_step_end(self, trainer: Any, step: int, loss: float) -> None:
@@ -166,3 +166,9 @@ class TensorBoard:
 
     def __repr__(self) -> str:
         return f"TensorBoard({self.folder!r})"
+
+
+def _has_events(name: str) -> bool:
+    """Whether event files are beside a file."""
+    folder = os.path.dirname(name)
+    return os.path.isdir(folder) and any(other.startswith(EVENTS) for other in os.listdir(folder))

@@ -211,8 +211,20 @@ def test_before_the_first_epoch_no_number_is_taken(make, tmp_path):
     assert logger.file is None
     interrupt_fit(native_trainer(), 3, callbacks=[logger])
     assert logger.file is None and list(tmp_path.iterdir()) == []
+    fit(logger, epochs=0)  # nor without an epoch
+    assert logger.file is None and list(tmp_path.iterdir()) == []
     with pytest.raises(OSError, match="expected an existing folder"):
         fit(make(tmp_path / "missing" / "{run}.log"))
+
+
+def test_folders_down_to_that_of_the_number_are_made(make, tmp_path):
+    loggers = [make(tmp_path / "a" / "b" / "{run}" / "log"), make(tmp_path / "c{run}" / "d" / "log")]
+    native_trainer().fit(X, Y, **FIT, callbacks=loggers)
+    assert [logger.file for logger in loggers] == [str(tmp_path / "a" / "b" / "0" / "log"), str(tmp_path / "c0/d/log")]
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        fit(make(tmp_path / "file" / "{run}" / "log"), trainer := native_trainer())
+    assert trainer.step == 0
 
 
 def test_runs_at_the_same_time_get_different_numbers(make, tmp_path):

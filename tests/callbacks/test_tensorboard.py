@@ -86,11 +86,14 @@ def test_the_folder_of_another_run_is_refused(writers, tmp_path):
         assert another.epoch == 0 and len(writers) == 1
         if another.step:
             another = native_trainer()
-            (folder / "run.json").unlink()  # as in earlier versions
+            (folder / "run.json").unlink()  # as in earlier versions, and in folders of other programs
+    with pytest.raises(ValueError, match=r"the log of another run; .*overwrite=True"):
+        one.fit(X, Y, **FIT, callbacks=[TensorBoard(folder)])  # it is not known whose points they are
+    one.fit(X, Y, **FIT, callbacks=[TensorBoard(folder, overwrite=True)])
     one.fit(X, Y, **FIT, callbacks=[TensorBoard(folder)])
     another.fit(X, Y, **FIT, callbacks=[TensorBoard(folder, overwrite=True)])
     assert json.loads((folder / "run.json").read_text())["run_id"] == another.run_id
-    assert len(writers) == 3
+    assert len(writers) == 4
     with pytest.raises(TypeError, match="overwrite: expected True or False, got 1"):
         TensorBoard(folder, overwrite=1)
 
@@ -106,6 +109,17 @@ def test_each_run_has_a_numbered_folder(writers, tmp_path):
     trainers[1].save_checkpoint(tmp_path / "c")
     Trainer.resume(tmp_path / "c").fit(X, Y, **FIT | {"epochs": 1}, callbacks=[board := TensorBoard(boards[0].folder)])
     assert board.run_folder == folders[1]
+
+
+def test_a_number_is_free_if_its_folder_has_no_events(writers, tmp_path):
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0" / "events.out.tfevents.1").touch()  # of another program
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "notes.txt").touch()
+    board = TensorBoard(tmp_path / "{run}")
+    native_trainer().fit(X, Y, **FIT, callbacks=[board])
+    assert board.run_folder == str(tmp_path / "1") == writers[0].folder
+    assert os.listdir(tmp_path / "0") == ["events.out.tfevents.1"]
 
 
 def test_in_one_process_the_file_of_an_interrupted_fit_is_closed(writers, tmp_path):

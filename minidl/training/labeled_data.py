@@ -173,11 +173,14 @@ class LabeledData:
         return rows if len(self.active_rows) == len(self.examples) else np.searchsorted(self.active_rows, rows)
 
     def fingerprints(self, limit: int | None = None) -> dict[str, str | None]:
-        """Returns hashes of X, y and the weights, of all rows or of at most `limit`; None: no weights."""
+        """Returns hashes of X, y and the weights, of all rows or of at most `limit`; None: no weights.
+
+        Of arrays on disk, at most CHUNK rows are read; up to these, their hashes are those of arrays in memory.
+        """
         rows = some_rows(len(self.examples), limit)
         weights = None if self.weights is None else fingerprint(self.weights, rows)
         if isinstance(self.targets, TargetsOnDisk):
-            y = fingerprint(self.targets.source, some_rows(len(self.targets), limit or CHUNK))
+            y = self.targets.fingerprint(limit or CHUNK)
         else:
             y = fingerprint(self.targets if self.labels is None else self.labels, rows)
         return {"X": self.examples.fingerprint(limit), "y": y, "sample_weight": weights}

@@ -13,7 +13,7 @@ from minidl.engine.network import Network
 from minidl.losses import Loss
 from minidl.losses.output_losses import OutputLosses
 from minidl.utils.arrays import Array
-from minidl.utils.data import CHUNK, Index, is_memory_map
+from minidl.utils.data import CHUNK, Index, fingerprint, is_memory_map, some_rows
 from minidl.utils.errors import refusing_input
 from minidl.utils.lazy import LazyRows, is_lazy
 
@@ -64,6 +64,16 @@ class TargetsOnDisk:
         part._rows = self._rows[rows]
         part.shape = (len(rows), *self.shape[1:])
         return part
+
+    def fingerprint(self, limit: int) -> str:
+        """Returns the hash that these targets have in memory, of at most `limit` rows, which are not checked."""
+        as_they_are: Any = copy.copy(self)
+        as_they_are._convert = self._unchecked
+        return fingerprint(as_they_are, some_rows(len(self), limit))
+
+    def _unchecked(self, block: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return block.reshape(len(block), *self.shape[1:]).astype(self.dtype)
 
     def equals(self, other: TargetsOnDisk) -> bool:
         """Whether both have the same numbers; reads them until some differ."""

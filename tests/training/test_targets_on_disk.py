@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from interrupted_fits import InterruptAfter
 
 from minidl import InputError, Sequential, Trainer
 from minidl.layers import Dense, Flatten, RandomFlip, ReLU, Reshape
@@ -48,13 +49,16 @@ def views(folder, array):
     yield Lazy(array)
 
 
+def make_trainer(loss="mean_squared_error", metrics=("mae", r2)):
+    model = Sequential([Flatten(), Dense(8), ReLU(), Dense(12), Reshape((2, 6))], input_shape=(2, 6))
+    return Trainer(model, loss, Adam(0.01), metrics)
+
+
 def results(y, loss="mean_squared_error", metrics=("mae", r2), X=WINDOWS, **fit):
-    layers = [Flatten(), Dense(8), ReLU(), Dense(12), Reshape((2, 6))]
-    model = Sequential(layers, input_shape=(2, 6))
-    trainer = Trainer(model, loss, Adam(0.01), metrics)
+    trainer = make_trainer(loss, metrics)
     history = trainer.fit(X, y, epochs=2, batch_size=32, verbose=0, **fit)
     evaluated = trainer.evaluate(X, y, fit.get("sample_weight"))
-    weights = [value.tobytes() for value in model.state_dict().values()]
+    weights = [value.tobytes() for value in trainer.model.state_dict().values()]
     return weights, {k: v for k, v in history.items() if k != "images_per_second"}, evaluated
 
 
@@ -121,6 +125,28 @@ def test_other_targets_are_refused_before_the_first_step(tmp_path, wrong, messag
     for on_disk in (mapped(tmp_path, wrong), Lazy(wrong)):
         with pytest.raises(InputError, match=message):
             results(on_disk)
+
+
+@pytest.mark.parametrize("weight", [None, HALF])
+def test_a_fit_is_completed_with_the_same_targets_in_memory_and_back(tmp_path, weight):
+    y = WINDOWS.copy()  # of float64, which float32 rounds
+    if weight is not None:
+        y[weight == 0] = [np.nan] * 5 + [1e300]
+    on_disk, changed = mapped(tmp_path, y), y.copy()
+    changed[1, 0, 0] += 0.1
+    fit = {"epochs": 2, "batch_size": 32, "verbose": 0, "sample_weight": weight}
+    for one, other in ((on_disk, y), (y, on_disk), (Lazy(y), y), (on_disk, Lazy(y))):
+        trainer = make_trainer()
+        with pytest.raises(KeyboardInterrupt):
+            trainer.fit(WINDOWS, one, **fit, callbacks=[InterruptAfter(7)])
+        trainer.save_checkpoint(tmp_path / "c")
+        with pytest.raises(ValueError, match="y: expected the same data"):
+            Trainer.resume(tmp_path / "c").fit(WINDOWS, changed, **fit)
+        resumed = Trainer.resume(tmp_path / "c")
+        resumed.fit(WINDOWS, other, **fit)
+        uninterrupted = make_trainer()
+        uninterrupted.fit(WINDOWS, y, **fit)
+        assert resumed.step == uninterrupted.step and resumed.history["loss"] == uninterrupted.history["loss"]
 
 
 def test_what_stays_on_disk(tmp_path):

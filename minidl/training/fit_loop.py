@@ -18,6 +18,7 @@ from minidl.training.epoch_numbers import end_epoch
 from minidl.training.fit_state import FitConfig, FitState
 from minidl.training.progress import Progress
 from minidl.training.signals import Signals
+from minidl.utils.errors import InputError, kind_of
 from minidl.utils.hints import warn_caller
 from minidl.utils.validation import Shape
 
@@ -226,7 +227,12 @@ class FitLoop(ABC):
             logs = self._train_logs()
         if self.config.validation is not None:
             sized = trainer.at(self.config.validation[0].examples.shape)
-            values = sized.evaluate_rows(*self.config.validation, check, trainer.comm)
+            try:
+                values = sized.evaluate_rows(*self.config.validation, check, trainer.comm)
+            except InputError as error:  # in rows on disk, which are checked as they are read
+                if self.config.holds_out:
+                    raise
+                raise kind_of(error)(f"validation_data: {error}") from error
             logs.update({f"val_{name}": value for name, value in values.items()})
         self._measured = list(logs)
         logs["lr"] = rate_at(trainer.optimizer, max(trainer.step - 1, 0))

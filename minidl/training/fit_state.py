@@ -30,6 +30,11 @@ class FitConfig(ABC):
         """The number of examples of a step, or 1 if it varies."""
         return self.batch_size * self.gradient_accumulation_steps
 
+    @property
+    def holds_out(self) -> bool:
+        """Whether the validation data are rows that were held out."""
+        return False
+
     @abstractmethod
     def numbers(self) -> dict[str, Any]:
         """Returns the arguments that are no data."""
@@ -53,6 +58,11 @@ class ArrayFitConfig(FitConfig):
     mixup: float  # alpha; 0: none
     normalize_weights: bool
 
+    @property
+    def holds_out(self) -> bool:
+        """See FitConfig."""
+        return self.validation is not None and self.validation[0] is self.data
+
     def numbers(self) -> dict[str, Any]:
         """See FitConfig."""
         return {
@@ -67,10 +77,9 @@ class ArrayFitConfig(FitConfig):
 
     def describe(self, outputs: str, rows_hashed: int | None = None) -> dict[str, Any]:
         """See FitConfig; validation_data is None if rows of X were held out."""
-        given = None if self.validation is None or self.validation[0] is self.data else self.validation
         return {
             **self.numbers(),
-            "validation_data": _hash_of(given, rows_hashed),
+            "validation_data": None if self.holds_out else _hash_of(self.validation, rows_hashed),
             **self.data.fingerprints(rows_hashed),
             "rows_hashed": rows_hashed,
             "outputs": outputs,

@@ -39,7 +39,11 @@ class TargetsOnDisk:
         self._rows, self._convert = np.arange(n), convert
         if len(y) != n:
             raise ValueError(f"y: expected {n} targets, one for each example of X, got {len(y)}")
-        one = self[used[:1]]
+        try:
+            one = self[used[:1]]
+        except ValueError as error:
+            shape = self.source.shape
+            raise type(error)(str(error).replace(f"got {(1, *shape[1:])}", f"got {shape}")) from error
         self.shape, self.dtype, self.itemsize = (n, *one.shape[1:]), one.dtype, one.itemsize
         self.ndim = one.ndim
 

@@ -115,10 +115,24 @@ def test_a_row_that_is_refused_is_named_when_it_is_read(tmp_path, bad, message):
         results(WINDOWS, X=mapped(tmp_path, y))
 
 
+def test_a_row_of_validation_data_that_is_refused_is_named_so(tmp_path):
+    bad = WINDOWS.astype("float32")
+    bad[217] = np.nan
+    bad = mapped(tmp_path, bad)
+    with pytest.raises(InputError, match=r"^validation_data: X: expected finite values.*first in example 217"):
+        results(WINDOWS, validation_data=(bad, WINDOWS))
+    with pytest.raises(InputError, match=r"^validation_data: y: expected finite values.*first in example 217"):
+        results(WINDOWS, validation_data=(WINDOWS, bad))
+    with pytest.raises(InputError, match=r"^validation_data: X: expected finite values.*first in example 217"):
+        make_trainer().fit([(WINDOWS, WINDOWS)], verbose=0, validation_data=(bad, WINDOWS))
+    with pytest.raises(InputError, match=r"^X: expected finite values"):
+        results(WINDOWS, X=bad, validation_split=0.99)
+
+
 @pytest.mark.parametrize(
     "wrong, message",
     [(WINDOWS[:-1], "y: expected 300 targets, one for each example of X, got 299"),
-     (WINDOWS[:, :1], r"y: expected shape \(n, 2, 6\), that of the model's outputs, got \(1, 1, 6\)"),
+     (WINDOWS[:, :1], r"y: expected shape \(n, 2, 6\), that of the model's outputs, got \(300, 1, 6\)"),
      (WINDOWS * 1j, "y: expected real numbers")],
 )  # fmt: skip
 def test_other_targets_are_refused_before_the_first_step(tmp_path, wrong, message):

@@ -89,7 +89,7 @@ def _number(owner: str, name: str, value: Any) -> float:
 
 def _as_float(value: Any) -> float | None:
     """Returns a real number, or an array of one without dimensions, as a float; None for anything else."""
-    if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0:
+    if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0 and not np.ma.is_masked(value):
         value = value.item()
     try:
         return float(value) if isinstance(value, numbers.Real) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import math
@@ -24,7 +25,7 @@ def run_parameters(trainer: BaseTrainer, loop: FitLoop | None) -> dict[str, Any]
         "first_epoch": trainer.epoch - (0 if loop is None else loop.epochs_done),
         "fit": None if loop is None else _plain(loop.config.numbers()),
         "validation_examples": None if loop is None or (held := loop.config.validation) is None else len(held[1]),
-        "callbacks": [] if loop is None else _plain(list(loop.callbacks)),
+        "callbacks": [] if loop is None else [_plain(callback) for callback in loop.callbacks],
         "loss": _plain(loss.losses if isinstance(loss, OutputLosses) else loss),
         "loss_weights": _plain(None if trainer.loss_weights is None else dict(trainer.loss_weights)),
         "metrics": list(trainer.metrics),
@@ -45,22 +46,35 @@ def _described(value: Any) -> dict[str, Any]:
         names = parameters(type(value))
     except (TypeError, ValueError):
         names = {}
-    arguments = {name: _plain(getattr(value, name)) for name in names if hasattr(value, name)}
+    arguments = {}
+    for name in names:
+        with contextlib.suppress(Exception):  # no attribute, or one of a user that fails
+            arguments[name] = _plain(getattr(value, name))
     return {"class": type(value).__name__, **arguments}
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value as JSON can hold it: a number that JSON lacks, and any object, as a text."""
+    """Returns a value as JSON can hold it; the name of its class if that fails, as for a list that contains itself."""
+    try:
+        return _json(value)
+    except Exception:
+        return type(value).__name__
+
+
+def _json(value: Any) -> Any:
+    """Returns a number that JSON lacks, and any object, as a text, and other values as they are."""
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, numbers.Integral):
-        return int(value)
+        return (
+            int(value) if abs(int(value)) < 2**1000 else type(value).__name__
+        )  # Python prints none of too many digits
     if isinstance(value, numbers.Real):
         return float(value) if math.isfinite(value) else repr(float(value))
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_json(one) for one in value]
     if isinstance(value, dict):
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {str(name): _json(one) for name, one in value.items()}
     if inspect.isroutine(value) or isinstance(value, type):
         return value.__name__
     cls: Any = type(value)

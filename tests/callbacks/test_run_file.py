@@ -395,6 +395,33 @@ def test_objects_of_a_user_are_texts(tmp_path):
     assert trainer.run_parameters()["fit"] is None
 
 
+def test_objects_that_cannot_be_described_are_names_of_classes(tmp_path):
+    class Fails:
+        def on_epoch_begin(self, trainer, epoch):
+            pass
+
+        def __repr__(self):
+            raise RuntimeError("no repr")
+
+    class Optimizer(interrupted_fits.PythonAdam):
+        def __init__(self, lr, cyclic, failing, digits):
+            super().__init__(lr)
+            self.cyclic, self.digits = cyclic, digits
+
+        @property
+        def failing(self):
+            raise RuntimeError("no value")
+
+    cyclic = [1.0]
+    cyclic += [cyclic, cyclic]
+    trainer = python_trainer()
+    trainer.optimizer = Optimizer(0.01, cyclic, Fails(), 10**5000)
+    trainer.fit(X, Y, **FIT, callbacks=[Fails(), JSONLLogger(tmp_path / "log")])
+    (found,) = strict((tmp_path / "log.json").read_text())["fits"]
+    assert found["optimizer"] == {"class": "Optimizer", "lr": 0.01, "cyclic": "list", "digits": "int"}
+    assert found["callbacks"][0] == "Fails" and found["callbacks"][1].startswith("JSONLLogger(")
+
+
 def test_the_parameters_of_a_fit_on_batches(tmp_path):
     trainer = native_trainer()
     trainer.fit([(X, Y)] * 3, epochs=2, steps_per_epoch=2, callbacks=[CSVLogger(tmp_path / "log")], verbose=0)

@@ -89,6 +89,7 @@ class Changes:
         (lambda logs: logs.update(x="a"), TypeError, r"logs\['x'\]: expected a number from Changes, got 'a'"),
         (lambda logs: logs.update(x=None), TypeError, "expected a number from Changes, got None"),
         (lambda logs: logs.update(x=np.zeros(1)), TypeError, r"expected a number from Changes, got array\(\[0"),
+        (lambda logs: logs.update(x=np.ma.masked), TypeError, "expected a number from Changes, got masked"),
         (lambda logs: logs.update(x=1j), TypeError, "expected a number from Changes, got 1j"),
         (lambda logs: logs.update(x=10**400), TypeError, "expected a number from Changes, got 1000"),
         (lambda logs: logs.update({3: 1.0}), TypeError, "logs: expected names of what Changes adds, got 3"),

@@ -128,13 +128,13 @@ def export_c(
         raise ValueError('keep_values: expected arena="argument" with it, got "static"')
     check_bool("header", header)
     check_choice("winograd", winograd, "tables", "memory", "direct", None)
+    classes = _classes(model, class_names, net)
     if check_bool("softmax", softmax):
         net = with_probabilities(model, net)
     if winograd == "direct":
         net = with_direct_sums(net)
     stem = target.removesuffix(".c")
     check_stem(os.path.basename(stem), header, separate)
-    classes = _classes(model, class_names, net)
     in_memory = winograd == "memory" if winograd else static and table_bytes(net) > MAX_TABLES
     with net.usage.reading("export_c"):
         program, first, outputs = generate(net.layers, prefix, in_memory)

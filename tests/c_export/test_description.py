@@ -7,9 +7,10 @@ import pytest
 from c_export.compiled import compile_c
 
 import minidl
-from minidl import Sequential
+from minidl import Sequential, Trainer
 from minidl.c_export import HAS_FMA
-from minidl.layers import Dense
+from minidl.layers import Conv2D, Dense, Flatten
+from minidl.optimizers import SGD
 
 pytestmark = pytest.mark.skipif(not HAS_FMA, reason="the bits of predict differ without fused multiply-add")
 HOSTILE = [
@@ -52,3 +53,17 @@ def test_classes_that_are_ints_are_text(tmp_path):
     assert names_in(tmp_path / "net.c", 2) == [b"-1", b"7"]
     minidl.export_c(model, tmp_path / "other.c", name="net", class_names=["no", "yes"])
     assert names_in(tmp_path / "other.c", 2) == [b"no", b"yes"]
+
+
+@pytest.mark.parametrize("options", [{"softmax": True}, {"winograd": "direct"}], ids=["softmax", "direct"])
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_the_names_stay_with_a_changed_copy_of_the_model(tmp_path, options, outputs):
+    model = Sequential([Conv2D(4, 3), Flatten(), Dense(outputs)], input_shape=(4, 8, 8))
+    model.classes = names = ["left", "right", "up"][: max(outputs, 2)]
+    trainer = Trainer(model, "softmax_cross_entropy" if outputs > 1 else "binary_cross_entropy", SGD(0.1))
+    for source in (model, trainer):
+        minidl.export_c(source, tmp_path / "net.c", class_names=True, **options)
+        assert [name.decode() for name in names_in(tmp_path / "net.c", len(names))] == names
+        minidl.export_c(source, tmp_path / "net.c", **options)
+        one_score = outputs == 1 and "softmax" not in options  # of two classes: it has no names in the comment
+        assert one_score or all(name in (tmp_path / "net.c").read_text().split("*/")[0] for name in names)

@@ -39,6 +39,8 @@ import minidl
 
 METHODS = {"/predict": ["POST"], "/health": ["GET", "HEAD"], "/ready": ["GET", "HEAD"]}
 LINGER_SECONDS, LINGER_BYTES = 2, 2**26  # for what a client still sends after an error, so that it can read the answer
+LAST_SECONDS = 1  # for the answer to a client whose time is over
+DRAIN_SECONDS = 0.5  # for connections that wait for a thread at the end
 ANY = [-np.inf, np.inf]  # the range of a file whose metadata has none
 LOG = logging.getLogger("service")
 
@@ -101,7 +103,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def setup(self):
         super().setup()
-        self.rfile = io.BufferedReader(Reader(self.connection, self.server.seconds))
+        self.client = Reader(self.connection, self.server.seconds)
+        self.rfile = io.BufferedReader(self.client)
 
     def handle_one_request(self):
         try:
@@ -124,7 +127,10 @@ class Handler(BaseHTTPRequestHandler):
         if self.command not in METHODS[path]:
             raise Refused(405, f"expected {' or '.join(METHODS[path])} {path}, got {self.command}")
         if path == "/predict":
-            self.reply(200, self.answer(served, self.read_body()))
+            body, start = self.read_body(), monotonic()
+            answer = self.answer(served, body)
+            self.client.end += monotonic() - start  # what the server takes is not the client's time
+            self.reply(200, answer)
         elif path == "/ready" and self.server.ending:
             raise Refused(503, "the server is ending")
         else:
@@ -172,7 +178,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def reply(self, status, answer):
         content = json.dumps(answer, allow_nan=False).encode()
-        self.connection.settimeout(self.server.seconds)
+        end = max(self.client.end, monotonic() + LAST_SECONDS)
+        self.connection.settimeout(end - monotonic())
         with suppress(OSError):  # a client that does not read, or went away
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
@@ -184,12 +191,12 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"" if self.command == "HEAD" else content)
             self.wfile.flush()
             if status >= 400:
-                self.linger()
+                self.linger(end)
 
-    def linger(self):
+    def linger(self, end):
         """Reads what the client still sends, within limits: a close before that would destroy the answer."""
         self.connection.shutdown(SHUT_WR)
-        end, count = monotonic() + LINGER_SECONDS, 0
+        end, count = min(end, monotonic() + LINGER_SECONDS), 0
         while count < LINGER_BYTES and (left := end - monotonic()) > 0:
             self.connection.settimeout(left)
             if not (part := self.connection.recv(2**16)):
@@ -235,12 +242,15 @@ def parse(body, most_rows):
 
 
 class Service(ThreadingHTTPServer):
-    """A server with the model of a file. rows, bytes, seconds: the limits of a request."""
+    """A server with the model of a file. rows, bytes, seconds: the limits of a request.
+
+    After SIGTERM, it ends within `grace` and `seconds` and 2 seconds more, and the time of the last predictions.
+    """
 
     request_queue_size = 128  # connections that wait: with the default of 5, a client waits a second for the next try
     daemon_threads = False  # so that server_close waits for the answers
 
-    def __init__(self, path, address, handler=Handler, *, rows=1024, bytes=2**20, seconds=10, grace=0):
+    def __init__(self, path, address, handler=Handler, *, rows=1024, bytes=2**20, seconds=5, grace=0):
         self.path, self.rows, self.bytes, self.seconds, self.grace = path, rows, bytes, seconds, grace
         self.served, self.loading, self.ending, self.wanted = Served.load(path), Lock(), False, SimpleQueue()
         super().__init__(address, handler)
@@ -256,7 +266,7 @@ class Service(ThreadingHTTPServer):
                 LOG.info("serving weights %s", self.served.weights)
 
     def service_actions(self):
-        """Starts what handlers of signals have put into `wanted`. The loop calls it, at least twice a second.
+        """Starts what handlers of signals have put into `wanted`. The loop calls it, at least ten times a second.
 
         A handler starts no thread: if it interrupts the start of another one, it waits for itself. A put into a
         SimpleQueue may interrupt another one.
@@ -272,11 +282,14 @@ class Service(ThreadingHTTPServer):
 
     def serve(self):
         """Answers requests until `end`, and then those that wait for a thread."""
-        self.serve_forever()
-        self.timeout = 0
-        for _ in range(self.request_queue_size + 1):
+        self.serve_forever(0.1)
+        self.timeout, self.drained, end = 0, False, monotonic() + DRAIN_SECONDS
+        while not self.drained and monotonic() < end:
             self.handle_request()
         self.server_close()
+
+    def handle_timeout(self):
+        self.drained = True  # no connection waits
 
 
 def main(handler=Handler, **defaults):
@@ -287,7 +300,9 @@ def main(handler=Handler, **defaults):
     parser.add_argument("--port", type=int, default=8000, help="0: one that is free")
     parser.add_argument("--rows", type=int, default=1024, help="the most images in a request")
     parser.add_argument("--bytes", type=int, default=2**20, help="the most bytes of a request")
-    parser.add_argument("--seconds", type=float, default=10, help="the time that a client has to send a request")
+    parser.add_argument(
+        "--seconds", type=float, default=5, help="a client's time to send a request and read the answer"
+    )
     parser.add_argument("--grace", type=float, default=0, help="seconds after SIGTERM in which requests are accepted")
     parser.set_defaults(**defaults)
     options = vars(parser.parse_args())

@@ -1,5 +1,6 @@
 """examples/service.py: the status of each request, the end by SIGTERM, and other weights while it serves."""
 
+import inspect
 import json
 import os
 import re
@@ -296,12 +297,12 @@ def server(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(SERVICE.parent)
     service = import_module("service")
     make_model().save(tmp_path / "m")
-    server = service.Service(tmp_path / "m", ("127.0.0.1", 0))
-    thread = threading.Thread(target=server.serve)
-    thread.start()
+    server = service.Service(tmp_path / "m", ("127.0.0.1", 0), seconds=300)
+    server.thread = threading.Thread(target=server.serve)
+    server.thread.start()
     yield server
     server.end()
-    thread.join()
+    server.thread.join()
 
 
 @pytest.mark.parametrize(
@@ -395,7 +396,7 @@ def until(condition):
 
 def test_sigterm_ends_it_after_the_requests_that_it_accepted(tmp_path):
     make_model().save(tmp_path / "m")
-    with serving(tmp_path / "m") as (process, port):
+    with serving(tmp_path / "m", "--seconds", 300) as (process, port):
         accepted = in_flight(port, 5)
         process.send_signal(signal.SIGSTOP)
         waiting = [connect(port) for _ in range(20)]  # the kernel accepts them, the server has not seen them
@@ -422,7 +423,7 @@ def test_sigterm_as_process_1(tmp_path):
     ):
         pytest.skip("needs unshare, and the right to make a namespace of processes")
     make_model().save(tmp_path / "m")
-    with serving(tmp_path / "m", prefix=prefix) as (process, port):
+    with serving(tmp_path / "m", "--seconds", 300, prefix=prefix) as (process, port):
         (server,) = children_of(process.pid)
         status = Path(f"/proc/{server}/status").read_text()
         assert re.search(r"^NSpid:.*\t1$", status, re.M)
@@ -434,11 +435,52 @@ def test_sigterm_as_process_1(tmp_path):
 
 def test_during_the_grace_period_it_is_not_ready(tmp_path):
     make_model().save(tmp_path / "m")
-    with serving(tmp_path / "m", "--grace", 300) as (process, port):
+    with serving(tmp_path / "m", "--grace", 300, "--seconds", 300) as (process, port):
         assert ask(port, REQUESTS["ready"][0])[0] == 200
         process.send_signal(signal.SIGTERM)
         until(lambda: ask(port, REQUESTS["ready"][0])[0] == 503)
         assert [ask(port, request)[0] for request in (REQUESTS["health"][0], post(GOOD))] == [200, 200]
+
+
+def test_a_client_that_does_not_read_has_the_time_of_one_request(server, monkeypatch):
+    service, late = sys.modules["service"], 0
+    monkeypatch.setattr(service, "monotonic", lambda: monotonic() + late)
+    monkeypatch.setattr(server.RequestHandlerClass, "answer", lambda *_: "x" * 2**25)  # more than buffers hold
+    (connection,) = in_flight(server.server_address[1], 1)
+    with closing(connection):
+        late = 299.5
+        connection.sendall(TEXT)
+        server.end()
+        server.thread.join(100)
+        assert not server.thread.is_alive()
+
+
+def test_it_ends_before_docker_kills_it(server):
+    defaults = inspect.signature(type(server)).parameters
+    assert defaults["grace"].default + defaults["seconds"].default + 2 < 10
+
+
+def test_all_that_wait_are_answered_at_the_end(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["service"], "DRAIN_SECONDS", 300)
+    other = type(server)(tmp_path / "m", ("127.0.0.1", 0), seconds=300)
+    other.socket.listen(256)
+    waiting = [connect(other.server_address[1]) for _ in range(200)]
+    for connection in waiting:
+        connection.sendall(post(GOOD))
+    ends = threading.Thread(target=other.end)
+    ends.start()
+    other.serve()
+    assert statuses(waiting) == [200] * 200
+
+
+def test_connections_without_an_end_do_not_keep_it_up(server, tmp_path):
+    other = type(server)(tmp_path / "m", ("127.0.0.1", 0))
+    other.handle_request = lambda: sleep(0.01)  # always another one
+    serves = threading.Thread(target=other.serve)
+    serves.start()
+    other.end()
+    serves.join(60)
+    assert not serves.is_alive()
 
 
 # ---- other weights
@@ -456,7 +498,7 @@ def test_swaps_under_load_lose_and_mix_nothing(tmp_path):
         while not done.is_set():
             answers.append(ask(port, post(GOOD)))
 
-    with serving(tmp_path / "m") as (process, port):
+    with serving(tmp_path / "m", "--seconds", 300) as (process, port):
         clients = [threading.Thread(target=use, args=(port,)) for _ in range(4)]
         for client in clients:
             client.start()

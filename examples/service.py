@@ -12,9 +12,9 @@ Run it with: `python examples/service.py digits.safetensors --port 8000`
 - SIGHUP loads the file again, while the old weights serve. A file that cannot be served is logged, and changes nothing.
 - SIGTERM ends the service after the answers to all requests that it accepted, also as process 1 of a container.
 
-Whatever the client sends has an answer in JSON, a status from 400 on with an `error`; only a fault of the server is a
-500. Each connection has one request, and a thread of its own. Encryption, authentication and a limit on the number of
-connections are left to a reverse proxy.
+Whatever the client sends has an answer in JSON, a status from 400 to 499 with an `error`; only a fault of the server
+is a 500. Each connection has one request, and a thread of its own. Encryption, authentication and a limit on the number
+of connections are left to a reverse proxy.
 """
 
 import argparse
@@ -76,6 +76,16 @@ class Served:
         state = b"".join(value.tobytes() for value in model.state_dict().values())
         return cls(model, model.classes or tuple(range(outputs)), limits, hashlib.sha256(state).hexdigest()[:16])
 
+    def predict_proba(self, images):
+        """Returns the probabilities of images; raises InputError for those that the model refuses, or out of range."""
+        with suppress(ValueError):  # of lists of several lengths, which the model refuses in its own words
+            images = np.asarray(images)
+        probabilities, (low, high) = self.model.predict_proba(images), self.range
+        smallest, largest = images.min(), images.max()
+        if not low <= smallest <= largest <= high:
+            raise minidl.InputError(f"images: expected numbers from {low} to {high}, got {smallest} to {largest}")
+        return probabilities
+
 
 class Reader(io.RawIOBase):
     """Reads from a connection until a moment, so that a client that sends a byte now and then has an end, too."""
@@ -125,7 +135,7 @@ class Handler(BaseHTTPRequestHandler):
         if path not in METHODS:
             raise Refused(404, f"expected a path of {', '.join(METHODS)}, got another one")
         if self.command not in METHODS[path]:
-            raise Refused(405, f"expected {' or '.join(METHODS[path])} {path}, got {self.command}")
+            raise Refused(405, f"expected {' or '.join(METHODS[path])} {path}, got {self.command[:100]}")
         if path == "/predict":
             body, start = self.read_body(), monotonic()
             answer = self.answer(served, body)
@@ -136,7 +146,17 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.reply(200, {"weights": served.weights})
 
-    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_any
+    def __getattr__(self, name):
+        if name.startswith("do_"):  # any method, also an unknown one
+            return self.do_any
+        raise AttributeError(name)
+
+    def parse_request(self):
+        if not self.raw_requestline.strip():  # an empty line before a request is ignored: RFC 9112, 2.2
+            self.raw_requestline = self.rfile.readline(2**16)
+        if not self.raw_requestline.strip():
+            raise Refused(400, "expected a request, got empty lines")
+        return super().parse_request()
 
     def handle_expect_100(self):
         self.expects = True  # 100 is sent after the other headers are checked
@@ -166,13 +186,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self, served, body):
         """Returns what is answered to the body of a request, as JSON's values."""
-        images, (low, high) = parse(body, self.server.rows), served.range
-        with suppress(ValueError):  # of lists of several lengths, which predict_proba refuses in its own words
-            images = np.asarray(images)
-        probabilities = served.model.predict_proba(images)
-        smallest, largest = images.min(), images.max()
-        if not low <= smallest <= largest <= high:
-            raise Refused(400, f"images: expected numbers from {low} to {high}, got {smallest} to {largest}")
+        probabilities = served.predict_proba(parse(body, self.server.rows))
         labels = [served.classes[i] for i in probabilities.argmax(axis=1)]
         return {"labels": labels, "probabilities": probabilities.tolist(), "weights": served.weights}
 
@@ -204,7 +218,7 @@ class Handler(BaseHTTPRequestHandler):
             count += len(part)
 
     def send_error(self, code, message=None, explain=None):
-        self.reply(code, {"error": (message or self.responses[code][0])[:200]})
+        self.reply(400 if code == 505 else code, {"error": (message or self.responses[code][0])[:200]})
 
     def log_request(self, code="-", size="-"):
         if code >= 400:
@@ -236,6 +250,8 @@ def parse(body, most_rows):
         raise Refused(400, f"expected JSON in UTF-8, got {error}"[:300]) from error
     if not isinstance(question, dict) or list(question) != ["images"] or not isinstance(question["images"], list):
         raise Refused(400, 'expected {"images": [...]}, got something else')
+    if not question["images"]:
+        raise Refused(400, "images: expected at least one row, got none")
     if len(question["images"]) > most_rows:
         raise Refused(413, f"images: expected at most {most_rows} rows, got {len(question['images'])}")
     return question["images"]
@@ -251,6 +267,8 @@ class Service(ThreadingHTTPServer):
     daemon_threads = False  # so that server_close waits for the answers
 
     def __init__(self, path, address, handler=Handler, *, rows=1024, bytes=2**20, seconds=5, grace=0):
+        if not (rows > 0 and bytes > 0 and seconds > 0 and grace >= 0):
+            raise ValueError("expected rows, bytes and seconds above 0, and a grace period of at least 0")
         self.path, self.rows, self.bytes, self.seconds, self.grace = path, rows, bytes, seconds, grace
         self.served, self.loading, self.ending, self.wanted = Served.load(path), Lock(), False, SimpleQueue()
         super().__init__(address, handler)
@@ -300,9 +318,7 @@ def main(handler=Handler, **defaults):
     parser.add_argument("--port", type=int, default=8000, help="0: one that is free")
     parser.add_argument("--rows", type=int, default=1024, help="the most images in a request")
     parser.add_argument("--bytes", type=int, default=2**20, help="the most bytes of a request")
-    parser.add_argument(
-        "--seconds", type=float, default=5, help="a client's time to send a request and read the answer"
-    )
+    parser.add_argument("--seconds", type=float, default=5, help="a client's time for request and answer")
     parser.add_argument("--grace", type=float, default=0, help="seconds after SIGTERM in which requests are accepted")
     parser.set_defaults(**defaults)
     options = vars(parser.parse_args())
@@ -312,7 +328,7 @@ def main(handler=Handler, **defaults):
     address = options.pop("host"), options.pop("port")
     try:
         server = Service(options.pop("path"), address, handler, **options)
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, OverflowError) as error:  # OverflowError: of a port
         sys.exit(f"cannot serve: {error}")
     for name, action in {"SIGTERM": server.end, "SIGINT": server.end, "SIGHUP": server.reload}.items():
         if hasattr(signal, name):  # Windows has no SIGHUP

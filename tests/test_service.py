@@ -1,78 +1,42 @@
-"""examples/service.py: the status of each request, the end by SIGTERM, and other weights while it serves."""
+"""examples/service.py: the status of each request, its own faults, and its end in a process."""
 
 import inspect
 import json
 import os
-import re
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
 from time import monotonic, sleep
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from service_process import (
+    GOOD,
+    ROOT,
+    SERVICE,
+    TEXT,
+    answer_of,
+    ask,
+    connect,
+    in_flight,
+    make_model,
+    post,
+    serving,
+    statuses,
+    strict,
+)
 
-from minidl import Sequential
-from minidl.layers import Conv2D, Dense
+from minidl import InputError, Sequential
+from minidl.layers import Conv2D
 
-ROOT = Path(__file__).parents[1]
-SERVICE = (ROOT / "examples").joinpath("service.py")
-CLASSES = ("cat", "dog", "é")
 ROWS, BYTES = 64, 2**16  # the limits of the server of the tests
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="signals of POSIX")
-
-
-def make_model(k=0):
-    """Returns a model that tells its number by the names of its classes, and by its scores."""
-    model = Sequential([Dense(3)], input_shape=(4,))
-    weight = np.zeros((3, 4))
-    weight[k % 3] = 1e36 if k == 0 else k
-    model.load_state_dict({"0.weight": weight, "0.bias": np.zeros(3)})
-    model.classes = CLASSES if k == 0 else [f"{name} {k}" for name in "abc"]
-    return model
-
-
-@contextmanager
-def serving(path, *options, prefix=()):
-    """Starts a server in a process of its own; gives the process and its port."""
-    command = [
-        *prefix,
-        sys.executable,
-        str(SERVICE),
-        str(path),
-        "--host",
-        "127.0.0.1",
-        "--port",
-        "0",
-        *map(str, options),
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
-    try:
-        lines = []
-        for line in process.stderr:
-            lines.append(line)
-            if found := re.search(r"serving .* at http://127\.0\.0\.1:(\d+)", line):
-                break
-        else:
-            pytest.fail(f"the server did not start: {''.join(lines)}")
-        rest = threading.Thread(target=lambda: lines.extend(process.stderr))
-        rest.start()
-        process.log = lines
-        yield process, int(found[1])
-    finally:
-        process.kill()
-        process.wait()
-        rest.join()
-        process.stderr.close()
 
 
 @pytest.fixture(scope="module")
@@ -84,45 +48,6 @@ def port(tmp_path_factory):
         assert process.poll() is None  # no request has ended it
 
 
-def connect(port):
-    return socket.create_connection(("127.0.0.1", port), timeout=60)
-
-
-def answer_of(connection):
-    """Reads a whole answer; returns its status, headers and JSON."""
-    content = b""
-    while part := connection.recv(2**16):
-        content += part
-    head, _, body = content.partition(b"\r\n\r\n")
-    while head.startswith(b"HTTP/1.1 100 "):
-        head, _, body = body.partition(b"\r\n\r\n")
-    first, *lines = head.decode("ascii").split("\r\n")
-    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-    return int(first.split()[1]), headers, body
-
-
-def ask(port, request):
-    with closing(connect(port)) as connection:
-        connection.sendall(request)
-        return answer_of(connection)
-
-
-def strict(text):
-    """Parses JSON without NaN."""
-    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-
-
-def post(body, *headers, path="/predict", length=None, method="POST"):
-    """Returns the bytes of a request. length: another one than that of the body; "": none."""
-    body = body if isinstance(body, bytes) else json.dumps(body).encode()
-    length = len(body) if length is None else length
-    lines = [f"{method} {path} HTTP/1.1", "Host: x", *headers]
-    lines += [] if length == "" else [f"Content-Length: {length}"]
-    return "\r\n".join([*lines, "", ""]).encode() + body
-
-
-GOOD = {"images": [[1, 2, 3, 4]]}
-TEXT = json.dumps(GOOD).encode()
 CHUNKED = b"%x\r\n%s\r\n0\r\n\r\n" % (len(TEXT), TEXT)
 
 # Written before the server: a request, and the status that it gets.
@@ -133,6 +58,7 @@ REQUESTS = {
     "bytes after the body": (post(TEXT + b"GET /health HTTP/1.1\r\n\r\n", length=len(TEXT)), 200),
     "Expect: 100-continue": (post(GOOD, "Expect: 100-continue"), 200),
     "Content-Encoding: identity": (post(GOOD, "Content-Encoding: identity"), 200),
+    "an empty line before it": (b"\r\n" + post(GOOD), 200),
     "HTTP/1.0": (post(GOOD).replace(b"HTTP/1.1", b"HTTP/1.0"), 200),
     "spaces in JSON": (post(b" \n" + TEXT + b"\n"), 200),
     "as many rows as it takes": (post({"images": [[1, 2, 3, 4]] * ROWS}), 200),
@@ -164,10 +90,14 @@ REQUESTS = {
     "PUT": (post(GOOD, method="PUT"), 405),
     "DELETE": (post(b"", method="DELETE", length=""), 405),
     "OPTIONS": (post(b"", method="OPTIONS", length=""), 405),
-    "an unknown method": (post(GOOD, method="BREW"), 501),
+    "an unknown method": (post(GOOD, method="BREW"), 405),
+    "a method in small letters": (post(b"", path="/health", method="get", length=""), 405),
+    "an unknown method of another path": (post(b"", path="/", method="BREW"), 404),
     "no HTTP": (b"hello\r\n\r\n", 400),
     "binary": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
-    "HTTP/9.9": (b"GET /health HTTP/9.9\r\n\r\n", 505),
+    "HTTP/9.9": (b"GET /health HTTP/9.9\r\n\r\n", 400),
+    "the preface of HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
+    "empty lines": (b"\r\n\r\n", 400),
     "a long path": (b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", 414),
     "a long header": (post(GOOD, "X: " + "x" * 70_000), 431),
     "200 headers": (post(GOOD, *(f"X-{i}: 1" for i in range(200))), 431),
@@ -220,6 +150,10 @@ def test_each_request_has_its_status(port, request_, status):
     assert ("allow" in headers) == (status == 405)
 
 
+def test_no_request_of_the_table_is_a_fault_of_the_server():
+    assert {status for _, status in REQUESTS.values()} <= {200, 400, 404, 405, 411, 413, 414, 415, 431}
+
+
 def test_a_good_answer(port):
     _, headers, body = ask(port, post({"images": [[1, 2, 3, 4], [0, 0, 0, 0]]}))
     answer = strict(body)
@@ -238,6 +172,7 @@ def test_messages_say_what_was_wrong(port):
     assert error(REQUESTS["another key"][0]) == 'expected {"images": [...]}, got something else'
     assert error(REQUESTS["a key twice"][0]) == "expected JSON in UTF-8, got a key twice"
     assert error(REQUESTS["numbers outside of the range"][0]) == "images: expected numbers from 0 to 255, got 1 to 256"
+    assert error(post({"images": []})) == "images: expected at least one row, got none"
     assert error(REQUESTS["one byte too many"][0]) == f"expected at most {BYTES} bytes, got {BYTES + 1}"
 
 
@@ -317,6 +252,11 @@ def test_a_fault_of_the_server_is_a_500_and_logged(server, caplog, result, logge
     assert logged in caplog.text
 
 
+def test_a_subclass_keeps_the_range(server):
+    with pytest.raises(InputError, match=r"images: expected numbers from 0 to 255, got 1 to 256"):
+        replace(server.served, range=[0, 255]).predict_proba([[1, 2, 3, 256]])
+
+
 def test_an_answer_has_weights_and_names_of_one_moment(server):
     def predict_proba(images):
         server.served = replace(server.served, classes=("new",), weights="new")
@@ -351,11 +291,25 @@ def with_range(value):
 def test_what_cannot_be_served_does_not_start(tmp_path, model, message):
     if model is not None:
         model().save(tmp_path / "m")
+    refuse_start(tmp_path / "m", message)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [("--port", 99999, "port must be 0-65535"), ("--grace", -1, "a grace period of at least 0"), ("--rows", 0, "rows")],
+)
+def test_options_that_cannot_be_do_not_start_it(tmp_path, option, value, message):
+    make_model().save(tmp_path / "m")
+    refuse_start(tmp_path / "m", message, option, str(value))
+
+
+def refuse_start(path, message, *options):
     done = subprocess.run(
-        [sys.executable, SERVICE, tmp_path / "m", "--port", "0"],
+        [sys.executable, SERVICE, path, "--port", "0", *options],
         capture_output=True,
         text=True,
         check=False,
+        timeout=300,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 1
@@ -364,82 +318,7 @@ def test_what_cannot_be_served_does_not_start(tmp_path, model, message):
     assert "Traceback" not in done.stderr
 
 
-# ---- SIGTERM
-
-
-def in_flight(port, count):
-    """Returns connections, each with a request without its body, which the server has accepted."""
-    connections = [connect(port) for _ in range(count)]
-    for connection in connections:
-        connection.sendall(post(GOOD, "Expect: 100-continue")[: -len(TEXT)])
-        assert connection.recv(25, socket.MSG_WAITALL).startswith(b"HTTP/1.1 100")  # a thread waits for the body
-    return connections
-
-
-def statuses(connections, rest=b""):
-    found = []
-    for connection in connections:
-        with closing(connection):
-            connection.sendall(rest)
-            found.append(answer_of(connection)[0])
-    return found
-
-
-def until(condition):
-    """Waits until a condition holds, at most as long as a machine may be busy."""
-    end = monotonic() + 120
-    while not (value := condition()):
-        assert monotonic() < end
-        sleep(0.01)
-    return value
-
-
-def test_sigterm_ends_it_after_the_requests_that_it_accepted(tmp_path):
-    make_model().save(tmp_path / "m")
-    with serving(tmp_path / "m", "--seconds", 300) as (process, port):
-        accepted = in_flight(port, 5)
-        process.send_signal(signal.SIGSTOP)
-        waiting = [connect(port) for _ in range(20)]  # the kernel accepts them, the server has not seen them
-        for connection in waiting:
-            connection.sendall(post(GOOD))
-        process.send_signal(signal.SIGTERM)
-        process.send_signal(signal.SIGCONT)
-        assert statuses(waiting) == [200] * 20
-        assert statuses(accepted, TEXT) == [200] * 5
-        assert process.wait(60) == 0
-        with pytest.raises(ConnectionRefusedError):
-            connect(port)
-
-
-def children_of(pid):
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def test_sigterm_as_process_1(tmp_path):
-    prefix = ("unshare", "--pid", "--fork", "--kill-child")
-    if (
-        shutil.which("unshare") is None
-        or subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode
-    ):
-        pytest.skip("needs unshare, and the right to make a namespace of processes")
-    make_model().save(tmp_path / "m")
-    with serving(tmp_path / "m", "--seconds", 300, prefix=prefix) as (process, port):
-        (server,) = children_of(process.pid)
-        status = Path(f"/proc/{server}/status").read_text()
-        assert re.search(r"^NSpid:.*\t1$", status, re.M)
-        accepted = in_flight(port, 3)
-        os.kill(server, signal.SIGTERM)
-        assert statuses(accepted, TEXT) == [200] * 3
-        assert process.wait(60) == 0
-
-
-def test_during_the_grace_period_it_is_not_ready(tmp_path):
-    make_model().save(tmp_path / "m")
-    with serving(tmp_path / "m", "--grace", 300, "--seconds", 300) as (process, port):
-        assert ask(port, REQUESTS["ready"][0])[0] == 200
-        process.send_signal(signal.SIGTERM)
-        until(lambda: ask(port, REQUESTS["ready"][0])[0] == 503)
-        assert [ask(port, request)[0] for request in (REQUESTS["health"][0], post(GOOD))] == [200, 200]
+# ---- its end, in this process
 
 
 def test_a_client_that_does_not_read_has_the_time_of_one_request(server, monkeypatch):
@@ -481,45 +360,3 @@ def test_connections_without_an_end_do_not_keep_it_up(server, tmp_path):
     other.end()
     serves.join(60)
     assert not serves.is_alive()
-
-
-# ---- other weights
-
-
-def weights_of(port):
-    return strict(ask(port, REQUESTS["health"][0])[2])["weights"]
-
-
-def test_swaps_under_load_lose_and_mix_nothing(tmp_path):
-    swaps, done, answers = 12, threading.Event(), []
-    make_model(1).save(tmp_path / "m")
-
-    def use(port):
-        while not done.is_set():
-            answers.append(ask(port, post(GOOD)))
-
-    with serving(tmp_path / "m", "--seconds", 300) as (process, port):
-        clients = [threading.Thread(target=use, args=(port,)) for _ in range(4)]
-        for client in clients:
-            client.start()
-        weights = {weights_of(port): 1}
-        for k in range(2, swaps + 2):
-            make_model(k).save(tmp_path / "m")
-            for _ in range(20):  # a signal may interrupt whatever the server does
-                process.send_signal(signal.SIGHUP)
-            now = until(lambda: new if (new := weights_of(port)) not in weights else None)
-            weights[now] = k
-        done.set()
-        for client in clients:
-            client.join()
-        (tmp_path / "m").write_bytes(b"no model")
-        process.send_signal(signal.SIGHUP)
-        until(lambda: any("still serving weights" in line for line in process.log))
-        assert weights_of(port) == now
-    assert [status for status, _, _ in answers if status != 200] == []
-    for _, _, body in answers:
-        answer = strict(body)
-        k = weights[answer["weights"]]
-        expected = make_model(k).predict_proba(GOOD["images"])
-        assert answer["labels"] == [f"{'abc'[k % 3]} {k}"]
-        assert np.array_equal(np.float32(answer["probabilities"]), expected)

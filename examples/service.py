@@ -8,7 +8,8 @@ Run it with: `python examples/service.py digits.safetensors --port 8000`
 - `POST /predict` with `{"images": [...]}` answers with the classes and their probabilities, as many rows as images. The
   names of the classes are those of the model file: `model.save(path, classes=names)`. If its metadata has a `range`,
   `metadata={"range": [0, 255]}`, numbers outside of it are refused.
-- `GET /health` answers with a hash of the weights, `GET /ready` with status 503 after SIGTERM.
+- `GET /health` answers with a hash of the weights and the version of minidl, `GET /ready` too, with status 503 after
+  SIGTERM.
 - SIGHUP loads the file again, while the old weights serve. A file that cannot be served is logged, and changes nothing.
 - SIGTERM ends the service after the answers to all requests that it accepted, also as process 1 of a container.
 
@@ -144,7 +145,7 @@ class Handler(BaseHTTPRequestHandler):
         elif path == "/ready" and self.server.ending:
             raise Refused(503, "the server is ending")
         else:
-            self.reply(200, {"weights": served.weights})
+            self.reply(200, {"weights": served.weights, "minidl": minidl.__version__})
 
     def __getattr__(self, name):
         if name.startswith("do_"):  # any method, also an unknown one
@@ -333,6 +334,8 @@ def main(handler=Handler, **defaults):
     for name, action in {"SIGTERM": server.end, "SIGINT": server.end, "SIGHUP": server.reload}.items():
         if hasattr(signal, name):  # Windows has no SIGHUP
             signal.signal(getattr(signal, name), lambda *_, action=action: server.wanted.put(action))
+    config = minidl.show_config()
+    LOG.info("minidl %s, commit %s, instruction set %s", config.minidl, config.commit, config.instruction_set)
     LOG.info("serving weights %s at http://%s:%d", server.served.weights, *server.server_address)
     server.serve()
 

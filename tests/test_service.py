@@ -32,6 +32,7 @@ from service_process import (
     strict,
 )
 
+import minidl
 from minidl import InputError, Sequential
 from minidl.layers import Conv2D
 
@@ -161,7 +162,8 @@ def test_a_good_answer(port):
     X = [[1, 2, 3, 4], [0, 0, 0, 0]]
     assert np.array_equal(np.float32(answer["probabilities"]), make_model().predict_proba(X))
     assert headers["content-type"] == "application/json"
-    assert strict(ask(port, REQUESTS["health"][0])[2])["weights"] == answer["weights"]
+    health = strict(ask(port, REQUESTS["health"][0])[2])
+    assert health == {"weights": answer["weights"], "minidl": minidl.__version__}
 
 
 def test_messages_say_what_was_wrong(port):

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from service_process import GOOD, TEXT, ask, connect, in_flight, make_model, post, serving, statuses, strict
 
+import minidl
+
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="signals of POSIX")
 HEALTH, READY = (post(b"", path=path, method="GET", length="") for path in ("/health", "/ready"))
 
@@ -29,6 +31,7 @@ def until(condition):
 def test_sigterm_ends_it_after_the_requests_that_it_accepted(tmp_path):
     make_model().save(tmp_path / "m")
     with serving(tmp_path / "m", "--seconds", 300) as (process, port):
+        assert f"minidl {minidl.__version__}, commit " in "".join(process.log)
         accepted = in_flight(port, 5)
         process.send_signal(signal.SIGSTOP)
         waiting = [connect(port) for _ in range(20)]  # the kernel accepts them, the server has not seen them

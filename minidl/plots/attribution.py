@@ -16,7 +16,7 @@ from minidl.layers.parallel import Block
 from minidl.plots.figures import count_label
 from minidl.plots.models import compute_outputs, is_convolution, layer_title
 from minidl.plots.pictures import as_signals
-from minidl.plots.pixels import encode_labels, is_of_pixels, predicted_labels
+from minidl.plots.pixels import encode_labels, is_of_pixels, name_classes, predicted_labels
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
 from minidl.utils.data import ArraySource, Index
@@ -59,7 +59,8 @@ def choose_classes(model: Any, network: Sequential, x: Array, y: ArrayLike | Non
         dscores[:, 0] = 2 * chosen - 1
     else:
         dscores[np.arange(len(x)), chosen] = 1
-    names = [" ".join(str(classes[k]).split()) for k in chosen]
+    labels = name_classes(None, classes, None if hasattr(model, "classes_") else network)
+    names = [" ".join(labels[k].split()) for k in chosen]
     if positions:
         ones = [1] * len(positions)
         where = predicted_labels(network.predict(x)) == chosen.reshape(-1, *ones)

@@ -76,7 +76,7 @@ def masks(
     y : array-like of shape (n, h, w) or None, default None
         Labels of the pixels, as in `fit`; None: only predictions are drawn.
     class_names : list of str or None, default None
-        A name for each class, in order; None: the labels.
+        A name for each class, in order; None: the model's `classes`, or else the labels.
     max_examples : int, default 6
         Largest number of images.
     ignore_index : int or None, default None
@@ -110,7 +110,10 @@ def masks(
     if not is_of_pixels(network.output_shape):
         raise ValueError(f"model: expected one with outputs (classes, h, w), got {network.output_shape}")
     limit, pixels = check_int("max_examples", max_examples), Pixels.of(network, X, y, ignore_index)
-    names, rows = name_classes(class_names, np.arange(pixels.classes)), np.arange(min(limit, len(pixels.examples)))
+    names, rows = (
+        name_classes(class_names, np.arange(pixels.classes), network),
+        np.arange(min(limit, len(pixels.examples))),
+    )
     shown = _shown(pixels, network.input_shape, rows)
     return _draw(shown, lambda n: count_label(len(rows), "example", n), names, pixels.classes, figure)
 

@@ -100,8 +100,13 @@ def is_of_pixels(shape: Shape) -> bool:
     return len(shape) > 1
 
 
-def name_classes(class_names: Sequence[str] | None, classes: Array) -> list[str]:
-    """Returns a name for each class, on one line: its label without names; raises TypeError or ValueError."""
+def name_classes(class_names: Sequence[str] | None, classes: Array, network: Sequential | None = None) -> list[str]:
+    """Returns a name for each class, on one line: those of the network, or else its label, without names.
+
+    Raises TypeError or ValueError for names that are not a list of as many names.
+    """
+    if class_names is None and network is not None:
+        class_names = network.classes  # type: ignore[assignment]  # ints, too
     if class_names is None:
         return [str(label) for label in classes]
     if isinstance(class_names, str) or not isinstance(class_names, (Sequence, np.ndarray)):

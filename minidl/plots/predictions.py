@@ -126,7 +126,7 @@ def misclassified(
     y : array-like of shape (n,), or (n, h, w) for a net of pixels
         Labels of the classes, as in `fit`.
     class_names : list of str or None, default None
-        A name for each class, in order; None: the labels.
+        A name for each class, in order; None: the model's `classes`, or else the labels.
     max_examples : int, default 16
         Largest number of images.
     image_shape : (int, int, int), (int, int) or None, default None
@@ -163,7 +163,7 @@ def misclassified(
     max_examples = check_int("max_examples", max_examples)
     if (network := _net_of_pixels(model, X)) is not None:
         pixels = _pixels(network, X, y, ignore_index)
-        names = name_classes(class_names, np.arange(pixels.classes))
+        names = name_classes(class_names, np.arange(pixels.classes), network)
         shape = network.input_shape if image_shape is None else _infer_shape(model, X, image_shape)
         return draw_worst(pixels, shape, names, max_examples, figure)
     shape = _infer_shape(model, X, image_shape)
@@ -243,7 +243,7 @@ def confusion_matrix(
     y : array-like of shape (n,), or (n, h, w) for a net of pixels
         Labels of the classes, as in `fit`.
     class_names : list of str or None, default None
-        A name for each class, in order; None: the labels.
+        A name for each class, in order; None: the model's `classes`, or else the labels.
     normalize : "true", "pred", "all" or None, default None
         Whether to normalize over rows ("true"), columns ("pred") or all of it ("all"); None: counts.
     figure : Figure, SubFigure or None, default None
@@ -277,7 +277,7 @@ def confusion_matrix(
     check_choice("normalize", normalize, "true", "pred", "all", None)
     if (network := _net_of_pixels(model, X)) is not None:
         pixels, unit = _pixels(network, X, y, ignore_index), "pixel"
-        names, counts = name_classes(class_names, np.arange(pixels.classes)), count_pixels(pixels)
+        names, counts = name_classes(class_names, np.arange(pixels.classes), network), count_pixels(pixels)
     else:
         predictions = _predict(model, X, y, class_names, ignore_index)
         names, unit = predictions.class_names, "example"
@@ -363,6 +363,7 @@ def _predict(
     ignore_index: int | None,
 ) -> Predictions:
     """Returns predictions and true classes; raises TypeError or ValueError for inconsistent arguments."""
+    network = None
     if hasattr(model, "classes_") and hasattr(model, "predict_proba"):
         classes, class_probabilities = (
             np.asarray(model.classes_),
@@ -383,7 +384,7 @@ def _predict(
     if not len(predicted):
         raise ValueError("X: expected at least one example, got none")
     labels = encode_labels(y, classes, len(predicted), check_ignored(ignore_index))
-    return Predictions(name_classes(class_names, classes), labels, predicted, class_probabilities)
+    return Predictions(name_classes(class_names, classes, network), labels, predicted, class_probabilities)
 
 
 def _infer_shape(model: Sequential | Classifier, X: ArrayLike, image_shape: Shape | None) -> Shape:

@@ -214,3 +214,12 @@ def test_resize_is_bilinear_with_pixels_as_areas():
         expected = [[[at(row, (j + 0.5) * 4 / size[1]) for j in range(size[1])] for row in one] for one in rows]
         np.testing.assert_allclose(found, expected, atol=1e-12)
     assert resize(maps[:, :1, :1], (5, 6)).shape == (2, 5, 6)
+
+
+@pytest.mark.parametrize("names", [["a", "b", "c c", "d"], [7, 5, 3, 1]])
+def test_names_are_those_of_the_model(names):
+    model, x = make_model(), RNG.standard_normal((3, *SHAPE))
+    model.classes = names
+    chosen = choose_classes(model, model, x, None, 3)
+    assert chosen.names == [str(names[k]) for k in model.predict(x).argmax(axis=1)]
+    assert choose_classes(model, model, x, [2, 0, 3], 3).names == [str(names[k]) for k in (2, 0, 3)]

@@ -105,6 +105,13 @@ def test_line_breaks_in_names_become_spaces():
     assert len(names) > 1 and names <= {"a 1", "b 2", "c 3", "d 4", "e 5"}
 
 
+def test_names_are_those_of_the_model():
+    names, model = ["zero", "one", "two", "three", "four"], make_model()
+    model.classes = names
+    check_worst(plots.misclassified(model, X, Y), model.predict_proba(X), Y, 16, names=names)
+    check_worst(plots.misclassified(model, X, Y, list("abcde")), model.predict_proba(X), Y, 16, names=list("abcde"))
+
+
 def test_class_names_are_not_parsed():
     names = ["zero", "<b>", "$x$", "two words", "five"]
     model = make_model()

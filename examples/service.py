@@ -40,8 +40,7 @@ import minidl
 
 METHODS = {"/predict": ["POST"], "/health": ["GET", "HEAD"], "/ready": ["GET", "HEAD"]}
 LINGER_SECONDS, LINGER_BYTES = 2, 2**26  # for what a client still sends after an error, so that it can read the answer
-LAST_SECONDS = 1  # for the answer to a client whose time is over
-DRAIN_SECONDS = 0.5  # for connections that wait for a thread at the end
+LAST_SECONDS, DRAIN_SECONDS = 1, 0.5  # for an answer after the client's time; for connections that wait at the end
 ANY = [-np.inf, np.inf]  # the range of a file whose metadata has none
 LOG = logging.getLogger("service")
 

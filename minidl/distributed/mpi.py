@@ -25,6 +25,7 @@ from minidl.distributed.communicator import Communicator
 from minidl.distributed.peers import Peers
 from minidl.distributed.processors import processors, share, warning_of_binding
 from minidl.utils.arrays import Array
+from minidl.utils.errors import InputError, InputTypeError
 from minidl.utils.validation import check_limit
 from minidl_c.runtime.threads import limit_default
 
@@ -34,7 +35,10 @@ MAX_SHOWN = 200  # characters of a fact in an error; longer ones are compared by
 REPORT_SECONDS = 2.0  # for the rank that prints an error which all have
 KINDS: dict[str, type[BaseException]] = {
     kind.__name__: kind
-    for kind in (KeyboardInterrupt, SystemExit, TypeError, ValueError, OSError, FloatingPointError, MemoryError)
+    for kind in (
+        *(KeyboardInterrupt, SystemExit, InputError, InputTypeError),
+        *(TypeError, ValueError, OSError, FloatingPointError, MemoryError),
+    )
 }
 
 

@@ -31,8 +31,8 @@ ERRORS = {  # on rank 2, which makes the mistake, and on the others if they diff
     "steps": f"ValueError: steps done: {SAME} rank 0 has 0, rank 2 has 3",
     "rate": f"ValueError: learning rate: {SAME} rank 0 has 0.1, rank 2 has 0.5",
     "called": f"ValueError: called: {SAME} rank 0 has fit, rank 2 has train_batch",
-    "wrong y": ("ValueError: y: expected labels", "ValueError: rank 2 of 3: ValueError: y: expected labels"),
-    "wrong X": ("ValueError: X: expected shape", "ValueError: rank 2 of 3: ValueError: X: expected shape"),
+    "wrong y": ("InputError: y: expected labels", "InputError: rank 2 of 3: InputError: y: expected labels"),
+    "wrong X": ("InputError: X: expected shape", "InputError: rank 2 of 3: InputError: X: expected shape"),
     "wrong epochs": ("ValueError: epochs: expected", "ValueError: rank 2 of 3: ValueError: epochs: expected"),
     "unseeded": f"ValueError: 3.weight: {SAME} rank 1 has another one than rank 0",
     "callback": ("OSError: no space left", "OSError: rank 2 of 3: OSError: no space left"),
@@ -43,7 +43,7 @@ ERRORS = {  # on rank 2, which makes the mistake, and on the others if they diff
     "infinite": "FloatingPointError: ",
     "batch": f"ValueError: X: {DIFFERENT}",
     "timeout": f"ValueError: timeout: {SAME} rank 0 has 5.0, rank 2 has 6.0",
-    "wrong batch": ("ValueError: X: expected at least", "ValueError: rank 2 of 3: ValueError: X: expected at least"),
+    "wrong batch": ("InputError: X: expected at least", "InputError: rank 2 of 3: InputError: X: expected at least"),
     "end": "fine",
 }
 NOTICES = {

@@ -33,6 +33,7 @@ def torch_names():
         "module": module, "loss_fn": loss_fn, "loss": loss_fn(module(x), y), "optimizer": optimizer,
         "params": list(module.parameters()), "loader": data.DataLoader(data.TensorDataset(x.detach(), y), 20),
         "path": PATH, "w": torch.empty(32, 16, 3, 3),
+        "sampler": data.DistributedSampler(data.TensorDataset(y), num_replicas=2, rank=0), "epoch": 3,
         "state": {name: tensor.numpy() for name, tensor in module.state_dict().items()},
     }  # fmt: skip
 

@@ -88,7 +88,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         `dtype`. Everything else is reset.
     callbacks : iterable of objects, default ()
         Callbacks of the Trainer; see minidl.callbacks. With `early_stopping` or `X_val` they can monitor "val_loss",
-        "val_accuracy" ("val_subset_accuracy" for multilabel targets), and `metrics` with "val_" before their names.
+        "val_accuracy" ("val_subset_accuracy" for multilabel targets), and `metrics`, such as "val_roc_auc".
         A fit trains with copies of them: see `callbacks_`.
     dtype : "auto", "float32" or "float64", default "auto"
         Dtype of the computations. "auto" is float64 for X in float64 (or a model in it), as scikit-learn computes, and

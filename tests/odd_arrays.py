@@ -108,3 +108,20 @@ def plain(odd, dtype):
         return None
     with np.errstate(all="ignore"):
         return np.array(odd, dtype, order="C", subok=False)
+
+
+class Lazy:
+    """A lazy array that records in `asked` which rows it was asked for, and must not be read as a whole."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype, self.asked = array, array.shape, array.dtype, set()
+
+    def __len__(self):
+        return len(self.array)
+
+    def __getitem__(self, rows):
+        self.asked |= set(np.arange(len(self))[rows].tolist())
+        return self.array[rows]
+
+    def __array__(self, dtype=None, copy=None):
+        raise AssertionError("read as a whole")

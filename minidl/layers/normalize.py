@@ -31,8 +31,8 @@ class Normalize(Layer):
     Parameters
     ----------
     mean : float or array-like of float
-        A number, or one number per channel (per feature, for vectors), which is kept as a list. Axes of size 1 do not
-        count, so `X.mean((0, 2, 3), keepdims=True)` is right as well.
+        A number, or one number per channel (per feature, for vectors), which is kept as a list. An array
+        (1, channels, 1, ...) is right as well, such as `X.mean((0, 2, 3), keepdims=True)`.
     std : float or array-like of float
         Likewise, at least 0. A std of 0, that of a constant channel, counts as 1, as in scikit-learn's StandardScaler.
 
@@ -134,7 +134,12 @@ class Normalize(Layer):
 
 def _as_plain(name: str, value: Any) -> Any:
     """Returns an array, a tensor or a series as a number or a list, which files can hold; others unchanged."""
-    return as_array(value, name).squeeze().tolist() if hasattr(value, "__array__") else value
+    if not hasattr(value, "__array__"):
+        return value
+    array = as_array(value, name)
+    if array.ndim > 1 and array.size == array.shape[1]:  # (1, channels, 1, ...)
+        array = array.reshape(-1)
+    return array.tolist()
 
 
 def _shorten(value: Any) -> str:

@@ -87,7 +87,9 @@ class LabeledData:
             checked = partial(check_sized_targets, network, loss)
 
             def convert(dtype: str | None = None) -> Any:
-                of_part = lambda part: checked(part, _count(part), dtype)  # noqa: E731
+                def of_part(part: Any) -> Array:
+                    return checked(part, _count(part), dtype)
+
                 return TargetsOnDisk(given, n, used, of_part) if on_disk else _of_rows(given, weights, of_part)
 
             with refusing_input():

@@ -16,6 +16,7 @@ from minidl.utils.config import show_config
 from minidl.utils.constructors import parameters
 
 MAX_TEXT = 1000  # characters of a value that is no number
+LARGEST_WHOLE = 2**1000  # Python writes no numbers of too many digits
 
 
 def run_parameters(trainer: BaseTrainer, loop: FitLoop | None) -> dict[str, Any]:
@@ -66,9 +67,8 @@ def _json(value: Any) -> Any:
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, numbers.Integral):
-        return (
-            int(value) if abs(int(value)) < 2**1000 else type(value).__name__
-        )  # Python prints none of too many digits
+        whole = int(value)
+        return whole if abs(whole) < LARGEST_WHOLE else type(value).__name__
     if isinstance(value, numbers.Real):
         return float(value) if math.isfinite(value) else repr(float(value))
     if isinstance(value, (list, tuple)):

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 import scipy.sparse
-from odd_arrays import ALWAYS, KINDS, NEVER, plain
+from odd_arrays import ALWAYS, KINDS, NEVER, Lazy, plain
 
 from minidl import InputError, Sequential
 from minidl.estimators import SequentialClassifier, SequentialRegressor
@@ -267,22 +267,6 @@ def test_unknown_categories_are_refused(unknown):
 
 
 # ---- arrays that are not copied
-
-
-class Lazy:
-    """A lazy array that must not be read as a whole."""
-
-    def __init__(self, array):
-        self.array, self.shape, self.dtype = array, array.shape, array.dtype
-
-    def __len__(self):
-        return len(self.array)
-
-    def __getitem__(self, rows):
-        return self.array[rows]
-
-    def __array__(self, dtype=None, copy=None):
-        raise AssertionError("read as a whole")
 
 
 def test_maps_windows_and_lazy_arrays_are_not_copied(tmp_path):

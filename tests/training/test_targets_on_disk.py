@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from interrupted_fits import InterruptAfter
+from odd_arrays import Lazy
 
 from minidl import InputError, Sequential, Trainer
 from minidl.layers import Dense, Flatten, RandomFlip, ReLU, Reshape
@@ -16,23 +17,6 @@ from minidl.utils.data import is_memory_map
 RNG = np.random.default_rng(0)
 WINDOWS = RNG.normal(size=(300, 2, 6)) * 3
 HALF = np.arange(300) % 2 * 1.5
-
-
-class Lazy:
-    """A lazy array that records which rows it is asked for."""
-
-    def __init__(self, array):
-        self.array, self.shape, self.dtype, self.asked = array, array.shape, array.dtype, set()
-
-    def __len__(self):
-        return len(self.array)
-
-    def __getitem__(self, rows):
-        self.asked |= set(np.arange(len(self))[rows].tolist())
-        return self.array[rows]
-
-    def __array__(self, dtype=None, copy=None):
-        raise AssertionError("read as a whole")
 
 
 def mapped(folder, array):

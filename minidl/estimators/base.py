@@ -74,7 +74,7 @@ class SequentialEstimator(  # type: ignore[call-arg]
         """Fits from scratch, or with warm_start from the weights of the previous fit."""
         warm = check_bool("warm_start", self.warm_start) and hasattr(self, "trainer_")
         if warm:
-            self._given.check(self.get_params(deep=False), OF_WEIGHTS, "warm_start=True")
+            self._given.check(vars(self), OF_WEIGHTS, "warm_start=True")
         with self._unchanged_on_error():
             data = check_data(self, X, y, sample_weight, self._targets if warm else None, reset=not warm)
             stops = check_bool("early_stopping", self.early_stopping)
@@ -108,16 +108,16 @@ class SequentialEstimator(  # type: ignore[call-arg]
                 expected = "none that replaces the weights at the end of a fit, for partial_fit: each call is a fit"
                 raise ValueError(f"callbacks: expected {expected}, got {callback!r}")
         callbacks.carried = CallbackList(getattr(self, "callbacks_", [])).states()
-        first, trainer, checked, params = not hasattr(self, "trainer_"), None, {}, self.get_params(deep=False)
+        first, trainer, checked = not hasattr(self, "trainer_"), None, {}
         if not first:
-            self._given.check(params, OF_TRAINING, "partial_fit")
+            self._given.check(vars(self), OF_TRAINING, "partial_fit")
         try:
             with self._unchanged_on_error():
                 data = check_data(self, X, y, sample_weight, known if first else self._targets, reset=first)
                 checked = dict(self.__dict__)
                 trainer = self._make_trainer(data, None, False) if first else self.trainer_
                 metrics = _listed("metrics", self.metrics)
-                with nullcontext() if first else self._given.applied(trainer, params, metrics):
+                with nullcontext() if first else self._given.applied(trainer, vars(self), metrics):
                     self._train(trainer, data, 1, {}, callbacks, False)
                 self.callbacks_ = list(callbacks)
         except KeyboardInterrupt:
@@ -205,7 +205,7 @@ class SequentialEstimator(  # type: ignore[call-arg]
     def _keep(self, trainer: Trainer, data: Data) -> None:
         """Stores the results of a fit."""
         self.trainer_, self._targets = trainer, data.targets
-        self._given = Given(self.get_params(deep=False))
+        self._given = Given(vars(self))
 
     def _batch_size(self, examples: int) -> int:
         if isinstance(self.batch_size, str):

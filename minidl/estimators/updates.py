@@ -64,11 +64,14 @@ class Given:
 
 
 def _layers_of(model: Any) -> list[tuple[Any, ...]]:
-    """Returns what may be changed in a list of layers or a Sequential, or nothing of another model."""
+    """Returns what may be changed in a list of layers or a Sequential, or nothing of another model.
+
+    It names no layer, so that a copy of the estimator and its layers has the same.
+    """
     layers = model.layers if isinstance(model, Sequential) else model
     known = isinstance(layers, (list, tuple))
     return [
-        (layer, getattr(layer, "trainable", None), getattr(layer, "lr_mult", None))
+        (type(layer), _config_of([layer]), getattr(layer, "trainable", None), getattr(layer, "lr_mult", None))
         for layer in (layers if known else ())
     ]
 
@@ -86,13 +89,14 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, numbers.Number) and isinstance(other, numbers.Number):
         return bool(one == other)
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return list(one) == list(other) or _config_of(one) == _config_of(other)
+        config = _config_of(one)
+        return list(one) == list(other) or (config is not None and config == _config_of(other))
     return type(one) is type(other) and not isinstance(one, Sequential) and repr(one) == repr(other)
 
 
 def _config_of(layers: Any) -> Any:
-    """Returns all that a file would hold of layers; the list itself if no file can hold them."""
+    """Returns all that a file would hold of layers; None if no file can hold them."""
     try:
         return layer_list.get_config(layers, {})
     except (TypeError, ValueError):
-        return layers
+        return None

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
+from minidl import Sequential
 from minidl.callbacks import ReduceLROnPlateau
 from minidl.estimators import SequentialClassifier
 from minidl.layers import Dense, Normalize, ReLU
@@ -129,6 +130,19 @@ def test_layers_that_are_changed_in_place_are_refused(through):
     assert state(fitted) == before
     fitted.model[0] = first
     fitted.partial_fit(X, Y)
+
+
+@pytest.mark.parametrize("built", [False, True])
+@pytest.mark.parametrize("through", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copy_with_a_sequential_goes_on(through, built):
+    """Its layers are others, with the same settings."""
+    model = Sequential([Dense(3), Dense(2)], (4,) if built else None)
+    fitted = begun(model=model)
+    copied = through(fitted).partial_fit(X, Y)
+    assert state(copied)[:2] == state(fitted.partial_fit(X, Y))[:2]  # weights and moments, without times
+    copied.model.layers[0].trainable = False
+    with pytest.raises(ValueError, match=r"^model: expected the layers that were trained for partial_fit"):
+        copied.partial_fit(X, Y)
 
 
 def vars_of(layer, values):

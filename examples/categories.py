@@ -54,10 +54,10 @@ def net(outputs):
     return [Parallel(shops, products, [Columns(2)]), Dense(128), ReLU(), Dense(64), ReLU(), Dense(outputs)]
 
 
-def scaled(encoder, regressor):
-    """Returns a pipeline: categories are encoded, numbers and the target are scaled."""
+def with_columns(encoder, regressor):
+    """Returns a pipeline: categories are encoded, and numbers are scaled."""
     columns = ColumnTransformer([("categories", encoder, CATEGORIES), ("numbers", StandardScaler(), MEASURES)])
-    return TransformedTargetRegressor(make_pipeline(columns, regressor), transformer=StandardScaler())
+    return make_pipeline(columns, regressor)
 
 
 def main():
@@ -68,12 +68,13 @@ def main():
         categorical_features=CATEGORIES, max_iter=1000, early_stopping=True, random_state=0
     )
     mlp = MLPRegressor(hidden_layer_sizes=(128, 64), early_stopping=True, random_state=0)
+    mlp = TransformedTargetRegressor(mlp, transformer=StandardScaler())
     rate = Cosine(0.003, EPOCHS * -(-len(X_train) // BATCH))  # decays over all steps
     embedded = SequentialRegressor(net, lr=rate, epochs=EPOCHS, batch_size=BATCH, tol=None, random_state=0)
     models = {
-        "HistGradientBoostingRegressor": scaled(ordinal, trees),
-        "MLPRegressor on one-hot columns": scaled(one_hot, mlp),
-        "SequentialRegressor with Embedding": scaled(ordinal, embedded),
+        "HistGradientBoostingRegressor": with_columns(ordinal, trees),
+        "MLPRegressor on one-hot columns": with_columns(one_hot, mlp),
+        "SequentialRegressor with Embedding": with_columns(ordinal, embedded),
     }
     for name, model in models.items():
         start = perf_counter()

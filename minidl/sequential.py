@@ -154,7 +154,7 @@ class Sequential(BaseModel):
         shape = check_free_shape("input_shape", input_shape)
         layer_list.check_unbuilt(self.layers)
         if None in shape:
-            self._build_for_any_size(Sizes(shape, self._of_size), state)
+            self._build_for_any_size(Sizes(shape, self._sharing), state)
         else:
             self._build_for(cast(Shape, shape), state)
 
@@ -185,9 +185,12 @@ class Sequential(BaseModel):
             expected = f"expected layers that take any size for {sizes.declared}, as GlobalAvgPool2D before Dense"
             raise ValueError(f"input_shape: {expected}, got {error}") from error
 
-    def _of_size(self, shape: Shape) -> Sequential:
-        """Returns a model for examples of one shape, whose layers share the parameters and buffers of this one."""
-        model = Sequential(layer_list.from_spec(layer_list.to_spec(self.layers)), None, self.seed, self.dtype)
+    def _sharing(self, shape: Shape, *more: Layer) -> Sequential:
+        """Returns a model for examples of one shape, whose layers share the parameters and buffers of this one.
+
+        more: layers that come after them, without parameters.
+        """
+        model = Sequential([*layer_list.from_spec(layer_list.to_spec(self.layers)), *more], None, self.seed, self.dtype)
         model._build_for(shape, shared(self.layers), self)
         model.usage, model._changes = self.usage, self._changes
         return model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 
 import numpy as np
 
@@ -84,13 +85,17 @@ class BorrowedParameters(FlatParameters):
 
 
 class SharedParameters(FlatParameters):
-    """The parameters of a model for another one with copies of its layers that have the same parameters and buffers."""
+    """The parameters of a model for another one with copies of its layers that have the same parameters and buffers.
+
+    Further layers of the other one, which come after these, have none.
+    """
 
     def __init__(self, owner: FlatParameters, owned: Sequence[Layer], layers: Sequence[Layer]) -> None:
         self.dtype, self.values, self._made, self._views = owner.dtype, owner.values, owner._made, owner._views
         self.param_offsets = owner.param_offsets
         theirs, ours = ([leaf for layer in some for leaf in layer.leaves()] for some in (owned, layers))
-        self.offsets = {id(leaf): owner.offsets[id(like)] for like, leaf in zip(theirs, ours, strict=True)}
+        offsets = [owner.offsets[id(leaf)] for leaf in theirs]
+        self.offsets = {id(leaf): offset for leaf, offset in zip_longest(ours, offsets, fillvalue=0)}
 
 
 def _aligned_zeros(size: int, dtype: str) -> Array:

@@ -64,6 +64,10 @@ class SequentialEstimator(  # type: ignore[call-arg]
         """Returns the weight of each example's class, without its own weight; None: ones. trained: see check_data."""
         return None
 
+    def _scaled(self, data: Data, trainer: Trainer, known: Targets | None) -> Data:
+        """Returns data with targets as the trainer learns them; `known`: the Targets whose scale counts."""
+        return data
+
     def _metric(self, targets: Targets, loss: Loss) -> str | Metric:
         """Returns the metric of the rows that early stopping holds out; higher is better."""
         raise NotImplementedError
@@ -76,10 +80,13 @@ class SequentialEstimator(  # type: ignore[call-arg]
         if warm:
             self._given.check(vars(self), OF_WEIGHTS, "warm_start=True")
         with self._unchanged_on_error():
-            data = check_data(self, X, y, sample_weight, self._targets if warm else None, reset=not warm)
+            known = self._targets if warm else None
+            data = check_data(self, X, y, sample_weight, known, reset=not warm)
             stops = check_bool("early_stopping", self.early_stopping)
             other = check_validation(self, validation, data, stops)
-            trainer = self._make_trainer(data, self.model_[:] if warm else None, stops or other is not None)
+            trainer = self._make_trainer(data, self.trainer_.model[:] if warm else None, stops or other is not None)
+            data = self._scaled(data, trainer, known)
+            other = None if other is None else self._scaled(other, trainer, data.targets)
             patience = check_int("n_iter_no_change", self.n_iter_no_change)
             tol = None if self.tol is None else check_non_negative("tol", self.tol)
             own = self._copy_callbacks()
@@ -116,6 +123,7 @@ class SequentialEstimator(  # type: ignore[call-arg]
                 data = check_data(self, X, y, sample_weight, known if first else self._targets, reset=first)
                 checked = dict(self.__dict__)
                 trainer = self._make_trainer(data, None, False) if first else self.trainer_
+                data = self._scaled(data, trainer, None if first else self._targets)
                 metrics = _listed("metrics", self.metrics)
                 with nullcontext() if first else self._given.applied(trainer, vars(self), metrics):
                     self._train(trainer, data, 1, {}, callbacks, False)
@@ -251,7 +259,7 @@ class SequentialEstimator(  # type: ignore[call-arg]
         """Returns the scores; raises InputError for NaN, from which no label or target follows."""
         trainer = self._fitted_trainer()
         rows, _ = validate_input(self, X, reset=False)
-        scores: Array = trainer.model.predict(rows, self.num_threads)
+        scores: Array = self.model_.predict(rows, self.num_threads)
         check_defined(scores, trainer.network, "scores")
         return scores
 
@@ -265,7 +273,7 @@ class SequentialEstimator(  # type: ignore[call-arg]
         X : array-like, data frame or sparse matrix of shape (n, features) or `(n, *input_shape)`
             Examples.
         layer : int, default -2
-            Index in `model_`, from 0, or from the end if negative. The index before the first returns X itself.
+            Index in `trainer_.model`, from 0, or from the end if negative. The index before the first returns X itself.
 
         Returns
         -------
@@ -299,7 +307,8 @@ class SequentialEstimator(  # type: ignore[call-arg]
         return _wrap_data_with_container("transform", features, X, columns)
 
     def _slice_up_to(self, layer: int) -> Sequential:
-        model, layers = self.model_, len(self.model_)
+        model = self._fitted_trainer().model
+        layers = len(model)
         if not -layers - 1 <= check_int("layer", layer, minimum=-MAX_INT64) < layers:
             raise ValueError(f"layer: expected an index from {-layers} to {layers - 1}, got {layer}")
         end = layer + 1 if layer >= 0 else layers + layer + 1
@@ -308,7 +317,7 @@ class SequentialEstimator(  # type: ignore[call-arg]
     @property
     def _n_features_out(self) -> int:
         """The number of features that `transform` returns, from which scikit-learn derives their names."""
-        return math.prod(self.model_.layers[-1].in_shape)
+        return math.prod(self._fitted_trainer().model.layers[-1].in_shape)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 
+from minidl.engine.layer_list import last_leaf
 from minidl.estimators.base import SequentialEstimator
-from minidl.estimators.data import Validation
+from minidl.estimators.data import Data, Validation
 from minidl.estimators.stopping import r2_of_rates
 from minidl.estimators.targets import RegressionTargets, Targets
 from minidl.layers.base import Layer
+from minidl.layers.container import Container
 from minidl.losses import Loss, Poisson
 from minidl.metrics import Metric
 from minidl.optimizers.base import Rate
 from minidl.sequential import Sequential
+from minidl.trainer import Trainer
 from minidl.utils.arrays import Array
+from minidl.utils.errors import refusing_input
 from minidl.utils.hints import known_arguments
 from minidl.utils.validation import Shape
 
@@ -27,20 +32,22 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
     """Neural network regressor for one or several targets, for scikit-learn's pipelines, searches and cross-validation.
 
     X is (n, features), `(n, *input_shape)`, a data frame or a sparse matrix, which becomes dense batch by batch.
-    Targets are not scaled: scale them, or use sklearn.compose.TransformedTargetRegressor.
+    Targets are scaled: the network learns `(y - mean) / std` of each of them, and `predict` returns the unit of y. See
+    Notes.
 
     Parameters
     ----------
     model : Sequential, list of Layer, callable or None, default None
         The network, ending in one output for each target. Every fit copies a Sequential; a built one keeps its weights
-        as initial weights. A function takes `input_shape` and `outputs`, or one of them, and returns a Sequential or a
-        list of layers. None is one hidden layer of 100 units, after two convolutions for images.
+        as initial weights, for scaled targets. A function takes `input_shape` and `outputs`, or one of them, and
+        returns a Sequential or a list of layers. None is one hidden layer of 100 units, after two convolutions for
+        images.
     input_shape : tuple of int or None, default None
         Shape of one example for X in rows: (channels, height, width), or (channels, length) for signals. None: that of
         a built model, or of X, in which (n, height, width) are grey images.
     loss : str or loss, default "auto"
-        As for Trainer. "auto" is mean_squared_error. With "poisson" the model outputs logarithms, and `predict` returns
-        their exponentials.
+        As for Trainer, of scaled targets: the `delta` of Huber is in standard deviations. "auto" is mean_squared_error.
+        With "poisson" the model outputs logarithms, targets are not scaled, and `predict` returns the exponentials.
     optimizer : str or Optimizer, default "adam"
         "adam", "adamw", "rmsprop", "adagrad", "sgd" (with momentum 0.9), or an object of minidl.optimizers.
     lr : float, callable or None, default None
@@ -71,10 +78,10 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
         GroupShuffleSplit with the fraction above.
     metrics : list of str or function, default ()
         Metrics of the Trainer beside R², such as "mae", of each epoch; with validation, "val_mae" as well. They are
-        called with targets (n, targets) and the outputs of the model.
+        called with scaled targets (n, targets) and the outputs of `trainer_.model`: "mae" is in standard deviations.
     warm_start : bool, default False
         Whether `fit` starts from the weights of the previous fit, which need the same `model`, `input_shape` and
-        `dtype`. Everything else is reset.
+        `dtype`, and the scale of its targets. Everything else is reset.
     callbacks : iterable of objects, default ()
         Callbacks of the Trainer; see minidl.callbacks. With `early_stopping` or `X_val` they can monitor "val_loss",
         "val_r2", and `metrics`, such as "val_mae".
@@ -101,16 +108,17 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
     n_iter_ : int
         Number of epochs that the model was trained for.
     loss_curve_ : list of float
-        Loss of each epoch.
+        Loss of each epoch, of scaled targets.
     validation_scores_ : list of float or None
         With `early_stopping` or `X_val`, the R² of each epoch on the held-out rows or on `X_val`.
     best_validation_score_ : float or None
         With `early_stopping` or `X_val`, the highest of these. It is that of another epoch than the model's if an
         EarlyStopping in `callbacks` chose differently.
     model_ : Sequential
-        The trained model.
+        The trained model, with the unit of y: its last layer, a Rescale or for several targets a Normalize, turns
+        scaled targets back. Its other layers share their weights with `trainer_.model`.
     trainer_ : Trainer
-        The trainer, which has the complete history.
+        The trainer, which has the complete history. Its model, losses and metrics are those of scaled targets.
     callbacks_ : list of objects
         The copies of `callbacks` that the last fit trained with, such as an EarlyStopping with its `best_epoch`.
 
@@ -120,6 +128,17 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
 
     Notes
     -----
+    Mean and standard deviation are those of the rows of `fit`, with their weights, in float64; rows that
+    `early_stopping` holds out count, those of `X_val` do not. `partial_fit` keeps those of the
+    first call, or of the `fit` before it, and a warm start those of the first fit. The standard deviation of a constant
+    target, such as that of a single row, counts as 1.
+
+    Not scaled are counts, with the loss "poisson", and targets of a model whose last layer has no weights: the outputs
+    of an activation have a range of their own. So `Rescale(1)` as the last layer turns scaling off.
+
+    C and ONNX files of the regressor or its `model_` compute what `predict` returns, or its logarithm with "poisson".
+    Those of `trainer_` have scaled targets, and so has a checkpoint, with which a Trainer goes on.
+
     A pickle stores the trainer as a checkpoint, which is read with the same checks. The pickle itself can still run
     code: do not load one that you do not trust. It stores a model function by its name: where it is loaded, the
     function's module must be importable.
@@ -134,6 +153,8 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
     """
 
     _numeric = True
+    _targets: RegressionTargets
+    _scaling_back: tuple[Sequential, Sequential] | None = None  # trainer_.model, and model_, which shares its weights
 
     @known_arguments
     def __init__(
@@ -271,6 +292,35 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
     def _encode_targets(self, y: Array, used: NDArray[np.bool_], known: Targets | None) -> tuple[Array, Targets]:
         targets = RegressionTargets.of(y) if known is None else known
         return targets.encode(y, used), targets
+
+    def _scaled(self, data: Data, trainer: Trainer, known: Targets | None) -> Data:
+        targets, last = cast(RegressionTargets, known or data.targets), last_leaf(trainer.model.layers)
+        with refusing_input():
+            if isinstance(trainer.loss, Poisson):
+                targets = replace(targets, mean=(), scale=())
+            elif known is None and last.params and not isinstance(last, Container):  # an activation has its own range
+                targets = targets.scaled_by(data.y, data.weights, trainer.model.dtype)
+            return replace(data, y=targets.scaled(data.y), targets=targets)
+
+    def _keep(self, trainer: Trainer, data: Data) -> None:
+        super()._keep(trainer, data)
+        _ = self.model_  # made here, as `predict` changes no attribute
+
+    @property
+    def model_(self) -> Sequential:
+        """The trained Sequential, with a last layer that scales back: its outputs have the unit of y."""
+        model = self._fitted_trainer().model
+        if not self._targets.scale:
+            return model
+        if self._scaling_back is None or self._scaling_back[0] is not model:
+            longer = model._sharing(model.input_shape, self._targets.scaling_back())
+            longer.lr_mult, longer.metadata = model.lr_mult, model.metadata
+            self._scaling_back = model, longer
+        return self._scaling_back[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_scaling_back"}  # which shares weights
 
     def _metric(self, targets: Targets, loss: Loss) -> str | Metric:
         return r2_of_rates if isinstance(loss, Poisson) else "r2"

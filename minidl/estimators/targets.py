@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minidl import losses
+from minidl.layers import Normalize, Rescale
+from minidl.layers.base import Layer
 from minidl.losses import BinaryCrossEntropy, Loss
 from minidl.sequential import Sequential
-from minidl.utils.arrays import Array
+from minidl.utils.arrays import Array, as_array
+from minidl.utils.weights import Weights
 
 Used = NDArray[np.bool_]  # rows of weight above 0
 REGRESSION_LOSSES = (losses.MeanSquaredError, losses.MeanAbsoluteError, losses.Huber, losses.Poisson)
@@ -105,10 +108,12 @@ class MultilabelTargets:
 
 @dataclass(frozen=True)
 class RegressionTargets:
-    """One number for each output."""
+    """One number for each output; a model learns `(y - mean) / scale` of each column, or y itself if there are none."""
 
     outputs: int
     flat: bool  # whether y is (n,)
+    mean: tuple[float, ...] = ()  # these defaults are those of pickles from before targets were scaled
+    scale: tuple[float, ...] = ()
     description, unit, invalid_losses = "numbers", "column", ()
     invalid_links = ("Softmax", "Sigmoid")
 
@@ -123,9 +128,40 @@ class RegressionTargets:
 
     def encode(self, y: Array, used: Used) -> Array:
         """Returns y as (n, outputs); raises ValueError for another number of columns than before."""
-        if type(self).of(y) != self:
+        if type(self).of(y) != replace(self, mean=(), scale=()):
             raise ValueError(f"y: expected {self.outputs} targets per row, as before, got shape {y.shape}")
         return y.reshape(-1, self.outputs)
+
+    def scaled_by(self, y: Array, weights: Weights | None, dtype: str) -> Self:
+        """Returns the Targets with mean and standard deviation of y (n, outputs), of its rows of weight above 0.
+
+        The scale of a column is 1 if it is constant, up to rounding, or if its deviation is below what `dtype` has as a
+        normal number.
+        """
+        y, own = as_array(y, "y").astype(np.float64), np.ones(len(y)) if weights is None else weights
+        y, own, limits = y[own > 0], own[own > 0] / own.max(), np.finfo(dtype)
+        size = np.abs(y).max(axis=0)
+        if (size > limits.max).any():
+            raise ValueError(f"y: expected values that {dtype} can hold, got larger ones")
+        with np.errstate(invalid="ignore"):  # of NaN, which the trainer refuses
+            y = np.divide(y, size, where=size > 0, out=y)  # so that no square overflows or underflows
+            first = y[0].copy()  # a sum of deviations from one of equal numbers is exact
+            y -= first
+            mean = np.average(y, axis=0, weights=own)
+            std = np.sqrt(np.average(np.square(y - mean), axis=0, weights=own))
+        varies = (std > 10 * np.finfo(np.float64).eps) & (std * size >= limits.tiny)
+        scale = np.where(varies, np.minimum(std * size, 1 / limits.tiny), 1.0)  # whose inverse is a normal number, too
+        return replace(self, mean=tuple(((first + mean) * size).tolist()), scale=tuple(scale.tolist()))
+
+    def scaled(self, y: Array) -> Array:
+        """Returns what a model learns of y (n, outputs)."""
+        with np.errstate(over="ignore"):  # the trainer refuses infinity
+            return (as_array(y, "y").astype(np.float64) - self.mean) / self.scale if self.scale else y
+
+    def scaling_back(self) -> Layer:
+        """Returns the layer that makes predictions of what a model has learned."""
+        mean, scale = np.array(self.mean), np.array(self.scale)
+        return Rescale(self.scale[0], self.mean[0]) if self.outputs == 1 else Normalize(-mean / scale, 1 / scale)
 
     def decode(self, scores: Array) -> Array:
         """Returns the scores, as (n,) if y had that shape."""

@@ -32,7 +32,8 @@ def test_a_line_matches_least_squares():
     fitted = make_regressor([Dense(3)], optimizer="sgd", lr=0.2, epochs=400, batch_size=150).fit(X_MANY, Y_MANY)
     expected = LinearRegression().fit(X_MANY, Y_MANY)
     np.testing.assert_allclose(fitted.predict(X_MANY), expected.predict(X_MANY), atol=1e-6)
-    np.testing.assert_allclose(fitted.model_.params["0.weight"].value, expected.coef_, atol=1e-6)
+    slopes = Y_MANY.std(axis=0)[:, np.newaxis] * fitted.model_.params["0.weight"].value
+    np.testing.assert_allclose(slopes, expected.coef_, atol=1e-6)
 
 
 def test_many_targets_are_predicted_together():
@@ -135,10 +136,3 @@ def test_predict_before_fit_is_refused():
         make_regressor().predict(X)
     with pytest.raises(AttributeError):
         _ = make_regressor().predict_proba
-
-
-@pytest.mark.parametrize("size", [1e160, 1e300])
-def test_the_error_for_huge_targets_suggests_scaling(size, rng):
-    X = rng.normal(size=(50, 3))
-    with pytest.raises(FloatingPointError, match=r"step 0: .* targets \(up to .*e\+.*scale the targets"):
-        SequentialRegressor([Dense(1)], dtype="float64", random_state=0).fit(X, size * X[:, 0])

@@ -65,7 +65,7 @@ def mixed(b: StepBatches, loss: Loss, shape: Shape, alpha: float, seed: int) -> 
             own, others = share * weights[here], (1 - share) * weights[here][partner]
             weights[here] = own + others
             y[here] = (_column(own, y) * y[here] + _column(others, y) * y[here][partner]) / _column(weights[here], y)
-    examples = ArraySource(x, x.shape[1:], b.examples.dtype)
+    examples = ArraySource(x, x.shape[1:], b.examples.dtype, missing=b.examples.missing)
     return replace(b, examples=examples, targets=y, weights=weights, rows=np.arange(len(x)))
 
 

@@ -1,4 +1,4 @@
-"""The inputs of the test in an exported file: categories for an Embedding, numbers in the range of a Normalize."""
+"""The inputs of the test in an exported file: categories for an Embedding, numbers in the range of another layer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from minidl.c_export.writers import identities, shapes
 from minidl.engine.layer_list import from_spec, to_spec
-from minidl.layers import BatchNorm2D, Embedding, Normalize, Rescale
+from minidl.layers import BatchNorm2D, Embedding, Normalize, PiecewiseLinearEncoding, Rescale
 from minidl.layers.base import Layer
 from minidl.layers.container import Container
 from minidl.layers.join import CONCAT
@@ -19,7 +19,7 @@ from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
 
-EXAMPLES = 4  # or as many as pass all categories
+EXAMPLES = 4  # or as many as pass all categories, or an encoding has bins
 MAX_SCORES = 65536  # of these examples
 COPIES = (*identities.WRITE, *shapes.WRITE)
 
@@ -70,8 +70,8 @@ def draw(model: Sequential) -> Examples:
 
     Raises ValueError if all scores of an example are NaN: it would not notice another weight.
     """
-    runs = _runs(model.layers, model.input_shape)
-    wanted = max((-(-run.categories // run.size) + 1 for run in runs if run.categories), default=0)
+    runs, wanted = _runs(model.layers, model.input_shape)
+    wanted = max([wanted, *(-(-run.categories // run.size) + 1 for run in runs if run.categories)])
     assert model.network is not None
     shape = model.network.out_shape
     count = max(EXAMPLES, min(wanted, MAX_SCORES // math.prod(shape)))
@@ -93,7 +93,7 @@ def draw(model: Sequential) -> Examples:
             raise ValueError(
                 f"the test in the file: expected scores that are numbers, got NaN alone from `predict` for inputs from "
                 f"{', '.join(f'{kind.low:g} to {kind.low + kind.step * (kind.modulo - 1):g}' for kind in kinds)}"
-                + (" (categories where an Embedding or a Normalize says more)" if any(r.step for r in runs) else "")
+                + (" (other numbers where a layer says more)" if any(r.step for r in runs) else "")
             )
         chosen.append(best)
     return Examples(runs, chosen, scores)
@@ -135,6 +135,7 @@ class _Inputs:
     low: Array
     step: Array
     digits: int  # binary ones, that a number may have
+    examples: int = 0  # wanted
 
 
 @dataclass(frozen=True)
@@ -146,8 +147,8 @@ class _Value:
     offset: Array
 
 
-def _runs(layers: Sequence[Layer], in_shape: Shape) -> list[Run]:
-    """Returns the runs of inputs, as the first layers ask for them."""
+def _runs(layers: Sequence[Layer], in_shape: Shape) -> tuple[list[Run], int]:
+    """Returns the runs of inputs, as the first layers ask for them, and the number of examples."""
     size = math.prod(in_shape)
     digits = np.finfo(layers[0].dtype).nmant - 1
     known = _Inputs(np.zeros(size, int), np.zeros(size, int), np.zeros(size), np.zeros(size), digits)
@@ -155,10 +156,11 @@ def _runs(layers: Sequence[Layer], in_shape: Shape) -> list[Run]:
     columns = np.array([known.categories, known.layer, known.low, known.step])
     starts = [0, *(1 + np.flatnonzero((columns[:, 1:] != columns[:, :-1]).any(axis=0)))]
     sizes = np.diff([*starts, size])
-    return [
+    runs = [
         Run(int(n), int(known.categories[i]), float(known.low[i]), float(known.step[i]))
         for i, n in zip(starts, sizes, strict=True)
     ]
+    return runs, known.examples
 
 
 def _visit(layers: Sequence[Layer], x: _Value, known: _Inputs) -> _Value:
@@ -185,6 +187,8 @@ def _output(layer: Layer, x: _Value, known: _Inputs) -> _Value:
         _note(known, x, 0, 1, layer)
     elif type(layer) is Normalize:
         _note_range(known, x, layer.mean, layer.std)
+    elif type(layer) is PiecewiseLinearEncoding:
+        _note_bins(known, x, np.array(layer.op.bins))
     elif isinstance(layer, BatchNorm2D):
         _note_range(known, x, layer.buffers["running_mean"], np.sqrt(layer.buffers["running_var"] + layer.eps))
     return _unknown(layer.out_shape)
@@ -234,3 +238,15 @@ def _note_range(known: _Inputs, x: _Value, mean: Any, std: Any) -> None:
     mean, std = (np.broadcast_to(np.asarray(value, float), len(x.source)).reshape(channels) for value in (mean, std))
     std = np.where(std == 0, 1, std)
     _note(known, x, mean - 2 * std, mean + 2 * std)
+
+
+def _note_bins(known: _Inputs, x: _Value, bins: Array) -> None:
+    """Notes that numbers go from the first edge of their column to beyond the last one, in an example for each bin."""
+    column, low, high = bins[bins[:, 1] < bins[:, 2]].T  # not those of indicators
+    first, last = np.full(x.source.size, np.inf), np.full(x.source.size, -np.inf)
+    np.minimum.at(first, column.astype(int), low)
+    np.maximum.at(last, column.astype(int), high)
+    known.examples = max(known.examples, 1 + np.bincount(column.astype(int), minlength=1).max())
+    has_bins = first < last
+    low, high = np.where(has_bins, first, 0), np.where(has_bins, 2 * last - first, 1)
+    _note(known, _Value(np.where(has_bins, x.source, -1), x.scale, x.offset), low, high)

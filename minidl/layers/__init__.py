@@ -56,6 +56,7 @@ from minidl.layers.outputs import Outputs
 from minidl.layers.pad2d import Pad1D, Pad2D
 from minidl.layers.parallel import Block, Parallel
 from minidl.layers.permute import ChannelShuffle, Permute, PixelShuffle, PixelUnshuffle
+from minidl.layers.piecewise_linear_encoding import PiecewiseLinearEncoding
 from minidl.layers.prelu import PReLU
 from minidl.layers.reduce import Reduce
 from minidl.layers.relu import ReLU
@@ -122,6 +123,7 @@ __all__ = [
     "Pad2D",
     "Parallel",
     "Permute",
+    "PiecewiseLinearEncoding",
     "PixelShuffle",
     "PixelUnshuffle",
     "RMSNorm",

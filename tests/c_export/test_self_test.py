@@ -23,6 +23,7 @@ from minidl.layers import (
     Pad2D,
     Parallel,
     Permute,
+    PiecewiseLinearEncoding,
     ReLU,
     Rescale,
     Residual,
@@ -139,6 +140,20 @@ def test_ranges_are_those_of_the_layers():
     assert runs(BatchNorm2D(), shape=(1, 1, 2)) == [(2, 0, -2, 2**-6)]
     assert runs(Residual(Normalize(0.0, 64.0)), Normalize(9.0, 1.0), shape=(2,)) == [(2, 0, -128, 1)]
     assert runs(ReLU(), Normalize(9.0, 1.0), shape=(2,)) == [(2, 0, 0, 0)]
+    encoding = PiecewiseLinearEncoding([[0, 64], [], [-8, 0, 8]], [False, True, False])
+    assert runs(encoding, shape=(3,)) == [(1, 0, 0, 0.5), (1, 0, 0, 0), (1, 0, -8, 0.125)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_inputs_go_beyond_all_bins(dtype, tmp_path):
+    """So that the weights of each bin are seen."""
+    edges = [np.linspace(1e4, 3e4, 49), [], np.logspace(-3, 2, 20), [0, 1]]
+    model = Sequential([PiecewiseLinearEncoding(edges, [False, True, False, True])], input_shape=(4,), dtype=dtype)
+    drawn = examples.draw(model)
+    bins = [j for j in range(model.output_shape[0]) if j not in (48, 69)]  # not the indicators
+    assert len(drawn.scores) == 49
+    assert (drawn.scores[:, bins].max(axis=0) == 1).all()
+    assert own_test(model, tmp_path) == 0
 
 
 class Log(Layer):

@@ -50,6 +50,7 @@ from minidl.layers import (  # noqa: E402
     LayerNorm,
     MaxPool2D,
     Parallel,
+    PiecewiseLinearEncoding,
     PReLU,
     RandomCrop,
     RandomRotation,
@@ -105,8 +106,9 @@ def blocks():
 
 
 def embeddings():
-    """Returns vectors for the first pixels, of which some values have no examples, beside numbers."""
-    branches = [Columns(0, 300), Embedding(300, 5), Flatten()], [Columns(300), Rescale(1 / 255)]
+    """Returns vectors for the first pixels, of which some values have no examples; places in bins; numbers."""
+    bins = [Columns(300, 320), PiecewiseLinearEncoding([[0, 50, 128, 255]] * 20, missing=True)]
+    branches = [Columns(0, 300), Embedding(300, 5), Flatten()], bins, [Columns(320), Rescale(1 / 255)]
     return [Flatten(), Parallel(*branches), Dense(30), ReLU(), Dense(10)]
 
 

@@ -1,9 +1,13 @@
-"""Dense and Embedding."""
+"""Dense, and the layers for columns of a table: Embedding, PiecewiseLinearEncoding."""
 
 from __future__ import annotations
 
+import textwrap
+
+import numpy as np
+
 from minidl.c_export.code_writer import CodeWriter, Tensor
-from minidl.layers import Dense, Embedding
+from minidl.layers import Dense, Embedding, PiecewiseLinearEncoding
 
 
 def write_dense(writer: CodeWriter, x: Tensor) -> Tensor:
@@ -16,4 +20,19 @@ def write_embedding(writer: CodeWriter, x: Tensor) -> Tensor:
     return writer.call("embed", x.size, writer["categories"], writer["dim"], x, writer.param("weight", flush=False))
 
 
-WRITE = {Dense: write_dense, Embedding: write_embedding}
+def write_piecewise_linear_encoding(writer: CodeWriter, x: Tensor) -> Tensor:
+    """The numbers of outputs of the columns, and two tables of all bins. The width of an indicator is 0."""
+    column, *edges = np.array(writer.op.bins).T
+    low, high = (edge.astype(writer.dtype) for edge in edges)
+    outputs, counts = writer.identifier("outputs"), np.bincount(column.astype(int), minlength=x.size)
+    numbers = textwrap.fill(", ".join(map(str, counts)), 138, initial_indent="  ", subsequent_indent="  ")
+    writer.declare(f"static const integer {outputs}[] = {{\n{numbers}\n}};")
+    tables = writer.constant("low", low), writer.constant("width", high - low)
+    return writer.call("encode_bins", x.size, outputs, x, *tables)
+
+
+WRITE = {
+    Dense: write_dense,
+    Embedding: write_embedding,
+    PiecewiseLinearEncoding: write_piecewise_linear_encoding,
+}

@@ -319,6 +319,12 @@ def encoding_backward(dy, x, edges, missing):
     return dx
 
 
+# ---- one-hot encoding ----------------------------------------------------------------------------
+def one_hot_forward(x, categories):
+    """Returns whether x (n, columns) is each of the categories of its column, in the dtype of x."""
+    return np.concatenate([x[:, [c]] == np.arange(count) for c, count in enumerate(categories)], axis=1).astype(x.dtype)
+
+
 # ---- dropout -------------------------------------------------------------------------------------
 WORD = 2**32 - 1
 ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)

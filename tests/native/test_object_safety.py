@@ -41,6 +41,7 @@ from minidl_c.kernels.lrn import LRNOp
 from minidl_c.kernels.maxpool2d import AdaptiveMaxPool2DOp, MaxPool2DOp
 from minidl_c.kernels.noise import NoiseOp
 from minidl_c.kernels.normalize import NormalizeOp
+from minidl_c.kernels.one_hot import OneHotOp
 from minidl_c.kernels.pad2d import Pad2DOp
 from minidl_c.kernels.permute import ChannelShuffleOp, PermuteOp
 from minidl_c.kernels.piecewise_linear_encoding import PiecewiseLinearEncodingOp
@@ -199,6 +200,7 @@ def failed_constructors_release_their_memory():
         refused(NormalizeOp, (1000, 4), [0] * 1000, [0] * 1000)
         refused(NormalizeOp, (1000, 4), [0] * 1000, [2**1100] * 1000)
         refused(PiecewiseLinearEncodingOp, (1000,), [[0, 1]] * 999 + [[1, 0]], [True] * 1000)
+        refused(OneHotOp, (1000,), [2] * 999 + [2**24 + 1])
 
 
 @case
@@ -278,6 +280,8 @@ def sizes_that_overflow():
         lambda: EmbeddingOp((2**40,), 2, 2), lambda: EmbeddingOp((2,), most, 1, "float64"),
         lambda: PiecewiseLinearEncodingOp((most,), [[0, 1]], [0]), lambda: PiecewiseLinearEncodingOp((), [], []),
         lambda: PiecewiseLinearEncodingOp((1,), [[0, 10**400]], [0]),
+        lambda: OneHotOp((most,), [2]), lambda: OneHotOp((2,), [most, most]), lambda: OneHotOp((), []),
+        lambda: OneHotOp((1,), [2**40 + 1], "float64"), lambda: OneHotOp((1,), [2**70]), lambda: OneHotOp((1,), None),
         lambda: FlattenOp((2**21, 2**21)), lambda: SoftmaxCrossEntropyOp((2**60,)),
         lambda: ElementwiseLossOp((2**21, 2**21), "huber"), lambda: ElementwiseLossOp(None, "huber"),
         lambda: ElementwiseLossOp((2,), None), lambda: ElementwiseLossOp((2,), "huber", 10**400),

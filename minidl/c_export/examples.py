@@ -1,4 +1,4 @@
-"""The inputs of the test in an exported file: categories for an Embedding, numbers in the range of another layer."""
+"""The inputs of the test in an exported file: categories for Embedding and OneHot, numbers in the range of others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from minidl.c_export.writers import identities, shapes
 from minidl.engine.layer_list import from_spec, to_spec
-from minidl.layers import BatchNorm2D, Embedding, Normalize, PiecewiseLinearEncoding, Rescale
+from minidl.layers import BatchNorm2D, Embedding, Normalize, OneHot, PiecewiseLinearEncoding, Rescale
 from minidl.layers.base import Layer
 from minidl.layers.container import Container
 from minidl.layers.join import CONCAT
@@ -128,10 +128,10 @@ def _bytes(k: int, size: int) -> Array:
 
 @dataclass
 class _Inputs:
-    """What is known of the elements of an input: categories with the id of their layer; a least number, a step."""
+    """What is known of the elements of an input: categories, with a key that sharers have; a least number, a step."""
 
     categories: Array
-    layer: Array
+    key: Array
     low: Array
     step: Array
     digits: int  # binary ones, that a number may have
@@ -153,7 +153,7 @@ def _runs(layers: Sequence[Layer], in_shape: Shape) -> tuple[list[Run], int]:
     digits = np.finfo(layers[0].dtype).nmant - 1
     known = _Inputs(np.zeros(size, int), np.zeros(size, int), np.zeros(size), np.zeros(size), digits)
     _visit(layers, _Value(np.arange(size).reshape(in_shape), np.ones(in_shape), np.zeros(in_shape)), known)
-    columns = np.array([known.categories, known.layer, known.low, known.step])
+    columns = np.array([known.categories, known.key, known.low, known.step])
     starts = [0, *(1 + np.flatnonzero((columns[:, 1:] != columns[:, :-1]).any(axis=0)))]
     sizes = np.diff([*starts, size])
     runs = [
@@ -184,7 +184,9 @@ def _output(layer: Layer, x: _Value, known: _Inputs) -> _Value:
     elif type(layer) is Rescale and layer.scale:
         return _Value(x.source, x.scale * layer.scale, x.offset * layer.scale + layer.offset)
     elif type(layer) is Embedding:
-        _note(known, x, 0, 1, layer)
+        _note(known, x, 0, 1, layer.categories, id(layer))
+    elif type(layer) is OneHot:
+        _note(known, x, 0, 1, np.array(layer.op.categories), x.source)
     elif type(layer) is Normalize:
         _note_range(known, x, layer.mean, layer.std)
     elif type(layer) is PiecewiseLinearEncoding:
@@ -213,9 +215,11 @@ def _copied(layer: Layer, x: _Value) -> _Value:
     return _Value(np.where(inside, source, -1), scale, offset)
 
 
-def _note(known: _Inputs, x: _Value, low: Any, high: Any, layer: Embedding | None = None) -> None:
-    """Notes from where to where x is to go, for inputs of which nothing is noted yet. layer: one that takes categories.
+def _note(known: _Inputs, x: _Value, low: Any, high: Any, categories: Any = None, key: Any = 0) -> None:
+    """Notes from where to where x is to go, for inputs of which nothing is noted yet.
 
+    categories: of categories their number, and a key for elements that have them in turn; low and high are the first
+    two.
     The step of numbers is a power of 2, and `low` a multiple of it, so that every number is exact.
     """
     new = (x.source >= 0) & (known.step[x.source] == 0)
@@ -223,13 +227,13 @@ def _note(known: _Inputs, x: _Value, low: Any, high: Any, layer: Embedding | Non
     ends = [(np.broadcast_to(end, x.source.shape)[new] - offset) / scale for end in (low, high)]
     first, last = np.minimum(*ends), np.maximum(*ends)
     step = last - first
-    if layer is None:
+    if categories is None:
         smallest = np.maximum(np.abs(first), np.abs(last)) * 2.0**-known.digits
         step = 2.0 ** np.round(np.log2(np.maximum(step / 256, smallest)))
         first = np.round(first / step) * step
+    else:
+        known.categories[to], known.key[to] = (np.broadcast_to(of, x.source.shape)[new] for of in (categories, key))
     known.low[to], known.step[to] = first, step
-    if layer is not None:
-        known.categories[to], known.layer[to] = layer.categories, id(layer)
 
 
 def _note_range(known: _Inputs, x: _Value, mean: Any, std: Any) -> None:

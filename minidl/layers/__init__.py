@@ -52,6 +52,7 @@ from minidl.layers.lrn import LocalResponseNorm
 from minidl.layers.maxpool2d import AdaptiveMaxPool2D, GlobalMaxPool1D, GlobalMaxPool2D, MaxPool1D, MaxPool2D
 from minidl.layers.noise import GaussianNoise
 from minidl.layers.normalize import Normalize
+from minidl.layers.one_hot import OneHot
 from minidl.layers.outputs import Outputs
 from minidl.layers.pad2d import Pad1D, Pad2D
 from minidl.layers.parallel import Block, Parallel
@@ -117,6 +118,7 @@ __all__ = [
     "MaxPool2D",
     "Mish",
     "Normalize",
+    "OneHot",
     "Outputs",
     "PReLU",
     "Pad1D",

@@ -49,6 +49,7 @@ from minidl.layers import (  # noqa: E402
     GroupNorm,
     LayerNorm,
     MaxPool2D,
+    OneHot,
     Parallel,
     PiecewiseLinearEncoding,
     PReLU,
@@ -106,9 +107,10 @@ def blocks():
 
 
 def embeddings():
-    """Returns vectors for the first pixels, of which some values have no examples; places in bins; numbers."""
+    """Returns vectors for the first pixels, of which some values have no examples; one-hot rows and places in bins."""
     bins = [Columns(300, 320), PiecewiseLinearEncoding([[0, 50, 128, 255]] * 20, missing=True)]
-    branches = [Columns(0, 300), Embedding(300, 5), Flatten()], bins, [Columns(320), Rescale(1 / 255)]
+    one_hot = [Columns(320, 340), OneHot([256, 100] * 10)]
+    branches = [Columns(0, 300), Embedding(300, 5), Flatten()], bins, one_hot, [Columns(340), Rescale(1 / 255)]
     return [Flatten(), Parallel(*branches), Dense(30), ReLU(), Dense(10)]
 
 

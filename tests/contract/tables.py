@@ -1,9 +1,9 @@
-"""Cases of layers for columns of a table: Embedding, PiecewiseLinearEncoding."""
+"""Cases of layers for columns of a table: Embedding, OneHot, PiecewiseLinearEncoding."""
 
 import numpy as np
 from contract.case import Case, functional
 
-from minidl.layers import Embedding, PiecewiseLinearEncoding
+from minidl.layers import Embedding, OneHot, PiecewiseLinearEncoding
 
 
 def embedding(rng):
@@ -19,6 +19,24 @@ def embedding(rng):
         return rng.integers(0, categories, shape).astype(float)
 
     return Case(Embedding(categories, dim), (length,), by_torch, indices, categories=categories)
+
+
+def one_hot(rng):
+    """Draws columns of different numbers of categories; numbers below the largest one are unknown in other columns."""
+    most = int(rng.choice([1, 3, 20, 256]))  # 256: all bytes
+    counts = [most, *rng.integers(1, most + 1, int(rng.integers(0, 6))).tolist()]
+    rng.shuffle(counts)
+
+    def by_torch(x):
+        import torch
+
+        columns = [functional().one_hot(v.long(), most)[:, :count] for v, count in zip(x.T, counts, strict=True)]
+        return torch.cat(columns, 1) + 0 * x.sum()  # a dx of zeros
+
+    def indices(rng, shape):
+        return rng.integers(0, most, shape).astype(float)
+
+    return Case(OneHot(counts), (len(counts),), by_torch, indices, categories=most)
 
 
 def piecewise_linear_encoding(rng):
@@ -49,4 +67,4 @@ def piecewise_linear_encoding(rng):
     return Case(PiecewiseLinearEncoding(edges, missing), (len(edges),), by_torch, places, limited=True)
 
 
-DRAWS = {"Embedding": embedding, "PiecewiseLinearEncoding": piecewise_linear_encoding}
+DRAWS = {"Embedding": embedding, "OneHot": one_hot, "PiecewiseLinearEncoding": piecewise_linear_encoding}

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import beta, kstest
 
 from minidl import Layer, Sequential, Trainer
-from minidl.layers import Columns, Conv2D, Dense, Dropout, Embedding, Flatten, Parallel, ReLU
+from minidl.layers import Columns, Conv2D, Dense, Dropout, Embedding, Flatten, OneHot, Parallel, ReLU
 from minidl.losses import BinaryCrossEntropy, SoftmaxCrossEntropy
 from minidl.optimizers import SGD
 from minidl.training.mixup import draw
@@ -190,10 +190,10 @@ class Codes(Layer):
         return dy
 
 
-@pytest.mark.parametrize(("kind", "arguments"), [(Embedding, (7, 3)), (Codes, ())])
+@pytest.mark.parametrize(("kind", "arguments"), [(Embedding, (7, 3)), (OneHot, (7,)), (Codes, ())])
 @pytest.mark.parametrize("nested", [False, True])
 def test_models_that_take_no_mixtures(nested, kind, arguments):
-    """Between two categories there is none: some mixtures would train other categories, others give NaN."""
+    """Between two categories there is none: some mixtures would train other categories, others give NaN or zeros."""
     categories = RNG.integers(0, 7, (50, 4))
     layer, word = kind(*arguments), kind.__name__
     layers = [Parallel([Columns(0, 2), layer, Flatten()], [Columns(2, 4)])] if nested else [layer]

@@ -133,6 +133,11 @@ NOINLINE void embed(integer length, integer categories, integer dim, const real 
   }
 }
 
+/* 1 at the one of categories[c] outputs that x[c] is the index of, and 0 at the others, for each column c. */
+NOINLINE void encode_one_hot(integer columns, const integer *categories, const real *x, real *y) {
+  EACH(c, columns) EACH(k, categories[c]) *y++ = flush(x[c]) == (real)k;
+}
+
 /* The places of x[c] in outputs[c] bins, from 0 to 1, for each column c; 0 for NaN. With a width of 0: 1 for NaN, else 0. */
 NOINLINE void encode_bins(integer columns, const integer *outputs, const real *x, const real *low, const real *width, real *y) {
   EACH(c, columns) EACH(j, outputs[c]) {

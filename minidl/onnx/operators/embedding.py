@@ -1,10 +1,10 @@
-"""Embedding, PiecewiseLinearEncoding."""
+"""Embedding, OneHot, PiecewiseLinearEncoding."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from minidl.layers import Embedding, Permute, PiecewiseLinearEncoding
+from minidl.layers import Embedding, OneHot, Permute, PiecewiseLinearEncoding
 from minidl.layers.base import Layer
 from minidl.onnx.graph import DATA_TYPES
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
@@ -17,6 +17,15 @@ def write_embedding(writer: NodeWriter, x: str) -> str:
         "Gather", writer.param_name("weight"), writer.add_node("Cast", x, to=DATA_TYPES["int64"]), axis=0
     )
     return writer.add_node("Transpose", rows, perm=[0, 2, 1])
+
+
+def write_one_hot(writer: NodeWriter, x: str) -> str:
+    """Writes whether the column of each output equals its category."""
+    counts = writer.op.categories
+    column, code = np.repeat(np.arange(len(counts)), counts), np.concatenate([np.arange(count) for count in counts])
+    columns = writer.add_node("Gather", x, writer.add_int_constant("columns", column), axis=1)
+    equal = writer.add_node("Equal", columns, writer.add_constant("codes", code))
+    return writer.add_node("Cast", equal, to=DATA_TYPES[writer.dtype])
 
 
 def write_piecewise_linear_encoding(writer: NodeWriter, x: str) -> str:
@@ -46,6 +55,7 @@ def read_lookup(reader: NodeReader) -> list[LayerWithWeights]:
 
 WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     Embedding: write_embedding,
+    OneHot: write_one_hot,
     PiecewiseLinearEncoding: write_piecewise_linear_encoding,
 }
 READ_FUNCTIONS: dict[str, ReadFunction] = {"Gather": read_gather}

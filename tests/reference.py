@@ -6,6 +6,7 @@ ones.
 """
 
 import hashlib
+from itertools import pairwise
 
 import numpy as np
 
@@ -292,6 +293,36 @@ def batchnorm_backward(dy, x, w, eps):
     g = w[:, None] * dy.astype(np.float64)
     mean_g, mean_gn = (a.mean(axis=(0, 2), keepdims=True) for a in (g, g * n))
     return (g - mean_g - n * mean_gn) / deviation, (dy * n).sum(axis=(0, 2)), dy.astype(np.float64).sum(axis=(0, 2))
+
+
+# ---- piecewise linear encoding -------------------------------------------------------------------
+def encoding_forward(x, edges, missing):
+    """Returns the place of x (n, columns) in each bin, and whether it is NaN; in the dtype of x, with its roundings."""
+    outputs = []
+    for v, of_column, has in zip(x.T, edges, missing, strict=True):
+        for low, high in pairwise(np.asarray(of_column, x.dtype)):
+            place = (v - low) / (high - low)
+            outputs.append(np.where(place > 0, np.minimum(place, 1), 0))
+        outputs += [np.isnan(v)] * has
+    return np.array(outputs, x.dtype).T
+
+
+def encoding_backward(dy, x, edges, missing):
+    """Returns dx: dy of the bin that x is in, divided by its width."""
+    dx, j = np.zeros_like(x), 0
+    for c, (of_column, has) in enumerate(zip(edges, missing, strict=True)):
+        for low, high in pairwise(np.asarray(of_column, x.dtype)):
+            inside = (low < x[:, c]) & (x[:, c] <= high)
+            dx[inside, c] = dy[inside, j] / (high - low)
+            j += 1
+        j += has
+    return dx
+
+
+# ---- one-hot encoding ----------------------------------------------------------------------------
+def one_hot_forward(x, categories):
+    """Returns whether x (n, columns) is each of the categories of its column, in the dtype of x."""
+    return np.concatenate([x[:, [c]] == np.arange(count) for c, count in enumerate(categories)], axis=1).astype(x.dtype)
 
 
 # ---- dropout -------------------------------------------------------------------------------------

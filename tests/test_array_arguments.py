@@ -15,7 +15,7 @@ from subprocess_cases import Cases
 import minidl
 from minidl import Param, Sequential, Trainer, metrics, plots
 from minidl.engine.probabilities import probabilities
-from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
+from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, PiecewiseLinearEncoding, ReLU, Rescale
 from minidl.losses import (
     binary_cross_entropy,
     check_targets,
@@ -254,6 +254,8 @@ ENTRIES = {
     "saliency.saliency:y": (Y, plotted(plots.saliency, "y")),
     "saliency.grad_cam:X": (X, plotted(grad_cam, "X")),
     "saliency.grad_cam:y": (Y, plotted(plots.grad_cam, "y")),
+    "piecewise_linear_encoding.PiecewiseLinearEncoding.from_data:X": (
+        X[:, 0, 0].copy(), without_trainer(lambda v: PiecewiseLinearEncoding.from_data(v, 4).config())),
     "arrays.as_array:value": (W, without_trainer(lambda v: as_array(v, "w"))),
     "arrays.as_floats:value": (W, without_trainer(lambda v: as_floats(v, "w"))),
     "arrays.as_dtype:array": (W, without_trainer(lambda v: as_dtype(as_array(v, "w"), "float64", "w"))),
@@ -292,7 +294,8 @@ INSIDE_TOO = {
     *(f"repeated_steps.RepeatedSteps.run:{name}" for name in ("trainer", "X", "y", "sample_weight")),
     *(f"repeated_steps.RepeatedSteps.remember:{name}" for name in ("trainer", "X", "y")),
     "data.is_plain_batch:X", "data.is_memory_map:array", "network.Network.reads:X",
-    "arrays.check_array:value", "arrays.check_unmasked:value", "arrays.memory_order:array",
+    "arrays.as_plain:value", "text.shorten:value", "arrays.check_array:value", "arrays.check_unmasked:value",
+    "arrays.memory_order:array",
     "arrays.with_memory_order:flat", "data.ArraySource.gather:rows", "data.ArraySource.gather_copy:rows",
     "param.Param.move:value", "labeled_data.LabeledData.example_ids:rows",
     "param.Param.move:grads", "losses.checked_loss:scores",
@@ -337,6 +340,7 @@ INSIDE_TOO = {
 }  # fmt: skip
 ANY_SIZE = (  # no other argument determines the number of rows
     "activations.feature_maps:X", "masks.masks:X", "saliency.saliency:X", "saliency.grad_cam:X",
+    "piecewise_linear_encoding.PiecewiseLinearEncoding.from_data:X",
     "arrays.as_array:value", "data.as_numbers:X", "weights.times_class_weights:y",
     "cross_entropy.SoftmaxCrossEntropy.targets:y", "label_loss.LabelLoss.targets:y, numbers",
     "native.as_float_targets:y", "native.NativeLoss.targets:y", "elementwise.BinaryCrossEntropy.targets:y",

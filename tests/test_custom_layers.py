@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import minidl
-from minidl import Sequential, Trainer
+from minidl import Layer, Sequential, Trainer
 from minidl.callbacks import Checkpoint
-from minidl.layers import BatchNorm2D, Conv2D, Dense, Flatten, MaxPool2D, Residual
+from minidl.layers import BatchNorm2D, Columns, Conv2D, Dense, Flatten, MaxPool2D, Parallel, Residual
 from minidl.layers import SiLU as OurSiLU
 from minidl.optimizers import Adam
 from minidl.testing import check_layer
@@ -192,3 +192,30 @@ def test_its_program_trains(kernel):
     assert done.stdout.count("its gradients are right") == 2
     accuracies = re.findall(r"^Test accuracy ([\d.]+)%$", done.stdout, re.M)
     assert len(accuracies) == 2 and min(map(float, accuracies)) > 97
+
+
+class Zeros(Layer):
+    """Zeros for missing values."""
+
+    takes_missing = True
+
+    def forward(self, x, training):
+        return np.nan_to_num(x)
+
+    def backward(self, dy):
+        return dy
+
+
+def test_a_layer_at_the_beginning_may_take_missing_values():
+    """Or at that of a branch; NaN for any other layer is refused, and so is infinity."""
+    rows, filled = np.array([[1, np.nan], [0.5, 2]]), [[1, 0], [0.5, 2]]
+    for layers in ([Zeros()], [Parallel([Columns(0, 1)], [Columns(1), Zeros()])]):
+        model = Sequential(layers, input_shape=(2,))
+        assert model.predict(rows).tolist() == model.forward(rows, training=True).tolist() == filled
+        with pytest.raises(minidl.InputError, match=r"X: expected finite values or NaN, got infinity"):
+            model.predict(np.where(np.isnan(rows), -np.inf, rows))
+    model = Sequential([Zeros(), Dense(1)], input_shape=(2,))
+    assert np.isfinite(Trainer(model, "mean_squared_error", Adam()).fit(rows, [0, 1], epochs=1, verbose=0)["loss"][0])
+    for layers in ([Dense(2)], [Dense(2), Zeros()], [Residual(Dense(2))]):
+        with pytest.raises(minidl.InputError, match=r"X: expected finite values, got NaN or infinity"):
+            Sequential(layers, input_shape=(2,)).predict(rows)

@@ -1,4 +1,4 @@
-"""The inputs of the test in an exported file: categories for an Embedding, numbers in the range of a Normalize."""
+"""The inputs of the test in an exported file: categories for Embedding and OneHot, numbers in the range of others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from minidl.c_export.writers import identities, shapes
 from minidl.engine.layer_list import from_spec, to_spec
-from minidl.layers import BatchNorm2D, Embedding, Normalize, Rescale
+from minidl.layers import BatchNorm2D, Embedding, Normalize, OneHot, PiecewiseLinearEncoding, Rescale
 from minidl.layers.base import Layer
 from minidl.layers.container import Container
 from minidl.layers.join import CONCAT
@@ -19,7 +19,7 @@ from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
 
-EXAMPLES = 4  # or as many as pass all categories
+EXAMPLES = 4  # or as many as pass all categories, or an encoding has bins
 MAX_SCORES = 65536  # of these examples
 COPIES = (*identities.WRITE, *shapes.WRITE)
 
@@ -70,8 +70,8 @@ def draw(model: Sequential) -> Examples:
 
     Raises ValueError if all scores of an example are NaN: it would not notice another weight.
     """
-    runs = _runs(model.layers, model.input_shape)
-    wanted = max((-(-run.categories // run.size) + 1 for run in runs if run.categories), default=0)
+    runs, wanted = _runs(model.layers, model.input_shape)
+    wanted = max([wanted, *(-(-run.categories // run.size) + 1 for run in runs if run.categories)])
     assert model.network is not None
     shape = model.network.out_shape
     count = max(EXAMPLES, min(wanted, MAX_SCORES // math.prod(shape)))
@@ -93,7 +93,7 @@ def draw(model: Sequential) -> Examples:
             raise ValueError(
                 f"the test in the file: expected scores that are numbers, got NaN alone from `predict` for inputs from "
                 f"{', '.join(f'{kind.low:g} to {kind.low + kind.step * (kind.modulo - 1):g}' for kind in kinds)}"
-                + (" (categories where an Embedding or a Normalize says more)" if any(r.step for r in runs) else "")
+                + (" (other numbers where a layer says more)" if any(r.step for r in runs) else "")
             )
         chosen.append(best)
     return Examples(runs, chosen, scores)
@@ -128,13 +128,14 @@ def _bytes(k: int, size: int) -> Array:
 
 @dataclass
 class _Inputs:
-    """What is known of the elements of an input: categories with the id of their layer; a least number, a step."""
+    """What is known of the elements of an input: categories, with a key that sharers have; a least number, a step."""
 
     categories: Array
-    layer: Array
+    key: Array
     low: Array
     step: Array
     digits: int  # binary ones, that a number may have
+    examples: int = 0  # wanted
 
 
 @dataclass(frozen=True)
@@ -146,19 +147,20 @@ class _Value:
     offset: Array
 
 
-def _runs(layers: Sequence[Layer], in_shape: Shape) -> list[Run]:
-    """Returns the runs of inputs, as the first layers ask for them."""
+def _runs(layers: Sequence[Layer], in_shape: Shape) -> tuple[list[Run], int]:
+    """Returns the runs of inputs, as the first layers ask for them, and the number of examples."""
     size = math.prod(in_shape)
     digits = np.finfo(layers[0].dtype).nmant - 1
     known = _Inputs(np.zeros(size, int), np.zeros(size, int), np.zeros(size), np.zeros(size), digits)
     _visit(layers, _Value(np.arange(size).reshape(in_shape), np.ones(in_shape), np.zeros(in_shape)), known)
-    columns = np.array([known.categories, known.layer, known.low, known.step])
+    columns = np.array([known.categories, known.key, known.low, known.step])
     starts = [0, *(1 + np.flatnonzero((columns[:, 1:] != columns[:, :-1]).any(axis=0)))]
     sizes = np.diff([*starts, size])
-    return [
+    runs = [
         Run(int(n), int(known.categories[i]), float(known.low[i]), float(known.step[i]))
         for i, n in zip(starts, sizes, strict=True)
     ]
+    return runs, known.examples
 
 
 def _visit(layers: Sequence[Layer], x: _Value, known: _Inputs) -> _Value:
@@ -182,9 +184,13 @@ def _output(layer: Layer, x: _Value, known: _Inputs) -> _Value:
     elif type(layer) is Rescale and layer.scale:
         return _Value(x.source, x.scale * layer.scale, x.offset * layer.scale + layer.offset)
     elif type(layer) is Embedding:
-        _note(known, x, 0, 1, layer)
+        _note(known, x, 0, 1, layer.categories, id(layer))
+    elif type(layer) is OneHot:
+        _note(known, x, 0, 1, np.array(layer.op.categories), x.source)
     elif type(layer) is Normalize:
         _note_range(known, x, layer.mean, layer.std)
+    elif type(layer) is PiecewiseLinearEncoding:
+        _note_bins(known, x, np.array(layer.op.bins))
     elif isinstance(layer, BatchNorm2D):
         _note_range(known, x, layer.buffers["running_mean"], np.sqrt(layer.buffers["running_var"] + layer.eps))
     return _unknown(layer.out_shape)
@@ -209,9 +215,11 @@ def _copied(layer: Layer, x: _Value) -> _Value:
     return _Value(np.where(inside, source, -1), scale, offset)
 
 
-def _note(known: _Inputs, x: _Value, low: Any, high: Any, layer: Embedding | None = None) -> None:
-    """Notes from where to where x is to go, for inputs of which nothing is noted yet. layer: one that takes categories.
+def _note(known: _Inputs, x: _Value, low: Any, high: Any, categories: Any = None, key: Any = 0) -> None:
+    """Notes from where to where x is to go, for inputs of which nothing is noted yet.
 
+    categories: of categories their number, and a key for elements that have them in turn; low and high are the first
+    two.
     The step of numbers is a power of 2, and `low` a multiple of it, so that every number is exact.
     """
     new = (x.source >= 0) & (known.step[x.source] == 0)
@@ -219,13 +227,13 @@ def _note(known: _Inputs, x: _Value, low: Any, high: Any, layer: Embedding | Non
     ends = [(np.broadcast_to(end, x.source.shape)[new] - offset) / scale for end in (low, high)]
     first, last = np.minimum(*ends), np.maximum(*ends)
     step = last - first
-    if layer is None:
+    if categories is None:
         smallest = np.maximum(np.abs(first), np.abs(last)) * 2.0**-known.digits
         step = 2.0 ** np.round(np.log2(np.maximum(step / 256, smallest)))
         first = np.round(first / step) * step
+    else:
+        known.categories[to], known.key[to] = (np.broadcast_to(of, x.source.shape)[new] for of in (categories, key))
     known.low[to], known.step[to] = first, step
-    if layer is not None:
-        known.categories[to], known.layer[to] = layer.categories, id(layer)
 
 
 def _note_range(known: _Inputs, x: _Value, mean: Any, std: Any) -> None:
@@ -234,3 +242,15 @@ def _note_range(known: _Inputs, x: _Value, mean: Any, std: Any) -> None:
     mean, std = (np.broadcast_to(np.asarray(value, float), len(x.source)).reshape(channels) for value in (mean, std))
     std = np.where(std == 0, 1, std)
     _note(known, x, mean - 2 * std, mean + 2 * std)
+
+
+def _note_bins(known: _Inputs, x: _Value, bins: Array) -> None:
+    """Notes that numbers go from the first edge of their column to beyond the last one, in an example for each bin."""
+    column, low, high = bins[bins[:, 1] < bins[:, 2]].T  # not those of indicators
+    first, last = np.full(x.source.size, np.inf), np.full(x.source.size, -np.inf)
+    np.minimum.at(first, column.astype(int), low)
+    np.maximum.at(last, column.astype(int), high)
+    known.examples = max(known.examples, 1 + np.bincount(column.astype(int), minlength=1).max())
+    has_bins = first < last
+    low, high = np.where(has_bins, first, 0), np.where(has_bins, 2 * last - first, 1)
+    _note(known, _Value(np.where(has_bins, x.source, -1), x.scale, x.offset), low, high)

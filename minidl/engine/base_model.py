@@ -245,7 +245,7 @@ class BaseModel:
         if network.reads(X):
             with self.usage.reading("predict"):
                 return network.predict(X, num_threads)
-        examples = ArraySource(X, self.input_shape, self.dtype)
+        examples = ArraySource(X, self.input_shape, self.dtype, missing=network.takes_missing)
         with self.usage.reading("predict"):
             return self._named(network.predict_all(examples, num_threads))
 
@@ -333,7 +333,7 @@ class BaseModel:
         array([[4., 6.]], dtype=float32)
         """
         network, training = self._built(), check_bool("training", training)
-        examples = ArraySource(X, self.input_shape, self.dtype)
+        examples = ArraySource(X, self.input_shape, self.dtype, missing=network.takes_missing)
         x = examples.chunk(0, len(examples)).reshape(len(examples), *self.input_shape)
         if not training:
             with self.usage.reading("forward"):
@@ -444,7 +444,7 @@ class BaseModel:
         True
         """
         network = self._built()
-        examples = ArraySource(X, self.input_shape, self.dtype)
+        examples = ArraySource(X, self.input_shape, self.dtype, missing=network.takes_missing)
         objective = make_objective(y, loss, dscores, len(examples), network, output)
         with self.usage.reading("input_gradient"):
             return input_gradient(self._in_inference(network), examples, objective, num_threads)

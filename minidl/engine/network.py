@@ -15,6 +15,7 @@ from minidl.engine.param_groups import ParamGroup, overrides_settings, param_gro
 from minidl.engine.segments import CheckedSegment, NativeSegment, NumpySegment, ParamGroups, Segment, trains
 from minidl.engine.state import tensors
 from minidl.layers.base import Layer
+from minidl.layers.columns import Columns
 from minidl.layers.container import Container, named_leaves
 from minidl.layers.join import join_gradients, join_outputs
 from minidl.layers.outputs import OutputLayout, Outputs
@@ -78,6 +79,14 @@ def segment_of(layer: Layer, name: str, parameters: FlatParameters, trained: Par
     if isinstance(layer, Container):
         return BranchSegment(layer, name, parameters, trained)
     return (CheckedSegment if trained[id(layer)].inference else NumpySegment)(layer, name, trained)
+
+
+def takes_missing(layers: Sequence[Layer]) -> bool:
+    """Whether NaN in the input is a missing value for the first of these layers, or in a branch of it."""
+    first = next((layer for layer in layers if not isinstance(layer, Columns)), None)
+    if isinstance(first, Container):
+        return any(map(takes_missing, first.named_branches().values()))
+    return first is not None and first.takes_missing
 
 
 class Network:
@@ -212,6 +221,11 @@ class Network:
             if 0 < n < leaf.min_batch_size and not self.trained[id(leaf)].frozen:
                 minimum = f"at least {leaf.min_batch_size} examples in every batch of training"
                 raise ValueError(f"{name}: expected {minimum}, got one of {n}: choose another batch_size")
+
+    @cached_property
+    def takes_missing(self) -> bool:
+        """Whether X may hold NaN."""
+        return takes_missing(self.layers)
 
     def reads(self, X: Any) -> TypeGuard[Array]:
         """Whether X is a batch that a single plan reads as it is, and predicts at a time."""

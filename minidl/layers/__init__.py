@@ -52,10 +52,12 @@ from minidl.layers.lrn import LocalResponseNorm
 from minidl.layers.maxpool2d import AdaptiveMaxPool2D, GlobalMaxPool1D, GlobalMaxPool2D, MaxPool1D, MaxPool2D
 from minidl.layers.noise import GaussianNoise
 from minidl.layers.normalize import Normalize
+from minidl.layers.one_hot import OneHot
 from minidl.layers.outputs import Outputs
 from minidl.layers.pad2d import Pad1D, Pad2D
 from minidl.layers.parallel import Block, Parallel
 from minidl.layers.permute import ChannelShuffle, Permute, PixelShuffle, PixelUnshuffle
+from minidl.layers.piecewise_linear_encoding import PiecewiseLinearEncoding
 from minidl.layers.prelu import PReLU
 from minidl.layers.reduce import Reduce
 from minidl.layers.relu import ReLU
@@ -116,12 +118,14 @@ __all__ = [
     "MaxPool2D",
     "Mish",
     "Normalize",
+    "OneHot",
     "Outputs",
     "PReLU",
     "Pad1D",
     "Pad2D",
     "Parallel",
     "Permute",
+    "PiecewiseLinearEncoding",
     "PixelShuffle",
     "PixelUnshuffle",
     "RMSNorm",

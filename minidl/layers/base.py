@@ -47,6 +47,11 @@ class Layer:
         Whether some of these pixels may lie outside the input. `build` sets it.
     takes_images : bool, default False
         Whether an input (c, h, w) is an image. A model warns if the input of the first such layer looks like (h, w, c).
+    takes_categories : bool, default False
+        Whether its inputs are the indices of categories, between which there are none: mixup refuses the model.
+    takes_missing : bool, default False
+        Whether NaN in its input is a missing value. X of a model with such a layer at its beginning, or at that of a
+        branch, also after Columns, may hold NaN. `build` sets it.
     active_range : (float, float) or None, default None
         Of an activation, the inputs between which its slope is not close to 0. `Trainer.report` looks for units that
         are always outside.
@@ -99,6 +104,8 @@ class Layer:
     moves_pixels: bool = False  # in training: see `target_op`
     shows_outside: bool = False  # whether it also moves pixels from outside the image into it; set by build
     takes_images: bool = False
+    takes_categories: bool = False
+    takes_missing: bool = False
     active_range: tuple[float, float] | None = None  # outside, its slope is at most a twentieth of the largest one
     output_kind: str = "scores"  # or "probabilities", or "other"
     ends_model: bool = False  # whether it can only be the last layer of a model, as `Outputs`

@@ -60,6 +60,8 @@ class Embedding(Layer):
      [ 1. nan nan nan]]
     """
 
+    takes_categories = True
+
     def __init__(self, categories: int, dim: int, *, initializer: Init = small_uniform) -> None:
         self.categories, self.dim, self.initializer = categories, dim, initializer
 

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minidl.layers.base import Layer
-from minidl.utils.arrays import as_array
+from minidl.utils.arrays import as_array, as_plain
 from minidl.utils.data import as_numbers
+from minidl.utils.text import shorten
 from minidl.utils.validation import Shape, check_bool, check_real
 from minidl_c.kernels.normalize import NormalizeOp
 
@@ -120,7 +121,7 @@ class Normalize(Layer):
 
     def __repr__(self) -> str:
         """The constructor's call, with long lists shortened."""
-        return f"{type(self).__name__}(mean={_shorten(self.mean)}, std={_shorten(self.std)})"
+        return f"{type(self).__name__}(mean={shorten(self.mean)}, std={shorten(self.std)})"
 
     def _per_channel(self, name: str, channels: int) -> list[float]:
         """Returns `mean` or `std` as a list of one number per channel."""
@@ -134,18 +135,10 @@ class Normalize(Layer):
 
 def _as_plain(name: str, value: Any) -> Any:
     """Returns an array, a tensor or a series as a number or a list, which files can hold; others unchanged."""
-    if not hasattr(value, "__array__"):
-        return value
-    array = as_array(value, name)
-    if array.ndim > 1 and array.size == array.shape[1]:  # (1, channels, 1, ...)
-        array = array.reshape(-1)
-    return array.tolist()
-
-
-def _shorten(value: Any) -> str:
-    if not isinstance(value, (list, tuple)) or len(value) <= 4:
-        return repr(value)
-    return f"[{', '.join(map(repr, value[:3]))}, ... {len(value)} values]"
+    if hasattr(value, "__array__"):
+        array = as_array(value, name)
+        value = array.reshape(-1) if array.ndim > 1 and array.size == array.shape[1] else array  # (1, channels, 1, ...)
+    return as_plain(value, name)
 
 
 def _read_chunks(array: Any, skipna: bool) -> Iterator[Doubles]:

@@ -88,6 +88,11 @@ class NodeWriter:
             raise ValueError(f"writer[{name!r}]: expected an argument of the layer, one of {list(self.arguments)}")
         return self.arguments[name]
 
+    @property
+    def op(self) -> Any:
+        """The layer's op, which knows what its kernel computes; None for a layer in NumPy."""
+        return self._layer.op
+
     def add_node(self, op: str, *inputs: str, **attributes: Any) -> str:
         """Adds a node of ONNX's operator `op` with one output.
 

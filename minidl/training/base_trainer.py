@@ -467,7 +467,7 @@ class BaseTrainer:
         array of shape `(n, *out_shape)` of the network
             Its outputs.
         """
-        source = ArraySource(examples.gather_copy(rows), self.model.input_shape, self.model.dtype)
+        source = ArraySource(examples.gather_copy(rows), self.model.input_shape, self.model.dtype, check=False)
         return self.network.predict_all(source, self.num_threads)
 
     def rate_at(self, step: int) -> float:

@@ -83,6 +83,7 @@ class LabeledData:
             used = np.arange(n) if weights is None else np.flatnonzero(weights)
             if n and not len(used):
                 raise InputError("sample_weight, class_weight: expected at least one example of weight above 0")
+            examples.missing = network.takes_missing
             examples.check_rows(used)
             checked = partial(check_sized_targets, network, loss)
 

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minidl.engine.network import Network
-from minidl.layers.embedding import Embedding
 from minidl.losses import Loss
 from minidl.training.steps import StepBatches
 from minidl.utils.arrays import Array
@@ -65,7 +64,7 @@ def mixed(b: StepBatches, loss: Loss, shape: Shape, alpha: float, seed: int) -> 
             own, others = share * weights[here], (1 - share) * weights[here][partner]
             weights[here] = own + others
             y[here] = (_column(own, y) * y[here] + _column(others, y) * y[here][partner]) / _column(weights[here], y)
-    examples = ArraySource(x, x.shape[1:], b.examples.dtype)
+    examples = ArraySource(x, x.shape[1:], b.examples.dtype, missing=b.examples.missing)
     return replace(b, examples=examples, targets=y, weights=weights, rows=np.arange(len(x)))
 
 
@@ -95,8 +94,10 @@ def check_mixable(network: Network, loss: Any, targets: Array) -> None:
     if network.outputs is not None:
         several = ", ".join(network.outputs.shapes)
         raise ValueError(f"mixup: expected a model of one output, got {several}: their targets are not mixed")
-    if (got := network.name_of(Embedding)) is not None:
-        raise ValueError(f"mixup: expected a model without Embedding, got {got}: mixed categories are none")
+    for layer, name in network.named:
+        if layer.takes_categories:
+            expected = f"expected a model without {type(layer).__name__}"
+            raise ValueError(f"mixup: {expected}, got {name}: mixed categories are none")
     if getattr(loss, "ignore_index", None) is not None:
         raise ValueError(f"mixup: expected a loss without ignore_index, got {loss!r}: labels are mixed with others")
     kind = as_numbers(loss, targets[:1], network.out_shape).dtype

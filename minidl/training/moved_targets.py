@@ -24,7 +24,8 @@ def with_moved_targets(
         return b
     targets = moved_in_steps(b, network, loss, seed, int(b.step_counter[0]), num_threads)
     x = b.examples.gather_copy(b.rows)
-    examples, weights = ArraySource(x, (b.examples.size,), b.examples.dtype), b.weights
+    examples = ArraySource(x, (b.examples.size,), b.examples.dtype, missing=b.examples.missing)
+    weights = b.weights
     weights = None if weights is None else weights[b.rows]
     labeled, rows = labeled_rows(loss, targets), np.arange(len(x))  # a row may lose all of its labels
     return replace(b, examples=examples, targets=targets, weights=weights, labeled=labeled, rows=rows)

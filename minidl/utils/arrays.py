@@ -90,6 +90,17 @@ def as_array(value: Any, name: str, kinds: str = REAL) -> Array:
     return array
 
 
+def as_plain(value: Any, name: str) -> Any:
+    """Returns an array, a tensor or a series as a number or a list, which files can hold; others unchanged.
+
+    Raises as `as_array`.
+
+    >>> as_plain(np.ones((1, 2)), "mean"), as_plain((1, 2), "mean")
+    ([[1.0, 1.0]], (1, 2))
+    """
+    return as_array(value, name).tolist() if hasattr(value, "__array__") else value
+
+
 def check_unmasked(value: Any, name: str) -> None:
     """Raises TypeError for a masked array."""
     if isinstance(value, np.ma.MaskedArray):

@@ -54,11 +54,14 @@ class ArraySource:
     an example; None: that of X, whatever it is.
 
     Raises InputError unless X holds real numbers, and for another shape, NaN or infinity (in a memory map or a lazy
-    array: when the rows are read). check: whether now; otherwise `check_rows` looks at some rows only.
+    array: when the rows are read). check: whether now; otherwise `check_rows` looks at some rows only. missing: whether
+    NaN is valid, as a missing value.
     """
 
-    def __init__(self, X: Any, shape: Shape | None, dtype: str, name: str = "X", check: bool = True) -> None:
-        self.name, self.dtype = name, dtype
+    def __init__(
+        self, X: Any, shape: Shape | None, dtype: str, name: str = "X", check: bool = True, missing: bool = False
+    ) -> None:
+        self.name, self.dtype, self.missing = name, dtype, missing
         self._is_checked = False
         if shape is not None and is_plain_batch(X, shape, dtype):  # what most calls have: nothing is left to check
             self.shape, self.size, self._array = shape, math.prod(shape), X
@@ -178,13 +181,15 @@ class ArraySource:
             return
         if self._zero_copy and block.flags.c_contiguous and all_finite(block, self.dtype):
             return
-        if not np.isfinite(block).all():
-            bad = ~np.isfinite(block).reshape(len(block), -1).all(axis=1)
+        invalid = np.isinf(block) if self.missing else ~np.isfinite(block)
+        if invalid.any():
+            bad = invalid.reshape(len(block), -1).any(axis=1)
             where = "" if rows is None else f" (first in example {rows[bad.argmax()]})"
-            raise InputError(f"{self.name}: expected finite values, got NaN or infinity{where}")
+            what = "finite values or NaN, got infinity" if self.missing else "finite values, got NaN or infinity"
+            raise InputError(f"{self.name}: expected {what}{where}")
         if block.size and block.dtype.itemsize > np.dtype(self.dtype).itemsize:
             largest = np.finfo(self.dtype).max
-            if max(block.max(), -block.min()) > largest:
+            if np.fmax(np.fmax.reduce(block, axis=None), -np.fmin.reduce(block, axis=None)) > largest:
                 raise InputError(
                     f"{self.name}: expected values of at most {largest:.3g} ({self.dtype}), got larger ones"
                 )

@@ -105,6 +105,7 @@ _OF_FIT = "use trainer.fit(X, y, {}=...)"
 # By the name of a class, for its constructor and those of derived classes, or of a method: "Trainer.fit".
 OWNERS: dict[str, Words] = {
     "Embedding": {"inputdim": "use categories=", "inputlength": "leave it out: the length is inferred"},
+    "OneHot": {"numclasses": "use categories=", "numtokens": "use categories="},
     "NativeLoss": {
         "fromlogits": "leave it out: outputs are always logits",
         "reduction": "leave it out: the loss of each example is a mean, and so is that of a batch",

@@ -117,6 +117,34 @@ def test_numbers_with_a_meaning_of_their_own(layer, tmp_path, rng):
     check(Sequential([layer], input_shape=(2, 3, 3)), rng.standard_normal((3, 2, 3, 3)).astype("f4"), tmp_path)
 
 
+@each_dtype
+@pytest.mark.parametrize("flags", [NATIVE, ("-O2", "-U__SSE2__")], ids=["mode of the processor", "without"])
+def test_places_in_bins_of_special_numbers(flags, dtype, tmp_path):
+    """NaN, infinities, edges and subnormal numbers, which are zeros; among them an edge and a difference from one."""
+    tiny = float(np.finfo(dtype).tiny)
+    edges = [[-2, 0.1, 3], [], [tiny / 4, tiny, 2.5 * tiny]]
+    model = Sequential([layers.PiecewiseLinearEncoding(edges, [True, True, False])], input_shape=(3,), dtype=dtype)
+    numbers = [np.nan, np.inf, -np.inf, 0.0, -0.0, -2, 0.1, 0.7, 3, 4, tiny / 2, tiny, 1.7 * tiny, -3 * tiny, 1e9]
+    X = np.array(numbers, dtype)[:, np.newaxis].repeat(3, axis=1)
+    exported = Compiled(model, tmp_path, *flags)
+    assert same_bits(exported.predict(X), model.network.predict(X))
+
+
+@each_dtype
+@pytest.mark.parametrize("flags", [NATIVE, ("-O2", "-U__SSE2__")], ids=["mode of the processor", "without"])
+def test_one_hot_rows_of_special_numbers(flags, dtype, tmp_path):
+    """Categories of bytes and more; numbers that are none; subnormal ones, which are category 0, also from a layer."""
+    model = Sequential([layers.OneHot([300, 1, 3])], input_shape=(3,), dtype=dtype)
+    numbers = [0, 1, 2, 3, 255, 299, 300, -0.0, -1, 0.5, 1e30, np.finfo(dtype).tiny / 2, np.nan, np.inf, -np.inf]
+    X = np.array(numbers, dtype)[:, np.newaxis].repeat(3, axis=1)
+    exported = Compiled(model, tmp_path, *flags)
+    assert same_bits(exported.predict(X), model.network.predict(X))
+    model = Sequential([Embedding(2, 1), Flatten(), layers.OneHot(2)], input_shape=(1,), dtype=dtype)
+    model.layers[0].weight.value[...] = [[np.finfo(dtype).tiny / 2], [1]]
+    assert model.predict([[0], [1]]).tolist() == [[1, 0], [0, 1]]
+    check(model, np.array([[0], [1]], dtype), tmp_path, *flags)
+
+
 def test_bytes_are_converted(tmp_path, rng):
     model = randomize(Sequential([layers.Rescale(1 / 255), Conv2D(4, 3), Flatten(), Dense(3)], (3, 6, 7)), rng)
     X = rng.integers(0, 256, (4, 3, 6, 7)).astype("uint8")

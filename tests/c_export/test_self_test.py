@@ -20,9 +20,11 @@ from minidl.layers import (
     Embedding,
     Flatten,
     Normalize,
+    OneHot,
     Pad2D,
     Parallel,
     Permute,
+    PiecewiseLinearEncoding,
     ReLU,
     Rescale,
     Residual,
@@ -132,6 +134,10 @@ def test_ranges_are_those_of_the_layers():
     assert runs(Permute((1, 0)), Flatten(), Columns(0, 2), Embedding(5, 2), shape=(2, 2)) == [
         (1, 5, 0, 1), (1, 0, 0, 0), (1, 5, 0, 1), (1, 0, 0, 0),
     ]  # fmt: skip
+    assert runs(OneHot([3, 3, 300]), shape=(3,)) == [(1, 3, 0, 1), (1, 3, 0, 1), (1, 300, 0, 1)]
+    assert runs(Permute((1, 0)), Flatten(), Columns(1, 3), OneHot([4, 5]), shape=(2, 2)) == [
+        (1, 0, 0, 0), (1, 5, 0, 1), (1, 4, 0, 1), (1, 0, 0, 0),
+    ]  # fmt: skip
     assert runs(Normalize(0.0, 64.0), shape=(2,)) == [(2, 0, -128, 1)]
     assert runs(Normalize([0.0, 8.0], [64.0, 32.0]), shape=(2, 1, 2)) == [(2, 0, -128, 1), (2, 0, -56, 0.5)]
     assert runs(Rescale(0.5, 4.0), Normalize(4.0, 32.0), shape=(2,)) == [(2, 0, -128, 1)]
@@ -139,6 +145,31 @@ def test_ranges_are_those_of_the_layers():
     assert runs(BatchNorm2D(), shape=(1, 1, 2)) == [(2, 0, -2, 2**-6)]
     assert runs(Residual(Normalize(0.0, 64.0)), Normalize(9.0, 1.0), shape=(2,)) == [(2, 0, -128, 1)]
     assert runs(ReLU(), Normalize(9.0, 1.0), shape=(2,)) == [(2, 0, 0, 0)]
+    encoding = PiecewiseLinearEncoding([[0, 64], [], [-8, 0, 8]], [False, True, False])
+    assert runs(encoding, shape=(3,)) == [(1, 0, 0, 0.5), (1, 0, 0, 0), (1, 0, -8, 0.125)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_inputs_go_beyond_all_bins(dtype, tmp_path):
+    """So that the weights of each bin are seen."""
+    edges = [np.linspace(1e4, 3e4, 49), [], np.logspace(-3, 2, 20), [0, 1]]
+    model = Sequential([PiecewiseLinearEncoding(edges, [False, True, False, True])], input_shape=(4,), dtype=dtype)
+    drawn = examples.draw(model)
+    bins = [j for j in range(model.output_shape[0]) if j not in (48, 69)]  # not the indicators
+    assert len(drawn.scores) == 49
+    assert (drawn.scores[:, bins].max(axis=0) == 1).all()
+    assert own_test(model, tmp_path) == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_inputs_pass_all_categories_of_a_one_hot(dtype, tmp_path):
+    """Those of each column, also where columns of equal numbers lie side by side, in one layer or two."""
+    branches = [Columns(0, 3), OneHot([6, 6, 90])], [Columns(3, 5), OneHot(6)], [Columns(5, 6)]
+    model = Sequential([Parallel(*branches)], input_shape=(6,), dtype=dtype)
+    drawn = examples.draw(model)
+    assert len(drawn.scores) == 91
+    assert (drawn.scores[:, :114].max(axis=0) == 1).all()
+    assert own_test(model, tmp_path) == 0
 
 
 class Log(Layer):

@@ -49,7 +49,9 @@ from minidl.layers import (  # noqa: E402
     GroupNorm,
     LayerNorm,
     MaxPool2D,
+    OneHot,
     Parallel,
+    PiecewiseLinearEncoding,
     PReLU,
     RandomCrop,
     RandomRotation,
@@ -105,8 +107,10 @@ def blocks():
 
 
 def embeddings():
-    """Returns vectors for the first pixels, of which some values have no examples, beside numbers."""
-    branches = [Columns(0, 300), Embedding(300, 5), Flatten()], [Columns(300), Rescale(1 / 255)]
+    """Returns vectors for the first pixels, of which some values have no examples; one-hot rows and places in bins."""
+    bins = [Columns(300, 320), PiecewiseLinearEncoding([[0, 50, 128, 255]] * 20, missing=True)]
+    one_hot = [Columns(320, 340), OneHot([256, 100] * 10)]
+    branches = [Columns(0, 300), Embedding(300, 5), Flatten()], bins, one_hot, [Columns(340), Rescale(1 / 255)]
     return [Flatten(), Parallel(*branches), Dense(30), ReLU(), Dense(10)]
 
 

@@ -41,8 +41,10 @@ from minidl_c.kernels.lrn import LRNOp
 from minidl_c.kernels.maxpool2d import AdaptiveMaxPool2DOp, MaxPool2DOp
 from minidl_c.kernels.noise import NoiseOp
 from minidl_c.kernels.normalize import NormalizeOp
+from minidl_c.kernels.one_hot import OneHotOp
 from minidl_c.kernels.pad2d import Pad2DOp
 from minidl_c.kernels.permute import ChannelShuffleOp, PermuteOp
+from minidl_c.kernels.piecewise_linear_encoding import PiecewiseLinearEncodingOp
 from minidl_c.kernels.prelu import PReLUOp
 from minidl_c.kernels.reduce import ReduceOp
 from minidl_c.kernels.relu import ReLUOp
@@ -197,6 +199,23 @@ def failed_constructors_release_their_memory():
         refused(BilinearUpsample2DOp, (1, 4, 4), (6, 6), (1.5, 1.5), False, "float16")
         refused(NormalizeOp, (1000, 4), [0] * 1000, [0] * 1000)
         refused(NormalizeOp, (1000, 4), [0] * 1000, [2**1100] * 1000)
+        refused(PiecewiseLinearEncodingOp, (1000,), [[0, 1]] * 999 + [[1, 0]], [True] * 1000)
+        refused(OneHotOp, (1000,), [2] * 999 + [2**24 + 1])
+
+
+@case
+def bools_that_change():
+    """An indicator that is not there when it is counted, but when it is written."""
+
+    class Changing:
+        answers = iter([False, True] * 50_000)
+
+        def __bool__(self):
+            return next(self.answers)
+
+    for _ in range(50):
+        op = PiecewiseLinearEncodingOp((100,), [[0, 1]] * 100, [Changing() for _ in range(100)])
+        assert len(op.bins) == op.out_shape[0] == 150
 
 
 @case
@@ -259,6 +278,10 @@ def sizes_that_overflow():
         lambda: ChannelShuffleOp((4,), most),
         lambda: EmbeddingOp((most,), 2, most), lambda: EmbeddingOp((2,), 2**24, 2**20), lambda: EmbeddingOp((), 2, 2),
         lambda: EmbeddingOp((2**40,), 2, 2), lambda: EmbeddingOp((2,), most, 1, "float64"),
+        lambda: PiecewiseLinearEncodingOp((most,), [[0, 1]], [0]), lambda: PiecewiseLinearEncodingOp((), [], []),
+        lambda: PiecewiseLinearEncodingOp((1,), [[0, 10**400]], [0]),
+        lambda: OneHotOp((most,), [2]), lambda: OneHotOp((2,), [most, most]), lambda: OneHotOp((), []),
+        lambda: OneHotOp((1,), [2**40 + 1], "float64"), lambda: OneHotOp((1,), [2**70]), lambda: OneHotOp((1,), None),
         lambda: FlattenOp((2**21, 2**21)), lambda: SoftmaxCrossEntropyOp((2**60,)),
         lambda: ElementwiseLossOp((2**21, 2**21), "huber"), lambda: ElementwiseLossOp(None, "huber"),
         lambda: ElementwiseLossOp((2,), None), lambda: ElementwiseLossOp((2,), "huber", 10**400),

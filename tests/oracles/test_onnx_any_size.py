@@ -31,6 +31,8 @@ WITHOUT = {  # no size is free, or no file has it
         "Dense",
         "Embedding",
         "LayerNorm",
+        "OneHot",
+        "PiecewiseLinearEncoding",
         "RandomCrop",
         "Reshape",
     ),

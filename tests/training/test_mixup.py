@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import beta, kstest
 
-from minidl import Sequential, Trainer
-from minidl.layers import Columns, Conv2D, Dense, Dropout, Embedding, Flatten, Parallel, ReLU
+from minidl import Layer, Sequential, Trainer
+from minidl.layers import Columns, Conv2D, Dense, Dropout, Embedding, Flatten, OneHot, Parallel, ReLU
 from minidl.losses import BinaryCrossEntropy, SoftmaxCrossEntropy
 from minidl.optimizers import SGD
 from minidl.training.mixup import draw
@@ -178,15 +178,29 @@ def test_losses_that_take_no_mixtures():
             make_trainer(loss, metrics=()).fit(X, Y, mixup=0.2, verbose=0)
 
 
+class Codes(Layer):
+    """A layer for categories, which copies them."""
+
+    takes_categories = True
+
+    def forward(self, x, training):
+        return x
+
+    def backward(self, dy):
+        return dy
+
+
+@pytest.mark.parametrize(("kind", "arguments"), [(Embedding, (7, 3)), (OneHot, (7,)), (Codes, ())])
 @pytest.mark.parametrize("nested", [False, True])
-def test_models_that_take_no_mixtures(nested):
-    """Between two categories there is none: some mixtures would train other categories, others give NaN."""
+def test_models_that_take_no_mixtures(nested, kind, arguments):
+    """Between two categories there is none: some mixtures would train other categories, others give NaN or zeros."""
     categories = RNG.integers(0, 7, (50, 4))
-    layers = [Parallel([Columns(0, 2), Embedding(7, 3), Flatten()], [Columns(2, 4)])] if nested else [Embedding(7, 3)]
+    layer, word = kind(*arguments), kind.__name__
+    layers = [Parallel([Columns(0, 2), layer, Flatten()], [Columns(2, 4)])] if nested else [layer]
     model = Sequential([*layers, Flatten(), Dense(3)])
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1))
-    name = "layer 0.*Embedding" if nested else "layer 0, Embedding"
-    with pytest.raises(ValueError, match=f"mixup: expected a model without Embedding, got {name}.*: mixed categories"):
+    name = f"layer 0.*{word}" if nested else f"layer 0, {word}"
+    with pytest.raises(ValueError, match=f"mixup: expected a model without {word}, got {name}.*: mixed categories"):
         trainer.fit(categories, Y, mixup=0.2, verbose=0)
     assert trainer.step == 0 and trainer.interrupted is None
     trainer.fit(categories, Y, verbose=0)

@@ -132,3 +132,17 @@ NOINLINE void embed(integer length, integer categories, integer dim, const real 
     EACH(k, dim) y[i * dim + k] = whole ? w[category * dim + k] : real_from_bits(QUIET_NAN);
   }
 }
+
+/* 1 at the one of categories[c] outputs that x[c] is the index of, and 0 at the others, for each column c. */
+NOINLINE void encode_one_hot(integer columns, const integer *categories, const real *x, real *y) {
+  EACH(c, columns) EACH(k, categories[c]) *y++ = flush(x[c]) == (real)k;
+}
+
+/* The places of x[c] in outputs[c] bins, from 0 to 1, for each column c; 0 for NaN. With a width of 0: 1 for NaN, else 0. */
+NOINLINE void encode_bins(integer columns, const integer *outputs, const real *x, const real *low, const real *width, real *y) {
+  EACH(c, columns) EACH(j, outputs[c]) {
+    const real place = *width == 0 ? (real)(x[c] != x[c]) : flush(flush(x[c] - *low) / *width);
+    *y++ = place > 0 ? place < 1 ? place : 1 : 0;
+    low++, width++;
+  }
+}

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from minidl.engine import channel_order, layer_list
-from minidl.layers import Embedding
 from minidl.metrics.counts import ACTUAL, PREDICTED, Counts
 from minidl.training.report import thresholds
 from minidl.training.report.findings import Finding
@@ -110,7 +109,7 @@ def inputs(probe: Probe) -> Iterator[Finding]:
         if spread.deviation == 0 and not alone:
             message = f"its input is the same for all {probe.count} examples, expected examples that differ: look at X"
             yield Finding("constant inputs", seen.name, 0.0, message + ", and at the layers before it")
-        elif isinstance(seen.layer, Embedding):  # its inputs are numbers of categories
+        elif seen.layer.takes_categories:
             continue
         elif spread.size > thresholds.LARGE_INPUT:
             message = f"the root mean square of its inputs is {spread.size:.3g} (up to {spread.largest:.3g})"

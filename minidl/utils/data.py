@@ -162,13 +162,14 @@ class ArraySource:
             return ""
         flat = array.reshape(len(array), -1)
         parts = [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
-        low = np.min([flat[part].min(axis=0) for part in parts], axis=0).astype(np.float64)
-        high = np.max([flat[part].max(axis=0) for part in parts], axis=0).astype(np.float64)
+        low, high = (  # of the numbers that are not missing
+            f.reduce([f.reduce(flat[part]) for part in parts]).astype(np.float64) for f in (np.fmin, np.fmax)
+        )
         largest = np.maximum(np.abs(low), np.abs(high))
         steps = np.spacing(largest.astype(self.dtype)).astype(np.float64)
         lost = (largest > LAST_EXACT) & (high > low) & (steps > MAX_STEP * (high - low))
         for k in np.flatnonzero(lost):
-            if (flat[rows, k].astype(self.dtype) != flat[rows, k]).any():
+            if not np.array_equal(flat[rows, k].astype(self.dtype), flat[rows, k], equal_nan=True):
                 where = f"where element {k} of the examples is, from {low[k]:.10g} to {high[k]:.10g}"
                 late = "before the fit, as a Normalize comes too late"
                 remedy = f"differences are lost; subtract an offset {late}, or use dtype='float64'"

@@ -1,6 +1,7 @@
 """PiecewiseLinearEncoding: bins from data, missing values in a model, files. Gradients are in test_contract.py."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -265,3 +266,16 @@ def test_mixed_examples_and_gradients_of_missing_values(rng):
     assert np.isfinite(trainer.history["loss"]).all()
     dx = model.input_gradient(X, y=1)
     assert not dx[::4, 2].any() and dx[:, 0].any()
+
+
+def test_numbers_that_float32_cannot_tell_apart_are_named_beside_missing_ones():
+    X, y = np.array([[1.7e9 + k] for k in range(200)]), np.arange(200) % 2
+    X[3] = np.nan
+    model = Sequential([PiecewiseLinearEncoding([[0, 2e9]], True), Dense(2)], input_shape=(1,))
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1))
+    with pytest.warns(UserWarning, match=r"float32 has steps of 128 .* element 0 of the examples is, from 1700000000"):
+        trainer.fit(X, y, epochs=1, verbose=0)
+    exact = np.where(X < 1.7e9 + 10, 2.0**30, X * 0 + 2.0**30 + 128)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trainer.fit(exact, y, epochs=1, verbose=0)

@@ -142,8 +142,8 @@ class PiecewiseLinearEncoding(Layer):
         return f"{type(self).__name__}(edges={shorten(self.edges)}, missing={shorten(self.missing)})"
 
 
-def quantile_edges(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
-    """Returns the edges of at most `bins` bins, which increase in float32; none if there is only one value.
+def quantile_edges(values: NDArray[np.float64], bins: int, dtype: str = "float32") -> NDArray[np.float64]:
+    """Returns the edges of at most `bins` bins, which increase in a dtype; none if there is only one value.
 
     values: finite. The edges are quantiles of the values and of the distinct ones, or all of these if they are few.
     """
@@ -153,7 +153,9 @@ def quantile_edges(values: NDArray[np.float64], bins: int) -> NDArray[np.float64
         of_rows = np.quantile(values, np.linspace(0, 1, bins - of_distinct + 1))
         edges = np.concatenate([of_rows, np.quantile(distinct, np.linspace(0, 1, of_distinct + 2)[1:-1])])
     with np.errstate(over="ignore"):
-        edges = edges[np.unique(edges.astype(np.float32), return_index=True)[1]]
+        rounded = edges.astype(dtype)
+    rounded[np.abs(rounded) < np.finfo(dtype).tiny] = 0
+    edges = edges[np.unique(rounded, return_index=True)[1]]
     return edges if len(edges) > 1 else edges[:0]
 
 

@@ -13,5 +13,14 @@ True
 from minidl.estimators.classifier import SequentialClassifier
 from minidl.estimators.ensembles import EnsembleClassifier, EnsembleRegressor
 from minidl.estimators.regressor import SequentialRegressor
+from minidl.estimators.tabular_classifier import TabularClassifier
+from minidl.estimators.tabular_regressor import TabularRegressor
 
-__all__ = ["EnsembleClassifier", "EnsembleRegressor", "SequentialClassifier", "SequentialRegressor"]
+__all__ = [
+    "EnsembleClassifier",
+    "EnsembleRegressor",
+    "SequentialClassifier",
+    "SequentialRegressor",
+    "TabularClassifier",
+    "TabularRegressor",
+]

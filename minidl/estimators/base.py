@@ -79,7 +79,7 @@ class SequentialEstimator(  # type: ignore[call-arg]
         warm = check_bool("warm_start", self.warm_start) and hasattr(self, "trainer_")
         if warm:
             self._given.check(vars(self), OF_WEIGHTS, "warm_start=True")
-        with self._unchanged_on_error():
+        with unchanged_on_error(self):
             known = self._targets if warm else None
             data = check_data(self, X, y, sample_weight, known, reset=not warm)
             stops = check_bool("early_stopping", self.early_stopping)
@@ -119,7 +119,7 @@ class SequentialEstimator(  # type: ignore[call-arg]
         if not first:
             self._given.check(vars(self), OF_TRAINING, "partial_fit")
         try:
-            with self._unchanged_on_error():
+            with unchanged_on_error(self):
                 data = check_data(self, X, y, sample_weight, known if first else self._targets, reset=first)
                 checked = dict(self.__dict__)
                 trainer = self._make_trainer(data, None, False) if first else self.trainer_
@@ -142,17 +142,6 @@ class SequentialEstimator(  # type: ignore[call-arg]
         except Exception as error:
             got = f"got {given!r}: {error}; a __deepcopy__ that returns self shares one object"
             raise TypeError(f"callbacks: expected objects that can be copied, {got}") from error
-
-    @contextmanager
-    def _unchanged_on_error(self) -> Iterator[None]:
-        """Restores the attributes, such as the number of features, if the block raises."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
 
     def _make_trainer(self, data: Data, model: Sequential | None, validates: bool) -> Trainer:
         """Returns a new trainer of `model`, or of a new model; one that validates has the estimator's own metric."""
@@ -324,6 +313,18 @@ class SequentialEstimator(  # type: ignore[call-arg]
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+@contextmanager
+def unchanged_on_error(estimator: Any) -> Iterator[None]:
+    """Restores the attributes of an estimator, such as the number of features, if the block raises."""
+    before = dict(estimator.__dict__)
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise
 
 
 def _listed(name: str, given: Any) -> Any:

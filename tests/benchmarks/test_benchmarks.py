@@ -21,8 +21,8 @@ PROGRAMS = {
     "accuracy.py", "c_export.py", "callers.py", "calls.py", "chart.py", "conditions.py", "cores.py", "critical_path.py",
     "custom_kernel.py", "first_weights.py", "fit_memory.py", "footprint.py", "import_onnx.py", "imported_nets.py",
     "inference.py", "kernels.py", "many_nets.py", "nets.py", "numpy_parts.py", "odd_batches.py", "per_example.py",
-    "ppo_torch.py", "report_limits.py", "scaling.py", "segmentation.py", "thread_pool.py", "torch_mnist.py",
-    "train_step.py", "winograd.py",
+    "ppo_torch.py", "report_limits.py", "scaling.py", "segmentation.py", "tables.py", "thread_pool.py",
+    "torch_mnist.py", "train_step.py", "winograd.py",
 }  # fmt: skip
 
 
@@ -51,6 +51,26 @@ def test_numpy_parts(run, tmp_path):
     assert set(results) == {"machine", "0 busy, 1 threads, small layer"}
     found = results["0 busy, 1 threads, small layer"]
     assert set(found) == {"one BLAS thread", "all BLAS threads"} and all(map(all_positive, found.values()))
+
+
+@pytest.mark.slow
+def test_tables(run, tmp_path):
+    """On tables of scikit-learn and a CSV file; a side that is not installed is named, and the others go on."""
+    rows = ["1, a, 0.5", "2,?,3", "3,a,1", "4,b,2"] * 10
+    (tmp_path / "t-train.csv").write_text("\n".join(f"{row},{i % 2}" for i, row in enumerate(rows)))
+    (tmp_path / "t-test.csv").write_text("5,c,1,1\n" * 4)
+    options = ["--results", tmp_path / "r.jsonl", "--splits", 1, "--rows", 120, "--sides", "minidl", "mlp"]
+    for folders, ablated in ([], []), ([tmp_path], ["bins", "initial weights"]):
+        output, _ = run("tables.py", *folders, *options, "--set", "epochs=2", "--ablate", *ablated)
+    found = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
+    assert {row["table"] for row in found if row["side"] == "minidl"} == {
+        "breast_cancer",
+        "diabetes",
+        "digits",
+        "t",
+        "wine",
+    }
+    assert all(row["error"] >= 0 and row["fit"] > 0 for row in found) and "without bins" in output
 
 
 @pytest.mark.slow

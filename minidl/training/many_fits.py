@@ -35,9 +35,9 @@ def fit_many(
 ) -> Any:
     """Trains many nets at the same time: each is fitted in one thread, and has the bits of its own fit.
 
-    The threads share X and y, which are never copied. While steps run in C, the other threads run, too; Python runs in
-    one thread at a time. This pays for small and medium nets of kernels, but not for layers, losses or callbacks in
-    Python: see docs/how-to/many-nets.md.
+    The threads share X and y without copies, except y of a SequentialRegressor, which scales it. While steps run in C,
+    the other threads run, too; Python runs in one thread at a time. This pays for small and medium nets of kernels, but
+    not for layers, losses or callbacks in Python: see docs/how-to/many-nets.md.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ import decimal
 import math
 import numbers
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,16 +27,35 @@ MAX_CATEGORIES = 254  # of a column; the most frequent ones
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """A column of numbers with the edges of its bins. missing: what a missing one is, NaN if the fit has some."""
+    """A column of numbers with the edges of its bins. missing: what a missing one is, NaN if the fit has some.
+
+    kind: "number", "date" (seconds since 1970, UTC) or "duration" (seconds).
+    """
 
     name: Any
     edges: list[float]
     missing: float
+    kind: str
 
     @property
     def has_missing(self) -> bool:
         """Whether missing numbers have an output of their own; otherwise they are the median."""
         return math.isnan(self.missing)
+
+    def read(self, column: Array) -> Doubles:
+        """Returns the inputs of a column; raises TypeError or ValueError for values of another kind."""
+        values, kind = _as_numbers(self.name, column)
+        if values is None or (kind != self.kind and not np.isnan(values).all()):
+            odd = next(value for value in column if not _is_missing(value) and _kind_of(value) != self.kind)
+            raise TypeError(f"X: column {self.name!r}: expected {self.kind}s, as in fit, got {odd!r:.100}")
+        limits = self.edges or [0.0]  # beyond which the encoding is constant
+        return np.where(np.isnan(values), self.missing, np.clip(values, limits[0], limits[-1]))
+
+    def describe(self) -> dict[str, Any]:
+        """Returns what the input is, as JSON's values."""
+        missing = "NaN" if self.has_missing else self.missing
+        kind = {"date": "seconds since 1970-01-01 (UTC)", "duration": "seconds"}.get(self.kind, self.kind)
+        return {"column": str(self.name), "kind": kind, "missing": missing}
 
 
 @dataclass(frozen=True)
@@ -44,13 +63,14 @@ class CategoryColumn:
     """A column of categories: their codes are 0, 1, ... in this order, then those of missing values and of rare ones.
 
     has_missing, has_rare: whether rows of the fit have them. A value that the fit has not seen counts as rare; without
-    rare ones its code is -1.
+    rare ones its code is -1. types: those of the values in the fit; of numbers, "number".
     """
 
     name: Any
     categories: tuple[Any, ...]
     has_missing: bool
     has_rare: bool
+    types: frozenset[str]
 
     @property
     def n_codes(self) -> int:
@@ -62,12 +82,25 @@ class CategoryColumn:
         """The code of values that the fit has not seen."""
         return self.n_codes - 1 if self.has_rare else -1
 
-    def codes(self, keys: Sequence[Any]) -> Doubles:
-        """Returns the code of each value; None is a missing one."""
+    def read(self, column: Array) -> Doubles:
+        """Returns the code of each value of a column; raises TypeError if all are of other types than in the fit."""
+        keys = _as_keys(self.name, column)
+        present = Counter(map(type, keys))
+        present.pop(type(None), None)
+        if self.types and present and not self.types & set(map(_type_name, present)):
+            expected, odd = " or ".join(sorted(self.types)), next(key for key in keys if key is not None)
+            raise TypeError(f"X: column {self.name!r}: expected values of type {expected}, as in fit, got {odd!r:.100}")
         codes = {category: code for code, category in enumerate(self.categories)}
         if self.has_missing:
             codes[None] = len(self.categories)
         return np.array([codes.get(key, self.other) for key in keys], np.float64)
+
+    def describe(self) -> dict[str, Any]:
+        """Returns what the input is, as JSON's values: the code of a category is its place in the list."""
+        missing = len(self.categories) if self.has_missing else self.other
+        whole = (int(c) if isinstance(c, float) and c.is_integer() else c for c in self.categories)  # 7.0 beside NaN
+        codes = [str(category) for category in whole]
+        return {"column": str(self.name), "kind": "code", "codes": codes, "missing": missing, "others": self.other}
 
 
 class TableEncoder:
@@ -91,9 +124,9 @@ class TableEncoder:
         """
         categorical = _indices(categorical, X)
         for index, name, is_category, column in _columns_of(X):
-            values = None if is_category or index in categorical else _as_numbers(name, column[used])
+            values, kind = (None, "") if is_category or index in categorical else _as_numbers(name, column[used])
             if values is not None:
-                if found := _number_column(name, values):
+                if found := _number_column(name, values, kind):
                     self.numbers[index] = found
                 continue
             codes = _category_column(name, _as_keys(name, column[used]))
@@ -122,47 +155,33 @@ class TableEncoder:
 
         Raises TypeError or ValueError, naming the column, for values of another kind than in the fit.
         """
-        columns = {index: (name, column) for index, name, _, column in _columns_of(X)}
+        columns = {index: column for index, _, _, column in _columns_of(X)}
         inputs = np.empty((len(X), self.n_inputs))
-        for at, (index, known) in enumerate(self.numbers.items()):
-            name, column = columns[index]
-            values = _as_numbers(name, column)
-            if values is None:
-                odd = next(value for value in column if not _is_missing(value) and not _is_number(value))
-                raise TypeError(f"X: column {name!r}: expected numbers, as in fit, got {odd!r:.100}")
-            limits = known.edges or [0.0]  # beyond which the encoding is constant
-            inputs[:, at] = np.where(np.isnan(values), known.missing, np.clip(values, limits[0], limits[-1]))
-        for at, (index, codes) in enumerate(self.categories.items(), len(self.numbers)):
-            name, column = columns[index]
-            inputs[:, at] = codes.codes(_as_keys(name, column))
+        for at, (index, known) in enumerate((self.numbers | self.categories).items()):
+            inputs[:, at] = known.read(columns[index])
         return inputs
 
     def describe(self) -> list[dict[str, Any]]:
         """Returns what each input is, as JSON's values, for those who make them without Python."""
-        said: list[dict[str, Any]] = [
-            {"column": str(column.name), "kind": "number", "missing": "NaN" if column.has_missing else column.missing}
-            for column in self.numbers.values()
-        ]
-        for codes in self.categories.values():
-            by_value = {str(value): code for code, value in enumerate(codes.categories)}
-            missing = len(codes.categories) if codes.has_missing else codes.other
-            code = {"codes": by_value, "missing": missing, "others": codes.other}
-            said.append({"column": str(codes.name), "kind": "code", **code})
-        return said
+        return [*(c.describe() for c in self.numbers.values()), *(c.describe() for c in self.categories.values())]
 
 
 def _indices(categorical: Any, X: Any) -> set[int]:
     """Returns the indices of the columns that an argument declares to have categories."""
     if isinstance(categorical, str) and categorical == "from_dtype":
         return set()
+    expected = f"categorical_features: expected names or indices of {X.shape[1]} columns, or 'from_dtype'"
+    if isinstance(categorical, str) or not isinstance(categorical, Iterable):
+        raise TypeError(f"{expected}, got {categorical!r:.100}")
     names = {name: index for index, name in enumerate(X.columns)} if hasattr(X, "iloc") else {}
     found = set()
-    for column in [categorical] if isinstance(categorical, str) else categorical:
-        index = None if column is categorical else names.get(column, column)
-        if type(index) is not int or not 0 <= index < X.shape[1]:
-            expected = f"names or indices of {X.shape[1]} columns, or 'from_dtype'"
-            raise ValueError(f"categorical_features: expected {expected}, got {column!r}")
-        found.add(index)
+    for column in categorical:
+        index = names.get(column, column) if _is_hashable(column) else column
+        if isinstance(index, (bool, np.bool_)) or not isinstance(index, (int, np.integer)):
+            raise TypeError(f"{expected}, got {column!r:.100}")
+        if not 0 <= index < X.shape[1]:
+            raise ValueError(f"{expected}, got {column!r:.100}")
+        found.add(int(index))
     return found
 
 
@@ -173,10 +192,15 @@ def as_table(X: Any) -> Any:
     """
     if not hasattr(X, "iloc") and hasattr(X, "to_pandas"):
         X = X.to_pandas()
+    if isinstance(X, (list, tuple)):
+        X = np.asarray(X, object)  # which keeps numbers beside strings
     if not hasattr(X, "iloc") or X.ndim != 2 or not len(X):
         return check_array(X, dtype=None, ensure_all_finite=False)
     if not X.shape[1]:
         raise ValueError(f"X: expected at least one column, got 0 feature(s) (shape={X.shape})")
+    if len({isinstance(name, str) for name in X.columns}) > 1:
+        expected = "expected names of columns that are all strings, or none: X.columns = X.columns.astype(str)"
+        raise ValueError(f"X: {expected}; got {X.columns.tolist()!r:.200}")
     if not X.columns.is_unique:
         twice = X.columns[X.columns.duplicated()].tolist()
         raise ValueError(f"X: expected columns whose names differ, got several of {', '.join(map(repr, twice))}")
@@ -199,40 +223,53 @@ def _as_array(column: Any) -> Array:
         column = column.dt.to_timestamp()
     kind = getattr(column.dtype, "kind", "O")
     if kind == "M":
-        return np.asarray(column.to_numpy("datetime64[ns]"))
+        return np.asarray(column.to_numpy("datetime64[ns]" if "[ns" in str(column.dtype) else "datetime64[us]"))
     if kind in "biuf" and not isinstance(column.dtype, np.dtype):  # nullable
         return np.asarray(column.to_numpy(np.float64, na_value=np.nan))
     return np.asarray(column) if isinstance(column.dtype, np.dtype) else np.asarray(column.to_numpy(object))
 
 
-def _as_numbers(name: Any, column: Array) -> Doubles | None:
-    """Returns a column as float64, with NaN for missing values; None if it has categories."""
+def _as_numbers(name: Any, column: Array) -> tuple[Doubles | None, str]:
+    """Returns a column as float64, with NaN for missing values, and its kind; None if it has categories."""
     kind = column.dtype.kind
     if kind in "mM":
-        values = column.astype(f"{column.dtype.kind}8[ns]").view(np.int64) / 1e9
-        values[np.isnat(column)] = np.nan
-    elif kind in "biuf":
-        values = column.astype(np.float64)
-    elif kind == "O" and all(_is_number(value) for value in column if not _is_missing(value)):
+        fine = np.datetime_data(column.dtype)[0] in ("ns", "ps", "fs", "as")
+        ticks, per_second = (column.astype(f"{kind}8[ns]"), 1e9) if fine else (column.astype(f"{kind}8[us]"), 1e6)
+        values = np.where(np.isnat(column), np.nan, ticks.view(np.int64) / per_second)
+        return values, "date" if kind == "M" else "duration"
+    if kind in "biuf":
+        values, found = column.astype(np.float64), {"number"}
+    elif kind == "O":
+        known = ~np.fromiter(map(_is_missing, column), bool, len(column))
+        found = {_kind_of(value) for value in column[known]} or {"number"}
+        if len(found) > 1 or "" in found:
+            return None, ""
+        values = np.full(len(column), np.nan)
         try:
-            known = (np.nan if _is_missing(value) else _seconds_or_number(value) for value in column)
-            values = np.fromiter(known, np.float64, len(column))
+            values[known] = [_seconds_or_number(value) for value in column[known]]
         except OverflowError as error:
             raise ValueError(f"X: column {name!r}: expected numbers that float64 can hold: {error}") from error
-    elif kind in "OUS":
-        return None
+    elif kind in "US":
+        return None, ""
     else:
         raise TypeError(f"X: column {name!r}: expected numbers, dates or categories, got {column.dtype}")
     if np.isinf(values).any():
         raise ValueError(f"X: column {name!r}: expected finite numbers, or NaN for missing ones, got infinity")
-    return values
+    return values, found.pop()
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (numbers.Real, decimal.Decimal, np.bool_, datetime.date, datetime.timedelta))
+def _kind_of(value: Any) -> str:
+    """Returns the kind of a number; an empty string for other values."""
+    if isinstance(value, (numbers.Real, decimal.Decimal, np.bool_)):
+        return "number"
+    if isinstance(value, (datetime.date, np.datetime64)):
+        return "date"
+    return "duration" if isinstance(value, (datetime.timedelta, np.timedelta64)) else ""
 
 
 def _seconds_or_number(value: Any) -> float:
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return float(value.astype(f"{value.dtype.kind}8[us]").astype(np.int64) / 1e6)
     if isinstance(value, datetime.timedelta):
         return value.total_seconds()
     if isinstance(value, datetime.date):
@@ -246,8 +283,8 @@ def _is_missing(value: Any) -> bool:
     """Whether a value is None, NaN, NaT or pandas.NA, which differ from themselves, or cannot say so."""
     try:
         return value is None or bool(value != value)
-    except (TypeError, ValueError):  # pandas.NA; an array as a value
-        return type(value).__name__ == "NAType"
+    except (TypeError, ValueError, ArithmeticError):  # pandas.NA; an array as a value; a signaling NaN
+        return type(value).__name__ in ("NAType", "Decimal")
 
 
 def _as_keys(name: Any, column: Array) -> list[Any]:
@@ -269,14 +306,14 @@ def _is_hashable(key: Any) -> bool:
     return True
 
 
-def _number_column(name: Any, values: Doubles) -> NumberColumn | None:
+def _number_column(name: Any, values: Doubles, kind: str) -> NumberColumn | None:
     """Returns what is known of a column of numbers, NaN if missing; None if it is constant."""
     is_missing = np.isnan(values)
     known = values[~is_missing]
     edges = quantile_edges(known, BINS, "float64").tolist()
     if not edges and len(known) in (0, len(values)):
         return None
-    return NumberColumn(name, edges, math.nan if is_missing.any() else float(np.median(known)))
+    return NumberColumn(name, edges, math.nan if is_missing.any() else float(np.median(known)), kind)
 
 
 def _category_column(name: Any, keys: Sequence[Any]) -> CategoryColumn:
@@ -285,4 +322,9 @@ def _category_column(name: Any, keys: Sequence[Any]) -> CategoryColumn:
     order = {key: (type(key).__name__, str(key)) for key in counts}
     frequent = sorted((key for key, n in counts.items() if n >= MIN_ROWS), key=lambda key: (-counts[key], *order[key]))
     categories = tuple(sorted(frequent[:MAX_CATEGORIES], key=order.__getitem__))
-    return CategoryColumn(name, categories, has_missing, len(categories) < len(counts))
+    types = frozenset(_type_name(type(key)) for key in counts)
+    return CategoryColumn(name, categories, has_missing, len(categories) < len(counts), types)
+
+
+def _type_name(cls: type) -> str:
+    return "number" if issubclass(cls, (numbers.Real, np.bool_)) else cls.__name__

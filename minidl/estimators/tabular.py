@@ -23,6 +23,7 @@ from minidl.layers.base import Layer
 from minidl.optimizers import AdamW
 from minidl.sequential import Sequential
 from minidl.training.many_fits import fit_many
+from minidl.training.signals import current_relay
 from minidl.utils.arrays import Array, check_unmasked
 from minidl.utils.errors import refusing_input
 from minidl.utils.hints import answers
@@ -34,6 +35,11 @@ MIN_BATCH, MAX_BATCH = 64, 256
 BETAS = (0.9, 0.95)
 PATIENCE, FACTOR = 8, 0.2  # epochs without improvement until the learning rate falls, and by what
 
+HOW = (
+    "x holds the inputs in this order. Where the entry of the table is missing, pass the number in 'missing'. For a "
+    "category, pass its place in 'codes', counted from 0, or the number in 'others' if it is not listed."
+)
+
 Rows = NDArray[np.int64]
 
 
@@ -42,6 +48,8 @@ class TabularEstimator(BaseEstimator):
     """Trains a network for each fold of a table, and averages them. The arguments are those of TabularClassifier."""
 
     # ---- for a subclass to define
+
+    _unit = ""  # of the outputs of the network, in its metadata
 
     def _net(self, **arguments: Any) -> SequentialEstimator:
         """Returns the estimator of a fold, not fitted."""
@@ -63,6 +71,10 @@ class TabularEstimator(BaseEstimator):
         """Returns the score of predictions, as `score` computes it."""
         raise NotImplementedError
 
+    def _needs_float64(self, data: Data) -> bool:
+        """Whether float32 cannot tell the targets from each other, or hold them."""
+        return False
+
     def _last(self, data: Data) -> list[Layer]:
         """Returns the layers after the average."""
         return []
@@ -83,7 +95,9 @@ class TabularEstimator(BaseEstimator):
         used = np.ones(len(table), bool) if data.weights is None else data.weights > 0
         with refusing_input():
             encoder = TableEncoder().fit(table, used, self.categorical_features)
-        inputs = encoder.transform(table).astype(encoder.dtype, copy=False)
+            self._dtype = "float64" if self._needs_float64(data) else encoder.dtype
+            inputs = np.zeros((len(table), encoder.n_inputs), self._dtype)
+            inputs[used] = encoder.transform(table[used])
         random = check_random_state(self.random_state)
         folds = _folds(check_int("n_folds", self.n_folds, minimum=2), data, used, random)
         nets = [self._fold_net(encoder, data, len(train), len(folds), random) for train, _ in folds]
@@ -91,8 +105,10 @@ class TabularEstimator(BaseEstimator):
             calls = [_call(inputs, data, train, held) for train, held in folds]
             self.estimators_ = fit_many(nets, each=calls, n_jobs=self.n_jobs, verbose=self.verbose)
         except ExceptionGroup as failed:
-            raise failed.exceptions[0] from None
-        self.encoder_, self._targets = encoder, data.targets
+            error = failed.exceptions[0]
+            error.__notes__ = []  # that name a network, of which the caller knows nothing
+            raise error from None
+        self._encoder, self._targets = encoder, data.targets
         self._network = self._average(data)
         self._score_held_out(inputs, data, folds)
 
@@ -108,7 +124,7 @@ class TabularEstimator(BaseEstimator):
             rounds = math.ceil(folds / min(self._jobs(), folds))
             callbacks.append(TimeLimit(check_positive("time_limit", self.time_limit) / rounds))
         return self._net(
-            model=table_net(encoder, data.targets.outputs, hidden, dropout, seed, encoder.dtype),
+            model=table_net(encoder, data.targets.outputs, hidden, dropout, seed, self._dtype),
             optimizer=AdamW(self.lr, BETAS, weight_decay=self.weight_decay),
             epochs=check_int("epochs", self.epochs),
             batch_size=min(max(2 ** round(math.log2(max(rows / STEPS, 1))), MIN_BATCH), MAX_BATCH),
@@ -118,16 +134,17 @@ class TabularEstimator(BaseEstimator):
         )
 
     def _jobs(self) -> int:
-        return get_num_threads() if self.n_jobs in (None, -1) else check_int("n_jobs", self.n_jobs)
+        jobs = get_num_threads() if self.n_jobs in (None, -1) else check_int("n_jobs", self.n_jobs)
+        return jobs if current_relay() is None else 1  # inside the fit of another list
 
     def _average(self, data: Data) -> Sequential:
         """Returns the network from inputs to predictions: the encoding, and the mean over the networks of all folds."""
         branches = [[net.model_[1:], *self._after(net)] for net in self.estimators_]
         mean: list[Layer] = [Parallel(*branches, join="add"), Rescale(1 / len(branches))]
-        layers, shape = [encoding(self.encoder_), *mean, *self._last(data)], (self.encoder_.n_inputs,)
-        model = Sequential(layers, shape, dtype=self.encoder_.dtype)
+        layers, shape = [encoding(self._encoder), *mean, *self._last(data)], (self._encoder.n_inputs,)
+        model = Sequential(layers, shape, dtype=self._dtype)
         with suppress(ValueError):  # thousands of columns of categories are more than a file holds
-            model.metadata = {"inputs": self.encoder_.describe()}
+            model.metadata = {"inputs": self._encoder.describe(), "outputs": self._unit, "how": HOW}
         return model
 
     def _score_held_out(self, inputs: Array, data: Data, folds: list[tuple[Rows, Rows]]) -> None:
@@ -145,7 +162,7 @@ class TabularEstimator(BaseEstimator):
 
     def _predict_held(self, inputs: Array) -> Array:
         """Returns what the network of each fold predicts for its held-out rows, fold by fold."""
-        shape, dtype = (self.encoder_.n_inputs,), self.encoder_.dtype
+        shape, dtype = (self._encoder.n_inputs,), self._dtype
         nets = [Sequential([net.model_[:], *self._after(net)], shape, dtype=dtype) for net in self.estimators_]
         return self._shaped(
             np.concatenate([net.predict(inputs[rows]) for net, rows in zip(nets, self._held, strict=True)])
@@ -179,17 +196,19 @@ class TabularEstimator(BaseEstimator):
         ValueError
             Without folds.
         """
-        inputs, repeats = self._inputs(X), check_int("n_repeats", n_repeats)
+        inputs, repeats = self.encode(X), check_int("n_repeats", n_repeats)
         if self.oof_prediction_ is None:
             raise ValueError("X: expected a fit of at least four rows, whose folds hold out some, got one of fewer")
+        held, random, n = np.concatenate(self._held), np.random.default_rng(0), len(self.oof_prediction_)
+        labels, importances = np.asarray(y), np.zeros(self.n_features_in_)
         with refusing_input():
-            if len(inputs) != len(self.oof_prediction_) or len(y) != len(inputs):
-                expected = f"expected the {len(self.oof_prediction_)} rows of the fit"
-                raise ValueError(f"X, y: {expected}, got {len(inputs)} and {len(y)}")
-        held, random = np.concatenate(self._held), np.random.default_rng(0)
-        labels, importances = np.asarray(y)[held], np.zeros(self.n_features_in_)
-        score = self._score(labels, self._predict_held(inputs), None)
-        for at, column in enumerate((*self.encoder_.numbers, *self.encoder_.categories)):
+            if len(inputs) != n or labels.shape[:1] != (n,):
+                raise ValueError(f"X, y: expected the {n} rows of the fit, got {len(inputs)} and y {labels.shape}")
+            try:
+                labels, score = labels[held], self._score(labels[held], self._predict_held(inputs), None)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"y: expected the targets of the fit: {error}") from error
+        for at, column in enumerate((*self._encoder.numbers, *self._encoder.categories)):
             for _ in range(repeats):
                 permuted = inputs.copy()
                 for rows in self._held:
@@ -201,22 +220,42 @@ class TabularEstimator(BaseEstimator):
 
     @property
     def model_(self) -> Sequential:
-        """The network that `predict` runs, from the inputs that `encoder_` makes of a table."""
+        """The network that `predict` runs, from what `encode` makes of a table."""
         check_is_fitted(self, "_network")
         return self._network
 
     def _predict(self, X: Any) -> Array:
         """Returns what the network predicts for a table; raises InputError, naming the column, for another kind."""
-        inputs = self._inputs(X)
+        inputs = self.encode(X)
         return self._shaped(self._network.predict(inputs))
 
-    def _inputs(self, X: Any) -> Array:
+    def encode(self, X: Any) -> Array:
+        """Returns the inputs of `model_`, and of its C or ONNX file, for a table: numbers, then codes of categories.
+
+        Parameters
+        ----------
+        X : data frame or array-like of shape (n, columns)
+            Rows of a table, with the columns of the fit.
+
+        Returns
+        -------
+        array of shape (n, inputs)
+            In the dtype of the network: float32, or float64 for numbers that float32 cannot tell from each other. The
+            metadata of `model_` describe each input.
+
+        Raises
+        ------
+        NotFittedError
+            Before a fit.
+        InputError
+            If X has other columns than in the fit, or values of another kind; the message names the column.
+        """
         check_is_fitted(self, "_network")
         with refusing_input():
             check_unmasked(X, "X")
             table = as_table(X)
             validate_data(self, table, reset=False, skip_check_array=True)
-            return self.encoder_.transform(table).astype(self.encoder_.dtype, copy=False)
+            return self._encoder.transform(table).astype(self._dtype, copy=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -232,19 +271,20 @@ def _units(sizes: Any) -> list[int]:
 
 
 def _folds(n_folds: int, data: Data, used: NDArray[np.bool_], random: Any) -> list[tuple[Rows, Rows]]:
-    """Returns the rows to train on and those to hold out of each fold; all and none for fewer than four rows.
+    """Returns the rows to train on and those to hold out of each fold; all and none for fewer than four of them.
 
     Folds have equal shares of each class. The only row of a class is never held out.
     """
     rows = random.permutation(np.flatnonzero(used))
-    n_folds = min(n_folds, len(rows) // 2)
-    if n_folds < 2:
-        return [(np.sort(rows), np.empty(0, np.int64))]
-    fold = np.arange(len(rows)) % n_folds
+    may_hold = np.ones(len(rows), bool)
     if isinstance(data.targets, MulticlassTargets):
         rows = rows[np.argsort(data.y[rows], kind="stable")]
-        counts = np.bincount(data.y[rows])
-        fold[counts[data.y[rows]] == 1] = n_folds
+        may_hold = np.bincount(data.y[rows])[data.y[rows]] > 1
+    n_folds = min(n_folds, int(may_hold.sum()) // 2)
+    if n_folds < 2:
+        return [(np.sort(rows), np.empty(0, np.int64))]
+    fold = np.full(len(rows), -1)
+    fold[may_hold] = np.arange(may_hold.sum()) % n_folds
     return [(np.sort(rows[fold != k]), np.sort(rows[fold == k])) for k in range(n_folds)]
 
 

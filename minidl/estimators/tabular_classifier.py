@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
+from sklearn.utils.validation import check_is_fitted
 
 from minidl.estimators.classifier import SequentialClassifier
 from minidl.estimators.data import Data
@@ -33,8 +35,8 @@ class TabularClassifier(ClassifierMixin, TabularEstimator):
     ----------
     n_folds : int, default 4
         Number of networks, at least 2. Each is trained on all rows except those of its fold, on which each epoch is
-        measured, and keeps the best epoch; the networks are averaged. More folds are more accurate, and take longer. A
-        fold has at least two rows.
+        measured, and keeps the best epoch; the networks are averaged. More folds are a little
+        more accurate, and take longer. A fold has at least two rows.
     hidden_layer_sizes : sequence of int, default (128, 128, 128)
         Number of units of each hidden layer.
     dropout : float, default 0.15
@@ -68,17 +70,16 @@ class TabularClassifier(ClassifierMixin, TabularEstimator):
     classes_ : array of shape (classes,)
         The labels, sorted; the column indices of an indicator matrix.
     model_ : Sequential
-        The network that `predict` runs, from the inputs that `encoder_` makes of a table to probabilities: the mean
-        over all folds. It can be saved and exported; its metadata describe the inputs.
-    encoder_ : TableEncoder
-        Makes inputs of a table: `encoder_.transform(X)`.
+        The network that `predict` runs, from what `encode` makes of a table to probabilities: the mean over all
+        folds. It can be saved and exported. Its metadata describe the inputs, unless they are more than a file holds.
     estimators_ : list of SequentialClassifier
         The network of each fold, as an estimator of inputs; `estimators_[0].trainer_.history` has its epochs.
     oof_prediction_ : array or None
         What the network that has not seen a row predicts for it ("out of fold"): probabilities; NaN for rows of
         weight 0. None for fewer than four rows.
     oof_score_ : float or None
-        Accuracy of these predictions, an estimate for new rows.
+        Accuracy of these predictions. It estimates that of new rows, and is optimistic for some hundred rows or fewer:
+        they also choose the epochs. A cross-validation is not.
     n_features_in_ : int
         Number of columns.
     feature_names_in_ : array of str
@@ -113,6 +114,7 @@ class TabularClassifier(ClassifierMixin, TabularEstimator):
     """
 
     _targets: MulticlassTargets | MultilabelTargets
+    _unit = "probabilities of the classes, as predict_proba returns them"
 
     @known_arguments
     def __init__(
@@ -177,7 +179,10 @@ class TabularClassifier(ClassifierMixin, TabularEstimator):
 
     def _average(self, data: Data) -> Sequential:
         model = super()._average(data)
-        model.classes = [label if type(label) in (int, str) else str(label) for label in self.classes_.tolist()]
+        with suppress(ValueError):  # labels that a file cannot hold
+            model.classes = [
+                label if type(label) in (int, str) else str(label) for label in self._targets.classes.tolist()
+            ]
         return model
 
     def _score(self, y: Array, predicted: Array, weights: Array | None) -> float:
@@ -186,6 +191,7 @@ class TabularClassifier(ClassifierMixin, TabularEstimator):
     @property
     def classes_(self) -> Array:
         """The labels, sorted; the column indices of an indicator matrix."""
+        check_is_fitted(self, "_network")
         return self._targets.classes
 
     def _labels(self, probabilities: Array) -> Array:

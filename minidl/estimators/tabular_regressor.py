@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
@@ -19,6 +19,8 @@ from minidl.layers.base import Layer
 from minidl.utils.arrays import Array
 from minidl.utils.hints import known_arguments
 
+MAX_ROUNDING = 1e-4  # of targets in float32, relative to their range
+
 
 class TabularRegressor(RegressorMixin, TabularEstimator):
     """Neural network regressor for tables: mixed columns as they come, without any argument.
@@ -27,14 +29,14 @@ class TabularRegressor(RegressorMixin, TabularEstimator):
     are numbers; strings, objects and the dtype `category` are categories. Missing values (NaN, None, NaT, NA) are
     information of their own; categories with fewer than 5 rows count as one, and so do unknown ones later. Columns that
     are constant are left out. Nothing has to be scaled, encoded or filled in.
-    Targets are scaled inside, and predictions stay within their range.
+    Targets are scaled inside, and predictions stay within their range, up to rounding.
 
     Parameters
     ----------
     n_folds : int, default 4
         Number of networks, at least 2. Each is trained on all rows except those of its fold, on which each epoch is
-        measured, and keeps the best epoch; the networks are averaged. More folds are more accurate, and take longer. A
-        fold has at least two rows.
+        measured, and keeps the best epoch; the networks are averaged. More folds are a little
+        more accurate, and take longer. A fold has at least two rows.
     hidden_layer_sizes : sequence of int, default (128, 128, 128)
         Number of units of each hidden layer.
     dropout : float, default 0.15
@@ -63,17 +65,16 @@ class TabularRegressor(RegressorMixin, TabularEstimator):
     Attributes
     ----------
     model_ : Sequential
-        The network that `predict` runs, from the inputs that `encoder_` makes of a table to targets: the mean over all
-        folds. It can be saved and exported; its metadata describe the inputs.
-    encoder_ : TableEncoder
-        Makes inputs of a table: `encoder_.transform(X)`.
+        The network that `predict` runs, from what `encode` makes of a table to targets: the mean over all
+        folds. It can be saved and exported. Its metadata describe the inputs, unless they are more than a file holds.
     estimators_ : list of SequentialRegressor
         The network of each fold, as an estimator of inputs; `estimators_[0].trainer_.history` has its epochs.
     oof_prediction_ : array or None
         What the network that has not seen a row predicts for it ("out of fold"); NaN for rows of weight 0. None
         for fewer than four rows.
     oof_score_ : float or None
-        R² of these predictions, an estimate for new rows.
+        R² of these predictions. It estimates that of new rows, and is optimistic for some hundred rows or fewer:
+        they also choose the epochs. A cross-validation is not.
     n_features_in_ : int
         Number of columns.
     feature_names_in_ : array of str
@@ -104,6 +105,7 @@ class TabularRegressor(RegressorMixin, TabularEstimator):
     """
 
     _targets: RegressionTargets
+    _unit = "targets, as predict returns them"
 
     @known_arguments
     def __init__(
@@ -164,10 +166,16 @@ class TabularRegressor(RegressorMixin, TabularEstimator):
     def _after(self, net: Any) -> list[Layer]:
         return []
 
+    def _needs_float64(self, data: Data) -> bool:
+        y = _used_targets(data)
+        largest, least = np.abs(y).max(axis=0), np.finfo(np.float32).tiny
+        spread = np.where(np.ptp(y, axis=0) > 0, np.ptp(y, axis=0), largest)  # a constant is held by itself
+        is_far = largest * np.finfo(np.float32).eps > MAX_ROUNDING * spread
+        return bool((is_far | (largest > 1 / least) | ((spread < least / MAX_ROUNDING) & (spread > 0))).any())
+
     def _last(self, data: Data) -> list[Layer]:
         """Returns the layer that keeps each output in the range of its targets."""
-        y = data.labels.reshape(len(data.labels), -1)
-        y = y if data.weights is None else y[data.weights > 0]
+        y = _used_targets(data)
         limits = zip(y.min(axis=0).tolist(), y.max(axis=0).tolist(), strict=True)
         ranges: list[Layer] = [Hardtanh(low, high) if low < high else Rescale(0.0, low) for low, high in limits]
         return ranges if len(ranges) == 1 else [Parallel(*[[Columns(i, i + 1), r] for i, r in enumerate(ranges)])]
@@ -204,3 +212,9 @@ class TabularRegressor(RegressorMixin, TabularEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def _used_targets(data: Data) -> NDArray[np.float64]:
+    """Returns the targets of rows that count, (n, targets)."""
+    y = data.labels.reshape(len(data.labels), -1).astype(np.float64)
+    return y if data.weights is None else y[data.weights > 0]

@@ -52,6 +52,10 @@ def with_probabilities(source: Any, model: Sequential) -> Sequential:
     A single score s becomes the scores 0 and s before a Softmax. Raises ValueError where `predict_proba` does.
     """
     check_one_output("softmax", model.output_names)
+    if hasattr(source, "estimators_"):  # the mean of several networks, of probabilities if it predicts some
+        if not hasattr(source, "predict_proba"):
+            raise ValueError(f"softmax: expected a classifier, got {type(source).__name__}")
+        return model
     loss = getattr(getattr(source, "trainer_", source), "loss", None)
     link = link_of("softmax", model.layers, model.output_shape, loss)
     if not link:

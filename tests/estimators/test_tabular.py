@@ -77,10 +77,22 @@ def test_the_only_row_of_a_class_is_trained_on_in_each_fold():
     assert np.isnan(fitted.oof_prediction_[-1]).all() and np.isfinite(fitted.oof_prediction_[:-1]).all()
 
 
+def test_labels_with_a_row_each_have_one_net():
+    """No row may be held out."""
+    fitted = few().fit(X[:20], np.arange(20))
+    assert len(fitted.estimators_) == 1 and fitted.predict(X[:20]).shape == (20,)
+    assert len(few(n_folds=4).fit(X[:6], [0, 0, 1, 2, 3, 4]).estimators_) == 1
+
+
+def test_labels_that_no_file_can_hold():
+    fitted = few().fit(X, np.where(SIGNAL > 0, "a\0c", "b"))
+    assert list(fitted.classes_) == ["a\0c", "b"] and not fitted.model_.classes
+
+
 @pytest.mark.parametrize(("cls", "y"), BOTH)
 def test_predictions_are_the_mean_over_folds(cls, y):
     fitted = few(cls).fit(X, y)
-    inputs = fitted.encoder_.transform(X).astype("float32")
+    inputs = fitted.encode(X)
     nets = [net.trainer_.predict_proba(inputs) if cls is TabularClassifier else net.model_.predict(inputs)[:, 0]
             for net in fitted.estimators_]  # fmt: skip
     limits = (y.min(), y.max()) if cls is TabularRegressor else (0, 1)
@@ -96,6 +108,19 @@ def test_regressions_stay_in_the_range_of_each_target():
         assert predicted.shape == (N, 3)
         assert (predicted >= y.min(axis=0).astype("f4")).all() and (predicted <= y.max(axis=0).astype("f4")).all()
     assert (fitted.predict(X)[:, 2] == 7).all()
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.7e9, 1e12])
+@pytest.mark.parametrize("scale", [1e-50, 1.0, 1e100])
+def test_targets_of_any_size(offset, scale):
+    """float32 could not tell them from each other, or hold them."""
+    y = (offset + SIGNAL) * scale
+    fitted = few(TabularRegressor, epochs=30, hidden_layer_sizes=(32,)).fit(X, y)
+    assert fitted.score(X, y) > 0.7 and (fitted.predict(X) >= y.min() - abs(1e-6 * y.min())).all()
+
+
+def test_boolean_targets_of_a_regressor():
+    assert few(TabularRegressor).fit(X, SIGNAL > 0).predict(X).dtype == np.float64
 
 
 def test_several_labels():
@@ -115,7 +140,7 @@ def test_columns_that_matter_have_importance(cls, y):
     for wrong in ((X[:-1], y), (X, y[:-1])):
         with pytest.raises(minidl.InputError):
             fitted.permutation_importances(*wrong)
-    with pytest.raises(ValueError, match="X, y: expected the 300 rows of the fit, got 299 and 299"):
+    with pytest.raises(ValueError, match="X, y: expected the 300 rows of the fit, got 299 and y"):
         fitted.permutation_importances(table[:-1], y[:-1])
 
 
@@ -227,11 +252,23 @@ def test_a_c_file_has_the_bits(cls, y, tmp_path):
     fitted = few(cls).fit(X, y)
     compiled = Compiled(fitted.model_, tmp_path)
     for table in (X, LATER):
-        scores = compiled.predict(fitted.encoder_.transform(table).astype("float32"))
+        scores = compiled.predict(fitted.encode(table))
         assert same_bits(scores if cls is TabularClassifier else scores[:, 0], outputs(fitted, table).astype("f4"))
     minidl.export_c(fitted, tmp_path / "own.c")
     source = (tmp_path / "own.c").read_text("utf-8")
-    assert '"kind"' in source and '"x": 0' in source
+    assert '"kind"' in source and '"codes"' in source
+
+
+def test_probabilities_in_files_are_those_of_predict_proba(tmp_path):
+    fitted = few(epochs=10).fit(X, CLASSES)
+    for options in ({}, {"softmax": True}):
+        minidl.onnx.export(fitted, tmp_path / "m.onnx", **options)
+        imported = minidl.onnx.import_model(tmp_path / "m.onnx").predict(fitted.encode(X))
+        np.testing.assert_allclose(imported, fitted.predict_proba(X), rtol=1e-6)
+    regressor = few(TabularRegressor).fit(X, np.column_stack([NUMBERS, SIGNAL]))
+    for export, name in ((minidl.export_c, "m.c"), (minidl.onnx.export, "m.onnx")):
+        with pytest.raises(ValueError, match="softmax: expected a classifier, got TabularRegressor"):
+            export(regressor, tmp_path / name, softmax=True)
 
 
 @pytest.mark.parametrize(("cls", "y"), BOTH)
@@ -239,10 +276,8 @@ def test_model_files_have_the_bits(cls, y, tmp_path):
     fitted = few(cls).fit(X, y)
     fitted.model_.save(tmp_path / "m.safetensors")
     loaded = minidl.Sequential.load(tmp_path / "m.safetensors")
-    assert same_bits(
-        loaded.predict(fitted.encoder_.transform(LATER)), fitted.model_.predict(fitted.encoder_.transform(LATER))
-    )
-    assert loaded.metadata["inputs"][-1]["codes"] == {"x": 0, "y": 1, "z": 2}
+    assert same_bits(loaded.predict(fitted.encode(LATER)), fitted.model_.predict(fitted.encode(LATER)))
+    assert loaded.metadata["inputs"][-1]["codes"] == ["x", "y", "z"]
     assert list(loaded.classes or ()) == (list(fitted.classes_) if cls is TabularClassifier else [])
 
 
@@ -254,7 +289,7 @@ def test_an_onnx_file_has_the_values(cls, y, tmp_path):
     minidl.onnx.export(fitted, tmp_path / "m.onnx")
     session = runtime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
     for table in (X, LATER):
-        inputs = fitted.encoder_.transform(table).astype("float32")
+        inputs = fitted.encode(table)
         (scores,) = session.run(None, {session.get_inputs()[0].name: inputs})
         np.testing.assert_allclose(scores, fitted.model_.predict(inputs), rtol=1e-5, atol=1e-6)
     restored = minidl.onnx.import_model(tmp_path / "m.onnx")

@@ -86,7 +86,7 @@ def test_many_columns_and_many_categories():
     n = 12_000
     many = pd.DataFrame({"a": RNG.integers(0, 2000, n).astype(str), "b": RNG.normal(size=n)})
     fitted = few(epochs=1).fit(many, many["b"] > 0)
-    assert fitted.encoder_.categories[0].n_codes == 255 and fitted.predict(many[:3]).shape == (3,)
+    assert fitted._encoder.categories[0].n_codes == 255 and fitted.predict(many[:3]).shape == (3,)
 
 
 # ---- those that are refused
@@ -119,6 +119,11 @@ def test_a_table_is_refused_by_name(name):
     assert not hasattr(estimator, "n_features_in_")
 
 
+def test_names_of_several_types_are_refused():
+    with pytest.raises(InputError, match=r"X: expected names of columns that are all strings, or none"):
+        few().fit(pd.DataFrame({0: Z, "a": Z}), Y)
+
+
 def test_duplicate_names_are_refused():
     with pytest.raises(InputError, match="X: expected columns whose names differ, got several of 'a'"):
         few().fit(pd.DataFrame(np.column_stack([Z, -Z]), columns=["a", "a"]), Y)
@@ -141,6 +146,8 @@ def test_later_tables_have_the_columns_of_the_fit():
         (frame.assign(a="x"), re.escape("X: column 'a': expected numbers, as in fit, got 'x'")),
         (frame.assign(a=np.inf), "column 'a': expected finite numbers"),
         (frame.assign(b=[[1]] * N), "column 'b': expected categories"),
+        (frame.assign(b=3), re.escape("X: column 'b': expected values of type str, as in fit, got 3")),
+        (frame.assign(a=DAYS), re.escape("X: column 'a': expected numbers, as in fit, got ")),
     ]:
         with pytest.raises(InputError, match=message):
             fitted.predict(other)
@@ -150,22 +157,60 @@ def test_unknown_and_missing_values_later_are_those_without_information():
     """A category is as rare ones, or without an output; a missing number the median; others in the range of the fit."""
     frame = pd.DataFrame({"a": Z, "b": np.where(Z > 0, "x", "y")})
     fitted = few().fit(frame, Y)
-    unknown = [fitted.predict_proba(frame[:1].assign(b=value)) for value in ("z", None, np.nan, pd.NA, 3)]
+    unknown = [fitted.predict_proba(frame[:1].assign(b=value)) for value in ("z", None, np.nan, pd.NA)]
     assert all(np.array_equal(unknown[0], other) for other in unknown)
     for value, same in ((np.nan, np.median(Z)), (-1e9, Z.min()), (1e300, Z.max())):
         one, other = (fitted.predict_proba(frame[:1].assign(a=a)) for a in (value, same))
         np.testing.assert_array_equal(one, other)
     rare = few().fit(frame.assign(b=["q", *frame["b"][1:]]), Y)
-    assert rare.encoder_.categories[1].has_rare
+    assert rare._encoder.categories[1].has_rare
     np.testing.assert_array_equal(*(rare.predict_proba(frame[:1].assign(b=value)) for value in ("q", "unknown")))
+
+
+def test_dates_keep_their_order_far_from_today():
+    """Nanoseconds would wrap around before 1677 and after 2262."""
+    years = np.array([f"{year}-01-01" for year in range(1200, 9200, 100)], "M8[D]")
+    arrays = [years, years.astype("M8[s]"), years.astype("M8[us]")]
+    frames = [pd.DataFrame({"d": years.astype("M8[s]")}), pd.DataFrame({"d": [d.item() for d in years]}, dtype=object)]
+    seconds = years.astype("M8[s]").astype(np.int64)
+    for table in [*(array[:, np.newaxis] for array in arrays), *frames]:
+        fitted = few().fit(table, Y[: len(years)])
+        assert (np.diff(fitted.encode(table)[:, 0]) > 0).all()
+        assert fitted._encoder.numbers[0].edges[0] == seconds[0] and fitted._encoder.numbers[0].edges[-1] == seconds[-1]
+        assert fitted.model_.metadata["inputs"][0]["kind"] == "seconds since 1970-01-01 (UTC)"
+
+
+def test_lists_keep_numbers_beside_strings():
+    rows = [[float(z), str(y)] for z, y in zip(Z, Y, strict=True)]
+    fitted = few().fit(rows, Y)
+    assert list(fitted._encoder.numbers) == [0] and list(fitted._encoder.categories) == [1]
+    np.testing.assert_array_equal(fitted.encode(rows), fitted.encode(np.array(rows, object)))
+
+
+def test_rows_of_weight_0_may_hold_anything():
+    frame = pd.DataFrame({"a": Z, "b": Y})
+    odd = frame.astype(object)
+    odd.loc[5, "a"], odd.loc[6, "b"], odd.loc[7, "a"] = "oops", [1], np.inf
+    weights = np.ones(N)
+    weights[5:8] = 0
+    one, other = (few().fit(table, Y, weights).predict_proba(frame) for table in (frame, odd))
+    np.testing.assert_array_equal(one, other)
+
+
+def test_whole_numbers_are_named_so_beside_missing_ones():
+    zips = pd.DataFrame({"zip": np.where(Z > 1, np.nan, np.where(Z > 0, 94110, 10001)), "a": Z})
+    fitted = few(categorical_features=["zip"]).fit(zips, Y)
+    assert fitted.model_.metadata["inputs"][1]["codes"] == ["10001", "94110"]
 
 
 def test_columns_may_be_declared_to_have_categories():
     frame = pd.DataFrame({"a": np.round(Z).astype(int), "b": Z})
-    for declared in (["a"], [0]):
+    for declared in (["a"], [0], np.array([0])):
         fitted = few(categorical_features=declared).fit(frame, Y)
-        assert list(fitted.encoder_.categories) == [0]
-    assert list(few(categorical_features=[0]).fit(frame.to_numpy(), Y).encoder_.categories) == [0]
-    for wrong in (["c"], [2], [-1], [1.5], "a", [True]):
-        with pytest.raises(ValueError, match="categorical_features: expected names or indices of 2 columns"):
+        assert list(fitted._encoder.categories) == [0]
+    assert list(few(categorical_features=[0]).fit(frame.to_numpy(), Y)._encoder.categories) == [0]
+    for wrong in (["c"], [2], [-1], [1.5], "a", [True], None, 5, [[0]]):
+        with pytest.raises(
+            (TypeError, ValueError), match="categorical_features: expected names or indices of 2 columns"
+        ):
             few(categorical_features=wrong).fit(frame, Y)

@@ -179,7 +179,7 @@ def ablation(name):
     }[name]
 
 
-def rows_only(values, bins):
+def rows_only(values, bins, dtype):
     """Returns quantiles of all rows, as edges."""
     edges = np.unique(np.quantile(values, np.linspace(0, 1, bins + 1)))
     return edges if len(edges) > 1 else edges[:0]

@@ -1,7 +1,6 @@
 """What a fit of an estimator is measured on: rows of a splitter, groups, X_val; metrics that callbacks monitor."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import sklearn
 from sklearn.datasets import load_iris
@@ -16,6 +15,8 @@ from minidl.callbacks import EarlyStopping
 from minidl.estimators import SequentialClassifier, SequentialRegressor
 from minidl.layers import Dense
 from minidl.optimizers import Adam
+
+pd = pytest.importorskip("pandas")
 
 X, Y = (part[np.random.default_rng(0).permutation(150)] for part in load_iris(return_X_y=True))
 GROUPS = np.random.default_rng(1).integers(0, 15, 150)

@@ -4,7 +4,6 @@ import copy
 import pickle
 
 import numpy as np
-import pandas as pd
 import pytest
 from c_export.compiled import Compiled, same_bits
 from sklearn.base import clone
@@ -15,6 +14,8 @@ from sklearn.preprocessing import FunctionTransformer
 import minidl
 from minidl.c_export import HAS_FMA
 from minidl.estimators import TabularClassifier, TabularRegressor
+
+pd = pytest.importorskip("pandas")
 
 RNG = np.random.default_rng(0)
 N = 300

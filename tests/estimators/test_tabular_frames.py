@@ -5,11 +5,12 @@ import decimal
 import re
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from minidl import InputError
 from minidl.estimators import TabularClassifier, TabularRegressor
+
+pd = pytest.importorskip("pandas")
 
 RNG = np.random.default_rng(0)
 N = 80

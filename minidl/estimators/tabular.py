@@ -20,6 +20,7 @@ from minidl.estimators.table_net import encoding, table_net
 from minidl.estimators.targets import MulticlassTargets
 from minidl.layers import Parallel, Rescale
 from minidl.layers.base import Layer
+from minidl.layers.parallel import MAX_BRANCHES
 from minidl.optimizers import AdamW
 from minidl.sequential import Sequential
 from minidl.training.many_fits import fit_many
@@ -99,7 +100,7 @@ class TabularEstimator(BaseEstimator):
             inputs = np.zeros((len(table), encoder.n_inputs), self._dtype)
             inputs[used] = encoder.transform(table[used])
         random = check_random_state(self.random_state)
-        folds = _folds(check_int("n_folds", self.n_folds, minimum=2), data, used, random)
+        folds = _folds(check_int("n_folds", self.n_folds, 2, MAX_BRANCHES), data, used, random)
         nets = [self._fold_net(encoder, data, len(train), len(folds), random) for train, _ in folds]
         try:
             calls = [_call(inputs, data, train, held) for train, held in folds]

@@ -34,7 +34,7 @@ class TabularClassifier(ClassifierMixin, TabularEstimator):
     Parameters
     ----------
     n_folds : int, default 4
-        Number of networks, at least 2. Each is trained on all rows except those of its fold, on which each epoch is
+        Number of networks, 2 to 256. Each is trained on all rows except those of its fold, on which each epoch is
         measured, and keeps the best epoch; the networks are averaged. More folds are a little
         more accurate, and take longer. A fold has at least two rows.
     hidden_layer_sizes : sequence of int, default (128, 128, 128)

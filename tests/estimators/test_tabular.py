@@ -186,6 +186,7 @@ def test_a_refused_fit_changes_nothing():
     ("options", "message"),
     [
         ({"n_folds": 1}, "n_folds"),
+        ({"n_folds": 257}, "n_folds"),
         ({"epochs": 0}, "epochs"),
         ({"time_limit": 0}, "time_limit"),
         ({"hidden_layer_sizes": ()}, "hidden_layer_sizes"),

@@ -89,7 +89,7 @@ cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     encoding_backward(d, t.x, t.dy, t.dx, t.group0 * LANES, min(t.group1 * LANES, d.columns), 1)
 
 
-def rounded(edges, dtype, name):
+cdef list rounded(edges, dtype, name):
     """Returns the edges of a column as the dtype has them, subnormal ones as 0; raises ValueError unless they increase."""
     smallest = finfo(dtype).tiny
     with errstate(over="ignore", invalid="ignore"):

@@ -270,7 +270,8 @@ def _fit_state(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> Fit
     if isinstance(batches := fields.get("batches"), dict) and "count" in batches:
         batches.setdefault("position", batches["count"])  # in files from before epochs went on where the last one ended
         fields["batches"] = UNKNOWN | batches
-    if "counts" not in fields:  # in files from before metrics of labels counted
+    known = {field.name for field in dataclasses.fields(FitState)}
+    if "counts" not in fields and fields.keys() <= known:  # in files from before metrics of labels counted
         fields |= {"counts": {}, "scores": fields.get("scores") if trainer.keeps_scores else None}
         fields["arguments"]["outputs"] = trainer.outputs
         if len(fields["losses"]) and any(map(is_counted, trainer.metrics.values())):

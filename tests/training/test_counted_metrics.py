@@ -231,3 +231,18 @@ def test_a_checkpoint_of_an_earlier_version(step, tmp_path):
         with pytest.warns(UserWarning, match="the fit in the checkpoint, of another version, cannot be completed"):
             resumed = Trainer.resume(path)
         assert resumed.step == step and resumed.fit(X, Y, **options)["iou"] != whole["iou"]
+
+
+def test_a_state_with_an_unknown_name_is_no_older_one(tmp_path):
+    """It is refused, rather than taken for a file without counts, which loses what it has counted."""
+    path = tmp_path / "c"
+    with pytest.raises(KeyboardInterrupt):
+        make_trainer().fit(
+            X, Y, epochs=2, batch_size=8, callbacks=[Checkpoint(path, every_n_steps=1), Crash(3)], verbose=0
+        )
+    config, tensors, _ = safetensors_file.read(path, "checkpoint")
+    for pair in config["fit"]["dict"]:
+        pair[0] = "count" if pair[0] == "counts" else pair[0]
+    safetensors_file.write(path, "checkpoint", config, tensors)
+    with pytest.raises(ValueError, match="count"):
+        Trainer.resume(path)

@@ -262,16 +262,25 @@ def test_a_c_file_has_the_bits(cls, y, tmp_path):
     assert '"kind"' in source and '"codes"' in source
 
 
-def test_probabilities_in_files_are_those_of_predict_proba(tmp_path):
+@pytest.mark.oracle("onnx")
+def test_probabilities_in_onnx_files_are_those_of_predict_proba(tmp_path):
+    """With softmax=True, too: they have been through one."""
     fitted = few(epochs=10).fit(X, CLASSES)
     for options in ({}, {"softmax": True}):
         minidl.onnx.export(fitted, tmp_path / "m.onnx", **options)
         imported = minidl.onnx.import_model(tmp_path / "m.onnx").predict(fitted.encode(X))
         np.testing.assert_allclose(imported, fitted.predict_proba(X), rtol=1e-6)
+
+
+def test_softmax_of_files(tmp_path):
+    fitted = few(epochs=10).fit(X, CLASSES)
+    for name, options in (("scores", {}), ("softmax", {"softmax": True})):
+        minidl.export_c(fitted, tmp_path / f"{name}.c", "m", **options)
+    calls = [(tmp_path / f"{name}.c").read_text("utf-8").count("  softmax(") for name in ("scores", "softmax")]
+    assert calls[0] == calls[1] == 3  # one for each fold
     regressor = few(TabularRegressor).fit(X, np.column_stack([NUMBERS, SIGNAL]))
-    for export, name in ((minidl.export_c, "m.c"), (minidl.onnx.export, "m.onnx")):
-        with pytest.raises(ValueError, match="softmax: expected a classifier, got TabularRegressor"):
-            export(regressor, tmp_path / name, softmax=True)
+    with pytest.raises(ValueError, match="softmax: expected a classifier, got TabularRegressor"):
+        minidl.export_c(regressor, tmp_path / "m.c", softmax=True)
 
 
 @pytest.mark.parametrize(("cls", "y"), BOTH)

@@ -85,8 +85,7 @@ class CategoryColumn:
     def read(self, column: Array) -> Doubles:
         """Returns the code of each value of a column; raises TypeError if all are of other types than in the fit."""
         keys = _as_keys(self.name, column)
-        present = Counter(map(type, keys))
-        present.pop(type(None), None)
+        present = {type(key) for key in keys if key is not None}
         if self.types and present and not self.types & set(map(_type_name, present)):
             expected, odd = " or ".join(sorted(self.types)), next(key for key in keys if key is not None)
             raise TypeError(f"X: column {self.name!r}: expected values of type {expected}, as in fit, got {odd!r:.100}")

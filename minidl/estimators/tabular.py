@@ -60,7 +60,7 @@ class TabularEstimator(BaseEstimator):
         """Returns what chooses the epoch, on held-out rows, and whether lower is better."""
         raise NotImplementedError
 
-    def _after(self, net: Any) -> list[Layer]:
+    def _after(self) -> list[Layer]:
         """Returns the layers after the network of a fold, whose outputs are averaged."""
         raise NotImplementedError
 
@@ -140,7 +140,7 @@ class TabularEstimator(BaseEstimator):
 
     def _average(self, data: Data) -> Sequential:
         """Returns the network from inputs to predictions: the encoding, and the mean over the networks of all folds."""
-        branches = [[net.model_[1:], *self._after(net)] for net in self.estimators_]
+        branches = [[net.model_[1:], *self._after()] for net in self.estimators_]
         mean: list[Layer] = [Parallel(*branches, join="add"), Rescale(1 / len(branches))]
         layers, shape = [encoding(self._encoder), *mean, *self._last(data)], (self._encoder.n_inputs,)
         model = Sequential(layers, shape, dtype=self._dtype)
@@ -164,7 +164,7 @@ class TabularEstimator(BaseEstimator):
     def _predict_held(self, inputs: Array) -> Array:
         """Returns what the network of each fold predicts for its held-out rows, fold by fold."""
         shape, dtype = (self._encoder.n_inputs,), self._dtype
-        nets = [Sequential([net.model_[:], *self._after(net)], shape, dtype=dtype) for net in self.estimators_]
+        nets = [Sequential([net.model_[:], *self._after()], shape, dtype=dtype) for net in self.estimators_]
         return self._shaped(
             np.concatenate([net.predict(inputs[rows]) for net, rows in zip(nets, self._held, strict=True)])
         )
@@ -195,7 +195,7 @@ class TabularEstimator(BaseEstimator):
         InputError
             If X or y are not those of the fit, as far as their shapes show it.
         ValueError
-            Without folds.
+            If the fit held out no rows, as it does with fewer than four.
         """
         inputs, repeats = self.encode(X), check_int("n_repeats", n_repeats)
         if self.oof_prediction_ is None:

@@ -137,9 +137,10 @@ def plotted(draw, name):
     """Returns an entry for a plot: its images and texts. Needs matplotlib."""
 
     def call(trainer, value):
-        (axes,) = draw(trainer.model, **{"X": X, "y": Y, name: value}).axes
-        images = [np.ma.filled(image.get_array().astype("f8"), np.nan) for image in axes.images]
-        return images, [text.get_text() for text in axes.texts]
+        panels = draw(trainer.model, **{"X": X, "y": Y, name: value}).axes
+        images = [np.ma.filled(image.get_array().astype("f8"), np.nan) for axes in panels for image in axes.images]
+        lines = [line.get_xydata() for axes in panels for line in axes.lines]
+        return images, lines, [text.get_text() for axes in panels for text in axes.texts]
 
     return on_trainer(call)
 
@@ -248,6 +249,8 @@ ENTRIES = {
     "predictions.misclassified:y": (Y, plotted(plots.misclassified, "y")),
     "predictions.confusion_matrix:X": (X, plotted(plots.confusion_matrix, "X")),
     "predictions.confusion_matrix:y": (Y, plotted(plots.confusion_matrix, "y")),
+    "calibration.calibration_curve:X": (X, plotted(plots.calibration_curve, "X")),
+    "calibration.calibration_curve:y": (Y, plotted(plots.calibration_curve, "y")),
     "routing.pool_routing:X": (X, plotted(plots.pool_routing, "X")),
     "routing.pool_routing:y": (Y, plotted(plots.pool_routing, "y")),
     "saliency.saliency:X": (X, plotted(saliency, "X")),
@@ -310,7 +313,8 @@ INSIDE_TOO = {
     "labeled_data.LabeledData.loss_weights:rows", "weights.of_labeled:labeled",
     "base_trainer.BaseTrainer.scores_of:rows", "base_trainer.BaseTrainer.scores_of:examples",
     *(f"finite_differences.Function.__init__:{name}" for name in ("values", "gradient", "dy", "output")),
-    "predictions.Classifier.predict_proba:X",
+    "predictions.Classifier.predict_proba:X", "predictions.net_of_pixels:X",
+    *(f"predictions.predictions_of:{name}" for name in ("X", "y")),
     *(f"masks.Shown.__init__:{name}" for name in ("images", "labels", "predicted")),
     *(f"predictions.Predictions.__init__:{name}" for name in ("labels", "predicted", "probabilities")),
     "flat_parameters.FlatParameters.views:flat", "sequential.Sequential.from_config:state",

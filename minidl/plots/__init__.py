@@ -6,11 +6,12 @@ Each function returns a Figure that is not registered with pyplot: a notebook di
 """
 
 from minidl.plots.activations import feature_maps
+from minidl.plots.calibration import calibration_curve
 from minidl.plots.masks import masks
 from minidl.plots.predictions import confusion_matrix, misclassified
 from minidl.plots.routing import pool_routing
 from minidl.plots.saliency import grad_cam, saliency
 from minidl.plots.weights import filters
 
-__all__ = ["confusion_matrix", "feature_maps", "filters", "grad_cam", "masks", "misclassified", "pool_routing"]
-__all__ += ["saliency"]
+__all__ = ["calibration_curve", "confusion_matrix", "feature_maps", "filters", "grad_cam", "masks", "misclassified"]
+__all__ += ["pool_routing", "saliency"]

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 CAPTION_HEIGHT = 2 * LABEL_HEIGHT  # inches
-TICK_SPACE = 0.45  # inches: ticks and axis label of a matrix, without class names
+TICK_SPACE = 0.45  # inches: ticks and axis label, without class names
 BAR_SPACE = 0.8  # inches: colour bars of a matrix
 DARK = 0.55  # of the largest number of a matrix: text is white above it
 MAX_CAPTION_WIDTH = 1.4  # inches
@@ -161,13 +161,13 @@ def misclassified(
     '1 of 3 examples misclassified'
     """
     max_examples = check_int("max_examples", max_examples)
-    if (network := _net_of_pixels(model, X)) is not None:
+    if (network := net_of_pixels(model, X)) is not None:
         pixels = _pixels(network, X, y, ignore_index)
         names = name_classes(class_names, np.arange(pixels.classes), network)
         shape = network.input_shape if image_shape is None else _infer_shape(model, X, image_shape)
         return draw_worst(pixels, shape, names, max_examples, figure)
     shape = _infer_shape(model, X, image_shape)
-    predictions = _predict(model, X, y, class_names, ignore_index)
+    predictions = predictions_of(model, X, y, class_names, ignore_index)
     width, height = tile_area(figure)
     wrong = np.flatnonzero(predictions.is_wrong)
     truth = predictions.probabilities[wrong, predictions.labels[wrong]]
@@ -275,11 +275,11 @@ def confusion_matrix(
     ['1', '1', '1']
     """
     check_choice("normalize", normalize, "true", "pred", "all", None)
-    if (network := _net_of_pixels(model, X)) is not None:
+    if (network := net_of_pixels(model, X)) is not None:
         pixels, unit = _pixels(network, X, y, ignore_index), "pixel"
         names, counts = name_classes(class_names, np.arange(pixels.classes), network), count_pixels(pixels)
     else:
-        predictions = _predict(model, X, y, class_names, ignore_index)
+        predictions = predictions_of(model, X, y, class_names, ignore_index)
         names, unit = predictions.class_names, "example"
         counts = count_pairs(predictions.labels, predictions.predicted, len(names))
     names, matrix = [truncate(name, MAX_CAPTION_WIDTH) for name in names], _normalized(counts, normalize)
@@ -342,7 +342,7 @@ def _draw_matrix(axes: Axes, matrix: Array, number_format: str | None) -> None:
         axes.vlines(edges, -0.5, n - 0.5, "0.9", linewidth=0.4)
 
 
-def _net_of_pixels(model: object, X: ArrayLike) -> Sequential | None:
+def net_of_pixels(model: object, X: ArrayLike) -> Sequential | None:
     """Returns a net with scores for each pixel; None for a classifier of examples."""
     if not isinstance(model, Sequential):
         return None
@@ -355,7 +355,7 @@ def _pixels(network: Sequential, X: ArrayLike, y: ArrayLike, ignore_index: int |
     return Pixels.of(network, X, check_array(y, "y"), ignore_index)
 
 
-def _predict(
+def predictions_of(
     model: Sequential | Classifier,
     X: ArrayLike,
     y: ArrayLike,

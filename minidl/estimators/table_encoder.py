@@ -20,7 +20,8 @@ from minidl.utils.arrays import Array
 
 Doubles = NDArray[np.float64]
 
-BINS = 48  # of a column of numbers
+BINS, MIN_BINS = 48, 4  # of a column of numbers
+MAX_BINS = 4096  # of all columns: more made wide tables slower and less accurate
 MIN_ROWS = 5  # of a category with a code of its own
 MAX_CATEGORIES = 254  # of a column; the most frequent ones
 
@@ -122,10 +123,11 @@ class TableEncoder:
         Raises TypeError or ValueError, naming the column, for values that are neither numbers nor categories.
         """
         categorical = _indices(categorical, X)
+        bins = min(BINS, max(MIN_BINS, MAX_BINS // X.shape[1]))
         for index, name, is_category, column in _columns_of(X):
             values, kind = (None, "") if is_category or index in categorical else _as_numbers(name, column[used])
             if values is not None:
-                if found := _number_column(name, values, kind):
+                if found := _number_column(name, values, kind, bins):
                     self.numbers[index] = found
                 continue
             codes = _category_column(name, _as_keys(name, column[used]))
@@ -305,11 +307,11 @@ def _is_hashable(key: Any) -> bool:
     return True
 
 
-def _number_column(name: Any, values: Doubles, kind: str) -> NumberColumn | None:
+def _number_column(name: Any, values: Doubles, kind: str, bins: int) -> NumberColumn | None:
     """Returns what is known of a column of numbers, NaN if missing; None if it is constant."""
     is_missing = np.isnan(values)
     known = values[~is_missing]
-    edges = quantile_edges(known, BINS, "float64").tolist()
+    edges = quantile_edges(known, bins, "float64").tolist()
     if not edges and len(known) in (0, len(values)):
         return None
     return NumberColumn(name, edges, math.nan if is_missing.any() else float(np.median(known)), kind)

@@ -83,7 +83,9 @@ def test_it_learns_from_them(name):
 
 def test_many_columns_and_many_categories():
     wide = pd.DataFrame(RNG.normal(size=(40, 1500)))
-    assert few(epochs=1).fit(wide, Y[:40]).predict(wide).shape == (40,)
+    fitted = few(epochs=1).fit(wide, Y[:40])
+    assert fitted.predict(wide).shape == (40,)
+    assert fitted.model_[0].out_shape == (4 * 1500,)  # bins: 48 for each column would be 18 times 4096
     n = 12_000
     many = pd.DataFrame({"a": RNG.integers(0, 2000, n).astype(str), "b": RNG.normal(size=n)})
     fitted = few(epochs=1).fit(many, many["b"] > 0)

@@ -243,6 +243,29 @@ class TabularClassifier(ClassifierMixin, TabularEstimator):
         """
         return self._predict(X)
 
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """Returns the logarithms of `predict_proba`, -inf for probabilities that are 0 in the network's dtype.
+
+        Parameters
+        ----------
+        X : data frame or array-like of shape (n, columns)
+            Rows of a table, with the columns of the fit.
+
+        Returns
+        -------
+        array of shape (n, classes)
+            Logarithms of probabilities, in the order of `classes_`.
+
+        Raises
+        ------
+        NotFittedError
+            Before a fit.
+        InputError
+            If X has other columns than in the fit, or values of another kind; the message names the column.
+        """
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self._predict(X)))
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True

@@ -75,6 +75,7 @@ def test_the_only_row_of_a_class_is_trained_on_in_each_fold():
     y = np.array([*CLASSES[:-1], "unique"])
     fitted = few().fit(X, y)
     assert fitted.predict_proba(X).shape == (N, 4)
+    np.testing.assert_array_equal(fitted.predict_log_proba(X), np.log(fitted.predict_proba(X)))
     assert np.isnan(fitted.oof_prediction_[-1]).all() and np.isfinite(fitted.oof_prediction_[:-1]).all()
 
 

@@ -233,8 +233,9 @@ def test_all_quantiles_have_the_one_target_of_an_example():
         np.testing.assert_array_equal(targets, [[3, 3, 3], [1, 1, 1]])
         assert targets.dtype == np.float32 and loss.targets(targets, (3,), "float32") is targets
     np.testing.assert_array_equal(Pinball(0.5).targets(y, (1,), "float64"), [[3], [1]])
+    one = r"^y: expected one number for each example, shape \(n,\) or \(n, 1\), got"
     for wrong in (np.zeros((2, 2)), [[1, 2, 3], [1, 1, 1]], np.zeros((2, 1, 1)), 5.0):
-        with pytest.raises(ValueError, match=r"^y: expected one number for each example, shape \(n,\) or \(n, 1\), got"):
+        with pytest.raises(ValueError, match=one):
             loss.targets(wrong, (3,), "float32")
     with pytest.raises(ValueError, match=r"^y: expected finite values, .* \(first in example 1\)"):
         loss.targets([1, np.nan], (3,), "float32")

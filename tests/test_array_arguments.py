@@ -17,6 +17,7 @@ from minidl import Param, Sequential, Trainer, metrics, plots
 from minidl.engine.probabilities import probabilities
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, PiecewiseLinearEncoding, ReLU, Rescale
 from minidl.losses import (
+    Pinball,
     binary_cross_entropy,
     check_targets,
     checked_loss,
@@ -225,6 +226,8 @@ ENTRIES = {
         Y, without_trainer(lambda v: softmax_cross_entropy.targets(v, (3,), "float32"))),
     "elementwise.BinaryCrossEntropy.targets:y": (
         SCORES, without_trainer(lambda v: binary_cross_entropy.targets(v, (3,), "float32"))),
+    "elementwise.Pinball.targets:y": (
+        SCORES[:, 0], without_trainer(lambda v: Pinball([0.1, 0.9]).targets(v, (2,), "float32"))),
     "elementwise.Poisson.targets:y": (SCORES, without_trainer(lambda v: poisson.targets(v, (3,), "float32"))),
     "losses.check_targets:y": (
         Y, without_trainer(lambda v: check_targets(softmax_cross_entropy, v, 20, (3,), "float32"))),
@@ -348,7 +351,8 @@ ANY_SIZE = (  # no other argument determines the number of rows
     "arrays.as_array:value", "data.as_numbers:X", "weights.times_class_weights:y",
     "cross_entropy.SoftmaxCrossEntropy.targets:y", "label_loss.LabelLoss.targets:y, numbers",
     "native.as_float_targets:y", "native.NativeLoss.targets:y", "elementwise.BinaryCrossEntropy.targets:y",
-    "elementwise.Poisson.targets:y", "batch_sum.batch_sum:g", "batch_sum.batch_sum:g, dict",
+    "elementwise.Pinball.targets:y", "elementwise.Poisson.targets:y", "batch_sum.batch_sum:g",
+    "batch_sum.batch_sum:g, dict",
 )  # fmt: skip
 CASES = Cases()
 EXPECTED = {}  # the outcome of contiguous arrays, by entry, dtype, shape and numbers

@@ -9,15 +9,16 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 
 from minidl.engine.layer_list import last_leaf
 from minidl.estimators.base import SequentialEstimator
 from minidl.estimators.data import Data, Validation
-from minidl.estimators.stopping import r2_of_rates
+from minidl.estimators.stopping import D2OfQuantiles, d2_of_quantiles, r2_of_rates
 from minidl.estimators.targets import RegressionTargets, Targets
 from minidl.layers.base import Layer
 from minidl.layers.container import Container
-from minidl.losses import Loss, Poisson
+from minidl.losses import Loss, Pinball, Poisson
 from minidl.metrics import Metric
 from minidl.optimizers.base import Rate
 from minidl.sequential import Sequential
@@ -48,6 +49,8 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
     loss : str or loss, default "auto"
         As for Trainer, of scaled targets: the `delta` of Huber is in standard deviations. "auto" is mean_squared_error.
         With "poisson" the model outputs logarithms, targets are not scaled, and `predict` returns the exponentials.
+        With Pinball, y is (n,), the model has an output for each quantile, and "d2_pinball" takes the place of R²: see
+        `score`. Quantiles of one row may cross.
     optimizer : str or Optimizer, default "adam"
         "adam", "adamw", "rmsprop", "adagrad", "sgd" (with momentum 0.9), or an object of minidl.optimizers.
     lr : float, callable or None, default None
@@ -290,8 +293,12 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
         return self
 
     def _encode_targets(self, y: Array, used: NDArray[np.bool_], known: Targets | None) -> tuple[Array, Targets]:
-        targets = RegressionTargets.of(y) if known is None else known
-        return targets.encode(y, used), targets
+        targets = RegressionTargets.of(y, self.loss) if known is None else cast(RegressionTargets, known)
+        encoded = targets.encode(y, used)
+        if RegressionTargets.of(y, self.loss) != replace(targets, mean=(), scale=()):  # of a warm start
+            expected = f"one for outputs of shape ({targets.outputs},), one for each {targets.unit} of y, as before"
+            raise ValueError(f"loss: expected {expected}, got {self.loss!r}")
+        return encoded, targets
 
     def _scaled(self, data: Data, trainer: Trainer, known: Targets | None) -> Data:
         targets, last = cast(RegressionTargets, known or data.targets), last_leaf(trainer.model.layers)
@@ -323,7 +330,38 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
         return {name: value for name, value in state.items() if name != "_scaling_back"}  # which shares weights
 
     def _metric(self, targets: Targets, loss: Loss) -> str | Metric:
+        if isinstance(loss, Pinball):
+            return D2OfQuantiles(loss.quantiles)
         return r2_of_rates if isinstance(loss, Poisson) else "r2"
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Returns R² of the predictions; of quantiles, the mean over them of `sklearn.metrics.d2_pinball_score`.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (n, features) or `(n, *input_shape)`
+            Examples.
+        y : array-like of shape (n,) or (n, targets)
+            Numbers.
+        sample_weight : array-like of shape (n,) or None, default None
+            A weight for each row.
+
+        Returns
+        -------
+        float
+            At most 1.
+
+        Raises
+        ------
+        NotFittedError
+            Before a fit.
+        InputError
+            If X is invalid, or if a prediction is NaN.
+        """
+        predicted, loss = self.predict(X), self.trainer_.loss
+        if isinstance(loss, Pinball):
+            return d2_of_quantiles(y, predicted, loss.quantiles, sample_weight)
+        return float(r2_score(y, predicted, sample_weight=sample_weight))
 
     def predict(self, X: ArrayLike) -> Array:
         """Returns the targets of each row.
@@ -336,7 +374,7 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
         Returns
         -------
         array of shape (n,) or (n, targets)
-            Numbers, in the shape of `y` in `fit`.
+            Numbers, in the shape of `y` in `fit`; (n, quantiles) with the loss Pinball of a sequence of quantiles.
 
         Raises
         ------
@@ -357,5 +395,5 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
+        tags.target_tags.multi_output = not isinstance(self.loss, Pinball)
         return tags

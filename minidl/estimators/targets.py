@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from minidl import losses
 from minidl.layers import Normalize, Rescale
 from minidl.layers.base import Layer
-from minidl.losses import BinaryCrossEntropy, Loss
+from minidl.losses import BinaryCrossEntropy, Loss, Pinball
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array, as_array
 from minidl.utils.weights import Weights
 
 Used = NDArray[np.bool_]  # rows of weight above 0
-REGRESSION_LOSSES = (losses.MeanSquaredError, losses.MeanAbsoluteError, losses.Huber, losses.Poisson)
+REGRESSION_LOSSES = (losses.MeanSquaredError, losses.MeanAbsoluteError, losses.Huber, losses.Poisson, Pinball)
 
 
 def check_one_type(y: Array) -> None:
@@ -111,15 +111,26 @@ class RegressionTargets:
     """One number for each output; a model learns `(y - mean) / scale` of each column, or y itself if there are none."""
 
     outputs: int
-    flat: bool  # whether y is (n,)
+    flat: bool  # whether predictions are (n,)
     mean: tuple[float, ...] = ()  # these defaults are those of pickles from before targets were scaled
     scale: tuple[float, ...] = ()
-    description, unit, invalid_losses = "numbers", "column", ()
+    shared: bool = False  # whether y has one column, the target of all outputs: those of quantiles
+    description, invalid_losses = "numbers", ()
     invalid_links = ("Softmax", "Sigmoid")
 
+    @property
+    def unit(self) -> str:
+        """What each output is of."""
+        return "quantile" if self.shared else "column"
+
     @classmethod
-    def of(cls, y: Array) -> Self:
-        """Returns the Targets of y, (n,) or (n, outputs)."""
+    def of(cls, y: Array, loss: Any = None) -> Self:
+        """Returns the Targets of y, (n,) or (n, outputs); raises ValueError for several columns with a Pinball loss."""
+        if isinstance(loss, Pinball):
+            if y.ndim > 1:
+                raise ValueError(f"y: expected one number for each row with {loss!r}, got shape {y.shape}")
+            if isinstance(loss.quantiles, tuple):
+                return cls(len(loss.quantiles), False, shared=True)
         return cls(1 if y.ndim == 1 else y.shape[1], y.ndim == 1)
 
     def default_loss(self, outputs: tuple[int, ...]) -> str | None:
@@ -127,10 +138,11 @@ class RegressionTargets:
         return "mean_squared_error" if outputs == (self.outputs,) else None
 
     def encode(self, y: Array, used: Used) -> Array:
-        """Returns y as (n, outputs); raises ValueError for another number of columns than before."""
-        if type(self).of(y) != replace(self, mean=(), scale=()):
-            raise ValueError(f"y: expected {self.outputs} targets per row, as before, got shape {y.shape}")
-        return y.reshape(-1, self.outputs)
+        """Returns y as (n, columns); raises ValueError for another number of columns than before."""
+        columns = 1 if self.shared else self.outputs
+        if y.shape[1:] != (() if self.flat or self.shared else (columns,)):
+            raise ValueError(f"y: expected {columns} targets per row, as before, got shape {y.shape}")
+        return y.reshape(-1, columns)
 
     def scaled_by(self, y: Array, weights: Weights | None, dtype: str) -> Self:
         """Returns the Targets with mean and standard deviation of y (n, outputs), of its rows of weight above 0.
@@ -161,10 +173,10 @@ class RegressionTargets:
     def scaling_back(self) -> Layer:
         """Returns the layer that makes predictions of what a model has learned."""
         mean, scale = np.array(self.mean), np.array(self.scale)
-        return Rescale(self.scale[0], self.mean[0]) if self.outputs == 1 else Normalize(-mean / scale, 1 / scale)
+        return Rescale(self.scale[0], self.mean[0]) if len(scale) == 1 else Normalize(-mean / scale, 1 / scale)
 
     def decode(self, scores: Array) -> Array:
-        """Returns the scores, as (n,) if y had that shape."""
+        """Returns the scores, as (n,) if predictions have that shape."""
         return scores[:, 0] if self.flat else scores
 
 

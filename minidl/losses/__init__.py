@@ -16,7 +16,7 @@ import numpy as np
 
 from minidl.losses.cross_entropy import SoftmaxCrossEntropy
 from minidl.losses.dice_loss import Dice
-from minidl.losses.elementwise import BinaryCrossEntropy, Huber, MeanAbsoluteError, MeanSquaredError, Poisson
+from minidl.losses.elementwise import BinaryCrossEntropy, Huber, MeanAbsoluteError, MeanSquaredError, Pinball, Poisson
 from minidl.losses.native import NativeLoss
 from minidl.utils import foreign_words, hints
 from minidl.utils.arrays import Array, as_array, as_dtype, check_array
@@ -30,12 +30,13 @@ __all__ = [
     "MeanAbsoluteError",
     "MeanSquaredError",
     "NativeLoss",
+    "Pinball",
     "Poisson",
     "SoftmaxCrossEntropy",
 ]
 
 Loss = Callable[[Array, Array], tuple[Array, Array]]
-CLASSES = (SoftmaxCrossEntropy, BinaryCrossEntropy, Dice, MeanSquaredError, MeanAbsoluteError, Huber, Poisson)
+CLASSES = (SoftmaxCrossEntropy, BinaryCrossEntropy, Dice, MeanSquaredError, MeanAbsoluteError, Huber, Pinball, Poisson)
 
 softmax_cross_entropy = SoftmaxCrossEntropy()
 binary_cross_entropy = BinaryCrossEntropy()

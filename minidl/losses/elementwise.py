@@ -2,10 +2,13 @@
 
 Outputs have any shape: (1,), (k,), or (c, h, w) of an autoencoder. Targets y are finite real numbers of that shape and
 any dtype; for outputs (1,) also of shape (n,). The mean over a batch is PyTorch's loss of that name, up to rounding.
+Pinball, which PyTorch lacks, has outputs (k,) and one target for all of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,10 +17,10 @@ from numpy.typing import NDArray
 from minidl.losses.class_weights import Weights, as_weights, by_channel
 from minidl.losses.label_loss import check_ignored
 from minidl.losses.native import NativeLoss, as_float_targets
-from minidl.utils.arrays import Array
+from minidl.utils.arrays import Array, as_array
 from minidl.utils.constructors import readonly_argument
 from minidl.utils.hints import answers
-from minidl.utils.validation import Shape, check_normal_float
+from minidl.utils.validation import Shape, check_normal_float, check_real
 from minidl_c.losses.elementwise_losses import ElementwiseLossOp
 
 
@@ -101,6 +104,68 @@ class Huber(NativeLoss):
 
     def op(self, shape: Shape, dtype: str) -> ElementwiseLossOp:
         return ElementwiseLossOp(shape, "huber", self.delta, dtype)
+
+
+@answers({})
+class Pinball(NativeLoss):
+    """Pinball loss, or quantile loss: its minimum is at quantiles of the targets.
+
+    Computes `max(q (y - x), (q - 1) (y - x))` for the output x of quantile q, averaged over the quantiles. The
+    derivative is -q for x below y, 1 - q for x above it, and 0 where they are equal. With q = 0.5 it is half of the
+    absolute error.
+
+    For k quantiles, outputs have shape (k,), one for each. Targets are finite numbers of shape (n,) or (n, 1): the one
+    number of an example is that of all quantiles. The mean over a batch is the mean over the quantiles of
+    `sklearn.metrics.mean_pinball_loss`.
+
+    Parameters
+    ----------
+    quantiles : sequence of float, or float
+        Numbers between 0 and 1, in increasing order.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Unless `quantiles` are such numbers, and with a model that has another number of outputs.
+
+    References
+    ----------
+    Koenker, Bassett, "Regression Quantiles", Econometrica 46 (1978).
+
+    Examples
+    --------
+    Two quantiles of targets 10 and 0. An output below the target costs little at 0.1, and much at 0.9:
+
+    >>> import numpy as np
+    >>> from minidl.losses import Pinball
+    >>> losses, dscores = Pinball([0.25, 0.75])(np.array([[8.0, 8.0], [8.0, 8.0]]), np.array([10, 0]))
+    >>> losses.tolist(), dscores.tolist()
+    ([1.0, 4.0], [[-0.125, -0.375], [0.375, 0.125]])
+    """
+
+    def __init__(self, quantiles: float | Sequence[float]) -> None:
+        self._quantiles = _as_quantiles(quantiles)
+
+    quantiles = readonly_argument("quantiles")
+
+    def op(self, shape: Shape, dtype: str) -> ElementwiseLossOp:
+        self._check(shape)
+        return ElementwiseLossOp(shape, "pinball", dtype=dtype, quantiles=np.atleast_1d(self.quantiles))
+
+    def targets(self, y: Any, shape: Shape, dtype: str) -> NDArray[Any]:
+        self._check(shape)
+        array = as_array(y, "y")
+        if array.shape[1:] == shape and (array == array[:, :1]).all():
+            return as_float_targets(array, shape, dtype)
+        if array.ndim != 1 and array.shape[1:] != (1,):
+            raise ValueError(f"y: expected one number for each example, shape (n,) or (n, 1), got {array.shape}")
+        return np.repeat(as_float_targets(array, (1,), dtype), shape[0], axis=1)
+
+    def _check(self, shape: Shape) -> None:
+        """Raises ValueError unless there is an output for each quantile."""
+        if shape != (np.size(self.quantiles),):
+            expected = f"expected one for each output of a model with outputs {shape}"
+            raise ValueError(f"quantiles: {expected}, got {self.quantiles}")
 
 
 @answers({})
@@ -235,6 +300,19 @@ class Poisson(NativeLoss):
         if minimum < 0:
             raise ValueError(f"y: expected counts of at least 0, got {minimum:g}")
         return targets
+
+
+def _as_quantiles(given: Any) -> float | tuple[float, ...]:
+    """Returns a number, or several as a tuple; raises TypeError or ValueError unless they rise between 0 and 1."""
+    if isinstance(given, np.ndarray) and given.ndim == 1:
+        given = given.tolist()
+    if isinstance(given, (Mapping, str)):
+        raise TypeError(f"quantiles: expected a number, or a list of numbers, got {given!r}")
+    several = isinstance(given, (tuple, list))
+    numbers = tuple(check_real("quantiles", one) for one in (given if several else [given]))
+    if not numbers or not all(low < high for low, high in pairwise((0.0, *numbers, 1.0))):
+        raise ValueError(f"quantiles: expected numbers between 0 and 1, in increasing order, got {given!r}")
+    return numbers if several else numbers[0]
 
 
 def _min_max(values: Array) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -77,7 +78,8 @@ class TargetsOnDisk:
 
     def _unchecked(self, block: Array) -> Array:
         with np.errstate(all="ignore"):
-            return block.reshape(len(block), *self.shape[1:]).astype(self.dtype)
+            numbers = block.reshape(len(block), -1).astype(self.dtype)  # all, or one for all outputs (Pinball)
+            return np.broadcast_to(numbers, (len(block), math.prod(self.shape[1:]))).reshape(-1, *self.shape[1:])
 
     def equals(self, other: TargetsOnDisk) -> bool:
         """Whether both have the same numbers; reads them until some differ."""

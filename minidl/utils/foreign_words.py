@@ -95,6 +95,8 @@ LOSSES: Words = {
         "use 'softmax_cross_entropy', on scores: leave out a last Softmax; y may be one-hot rows or labels"
     ),
     "poissonnll": "use 'poisson'",
+    "pinball": "use Pinball([0.1, 0.5, 0.9]) of minidl.losses, with the quantiles",
+    "quantile": "use Pinball([0.1, 0.5, 0.9]) of minidl.losses, with the quantiles",
     "focal": (
         "for rare classes use SoftmaxCrossEntropy(weight=[...]) or BinaryCrossEntropy(pos_weight=...), for rare pixels "
         "'dice'"

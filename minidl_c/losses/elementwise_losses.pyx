@@ -3,6 +3,7 @@
     mean_squared_error      (x - t)^2                                           slope  2 (x - t)
     mean_absolute_error     |x - t|                                             sign(x - t), 0 at 0
     huber                   d^2 / 2 for |d| <= delta, else delta (|d| - delta / 2)      d, else delta sign(d), d = x - t
+    pinball                 max(q (t - x), (q - 1) (t - x)), q = quantile       -q for x < t, 1 - q for x > t, 0 at t
     binary_cross_entropy    max(x, 0) - x t + log(1 + exp(-|x|))                sigmoid(x) - t
     the same, weighted      positive t softplus(-x) + (1 - t) softplus(x)       (1 - t) sigmoid(x) - positive t sigmoid(-x)
     poisson                 exp(x) - t x                                        exp(x) - t
@@ -30,6 +31,7 @@ cdef extern from "minidl_c/losses/elementwise_losses_tiles.h" nogil:
         MEAN_SQUARED_ERROR
         MEAN_ABSOLUTE_ERROR
         HUBER
+        PINBALL
         BINARY_CROSS_ENTROPY
         WEIGHTED_BINARY_CROSS_ENTROPY
         POISSON
@@ -43,12 +45,13 @@ cdef extern from "minidl_c/losses/weigh_rows_tiles.h" nogil:
 ctypedef struct elementwise_loss_dims:
     elementwise_loss function
     Py_ssize_t channels, plane          # elements of a channel
-    double *parameters                  # [channels] delta of the Huber loss, or `positive`
+    double *parameters                  # [channels] delta of the Huber loss, a quantile, or `positive`
     double *weights                     # [channels]
     double ignored                      # a target that counts nothing; NaN: none
 
 cdef dict FUNCTIONS = {"mean_squared_error": MEAN_SQUARED_ERROR, "mean_absolute_error": MEAN_ABSOLUTE_ERROR,
-                       "huber": HUBER, "binary_cross_entropy": BINARY_CROSS_ENTROPY, "poisson": POISSON}
+                       "huber": HUBER, "pinball": PINBALL, "binary_cross_entropy": BINARY_CROSS_ENTROPY,
+                       "poisson": POISSON}
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -86,15 +89,16 @@ cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
 cdef class ElementwiseLossOp(Op):
     """A loss of outputs of any shape; function: a name in the table above. A plan's last op: its value is the slope.
 
-    pos_weight (of binary_cross_entropy), weight: a number for each channel; None: ones. ignored_target (of binary_cross_entropy):
-    one that counts nothing; None: none. Raises ValueError for an unknown name, for a delta that is not above 0 or not finite in the
-    dtype, and for weights that are negative or not finite in it.
+    pos_weight (of binary_cross_entropy), weight: a number for each channel; None: ones. quantiles (of pinball): likewise, without a
+    default. ignored_target (of binary_cross_entropy): one that counts nothing; None: none. Raises ValueError for an unknown name,
+    for a delta that is not above 0 or not finite in the dtype, for quantiles that are not between 0 and 1 in it, and for weights
+    that are negative or not finite in it.
     """
 
     cdef elementwise_loss_dims d
 
     def __cinit__(self, in_shape, str function not None, double delta=1.0, dtype="float32", pos_weight=None, weight=None,
-                  ignored_target=None):
+                  ignored_target=None, quantiles=None):
         cdef elementwise_loss_dims *d = &self.d
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         if function not in FUNCTIONS:
@@ -106,13 +110,24 @@ cdef class ElementwiseLossOp(Op):
         for name, given in (("pos_weight", pos_weight), ("ignored_target", ignored_target)):
             if given is not None and d.function != BINARY_CROSS_ENTROPY:
                 raise ValueError(f"{name}: expected none for {function}, got {given!r}")
+        if (quantiles is None) == (d.function == PINBALL):
+            expected = "a number for each channel of pinball" if quantiles is None else f"none for {function}"
+            raise ValueError(f"quantiles: expected {expected}, got {quantiles!r}")
         d.ignored = NAN if ignored_target is None else ignored_target
-        if pos_weight is not None or weight is not None:
+        if pos_weight is not None or weight is not None or quantiles is not None:
             d.channels = self.c.in_channels
         if pos_weight is not None:
             d.function = WEIGHTED_BINARY_CROSS_ENTROPY
-        parameters = (delta,) * d.channels if pos_weight is None else pos_weight
-        d.parameters = class_weights_of("pos_weight", parameters, d.channels, dtype)
+        if quantiles is not None:
+            d.parameters = class_weights_of("quantiles", quantiles, d.channels, dtype)
+            for k in range(d.channels):
+                held = d.parameters[k] if self.c.real_bytes == 8 else <double> <float> d.parameters[k]
+                if not 0 < held < 1:
+                    expected = f"numbers that {dtype} can tell from 0 and 1, and between them"
+                    raise ValueError(f"quantiles: expected {expected}, got {d.parameters[k]!r}")
+        else:
+            parameters = (delta,) * d.channels if pos_weight is None else pos_weight
+            d.parameters = class_weights_of("pos_weight", parameters, d.channels, dtype)
         d.weights = class_weights_of("weight", (1.0,) * d.channels if weight is None else weight, d.channels, dtype)
         d.plane = self.c.in_size // d.channels
         if d.function in (BINARY_CROSS_ENTROPY, WEIGHTED_BINARY_CROSS_ENTROPY, POISSON):

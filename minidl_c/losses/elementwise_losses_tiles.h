@@ -5,7 +5,9 @@
 #include "minidl_c/losses/blocks.h"
 #include "minidl_c/simd/lane_math.h"
 
-typedef enum { MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR, HUBER, BINARY_CROSS_ENTROPY, WEIGHTED_BINARY_CROSS_ENTROPY, POISSON } elementwise_loss;
+typedef enum {
+  MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR, HUBER, PINBALL, BINARY_CROSS_ENTROPY, WEIGHTED_BINARY_CROSS_ENTROPY, POISSON
+} elementwise_loss;
 
 #define SUMS 4                         /* parallel sums of an example, in turn: they hide the latency of an addition */
 
@@ -37,6 +39,12 @@ INLINE V FN(huber)(V x, V t, REAL delta, V *slope) {
   return s * (d - C(0.5) * s);
 }
 
+INLINE V FN(pinball)(V x, V t, REAL quantile, V *slope) {
+  V d = x - t;
+  *slope = FN(select)(d > 0, C(1 - quantile), FN(select)(d < 0, C(-quantile), d));
+  return *slope * d;
+}
+
 /* With e = exp(-|x|), sigmoid(x) is 1 / (1 + e), or e / (1 + e) for x < 0. */
 INLINE V FN(binary_cross_entropy)(V x, V t, V *slope) {
   V e = FN(exp)(-FN(magnitude)(x));
@@ -63,6 +71,7 @@ INLINE V FN(elementwise_loss)(elementwise_loss f, REAL parameter, V x, V t, V *s
     case MEAN_SQUARED_ERROR: return FN(mean_squared_error)(x, t, slope);
     case MEAN_ABSOLUTE_ERROR: return FN(mean_absolute_error)(x, t, slope);
     case HUBER: return FN(huber)(x, t, parameter, slope);
+    case PINBALL: return FN(pinball)(x, t, parameter, slope);
     case BINARY_CROSS_ENTROPY: return FN(binary_cross_entropy)(x, t, slope);
     case WEIGHTED_BINARY_CROSS_ENTROPY: return FN(weighted_binary_cross_entropy)(x, t, parameter, slope);
     default: return FN(poisson)(x, t, slope);
@@ -121,6 +130,7 @@ static void FN(elementwise_loss_rows)(elementwise_loss f, const double *paramete
     case MEAN_SQUARED_ERROR: MEAN(MEAN_SQUARED_ERROR, 0); break;
     case MEAN_ABSOLUTE_ERROR: MEAN(MEAN_ABSOLUTE_ERROR, 0); break;
     case HUBER: MEAN(HUBER, 0); break;
+    case PINBALL: MEAN(PINBALL, 0); break;
     case POISSON: MEAN(POISSON, 0); break;
     case BINARY_CROSS_ENTROPY: if (ignores) MEAN(BINARY_CROSS_ENTROPY, 1); else MEAN(BINARY_CROSS_ENTROPY, 0); break;
     case WEIGHTED_BINARY_CROSS_ENTROPY:

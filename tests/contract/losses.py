@@ -14,6 +14,7 @@ from minidl.losses import (
     MeanAbsoluteError,
     MeanSquaredError,
     NativeLoss,
+    Pinball,
     Poisson,
     SoftmaxCrossEntropy,
 )
@@ -71,6 +72,22 @@ def counts(rng, shape):
 def huber(rng):
     delta = float(rng.choice([0.3, 1.0, 2.5]))
     return regression_case(Huber(delta), "huber_loss", real, delta=delta)(rng)
+
+
+def pinball(rng):
+    """One quantile or several, and a target for all of them, as (n,) or (n, 1)."""
+    levels = np.sort(rng.uniform(0.01, 0.99, int(rng.integers(1, 8)))).tolist()
+    given = levels[0] if len(levels) == 1 and rng.integers(2) else levels
+
+    def targets(rng, n):
+        y = real(rng, (n, 1))
+        return y[:, 0] if rng.integers(2) else y
+
+    def torch(scores, y):
+        missing, q = y.reshape(-1, 1).to(scores) - scores, scores.new_tensor(levels)
+        return (q * missing).maximum((q - 1) * missing)
+
+    return LossCase(Pinball(given), (len(levels),), targets, torch)
 
 
 def mean_over_labels(losses, counts):
@@ -168,6 +185,7 @@ DRAWS = {
     "Huber": huber,
     "MeanAbsoluteError": regression_case(MeanAbsoluteError(), "l1_loss", real),
     "MeanSquaredError": regression_case(MeanSquaredError(), "mse_loss", real),
+    "Pinball": pinball,
     "Poisson": regression_case(Poisson(), "poisson_nll_loss", counts),
     "SoftmaxCrossEntropy": softmax_cross_entropy,
 }

@@ -10,7 +10,7 @@ from sklearn.metrics import accuracy_score
 
 from minidl.estimators import SequentialClassifier
 from minidl.layers import Dense, ReLU
-from minidl.losses import BinaryCrossEntropy, SoftmaxCrossEntropy
+from minidl.losses import BinaryCrossEntropy, Pinball, SoftmaxCrossEntropy
 
 X, NUMBERS = load_iris(return_X_y=True)
 X = (X - X.mean(axis=0)) / X.std(axis=0)
@@ -123,7 +123,7 @@ def test_a_loss_of_one_score_gives_a_model_with_one(loss):
         make_classifier(loss=loss).fit(X, NUMBERS)
 
 
-@pytest.mark.parametrize("loss", ["mean_squared_error", "mean_absolute_error", "huber", "poisson"])
+@pytest.mark.parametrize("loss", ["mean_squared_error", "mean_absolute_error", "huber", "poisson", Pinball(0.5)])
 def test_regression_losses_are_refused(loss):
     """Their scores would not mean what predict takes them for."""
     for model, y in (([Dense(1)], NUMBERS == 2), ([Dense(3)], NUMBERS)):

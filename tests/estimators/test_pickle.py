@@ -14,7 +14,7 @@ from sklearn.base import clone
 from minidl import Layer, callbacks
 from minidl.estimators import SequentialClassifier, SequentialRegressor
 from minidl.layers import BatchNorm1D, Dense, Dropout, ReLU
-from minidl.losses import Huber
+from minidl.losses import Huber, Pinball
 from minidl.optimizers import SGD
 from minidl.saving.safetensors_file import FileError
 from minidl.schedules import Cosine
@@ -76,6 +76,10 @@ CASES = {
     "early stopping": (SequentialClassifier(make_net, early_stopping=True, **OPTIONS), Y),
     "many labels": (SequentialClassifier(make_net, **OPTIONS), RNG.random((60, 2)) > 0.5),
     "numbers": (SequentialRegressor(make_net, loss=Huber(2.0), **OPTIONS), RNG.normal(size=(60, 2))),
+    "quantiles": (
+        SequentialRegressor(make_net, loss=Pinball([0.1, 0.9]), early_stopping=True, **OPTIONS),
+        RNG.normal(size=60),
+    ),
     "rates": (SequentialRegressor(make_net, loss="poisson", early_stopping=True, **OPTIONS), RNG.poisson(3, 60)),
 }
 

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from reference_losses import FUNCTIONS, mean_of
+from sklearn.metrics import mean_pinball_loss
 
 from minidl import Sequential, Trainer, losses
 from minidl.layers import Conv2D, Dense, MaxPool2D, ReLU, Upsample2D
-from minidl.losses import BinaryCrossEntropy, Huber, binary_cross_entropy, mean_squared_error, poisson
+from minidl.losses import BinaryCrossEntropy, Huber, Pinball, binary_cross_entropy, mean_squared_error, poisson
 from minidl.optimizers import SGD, Adam
 from minidl.training.steps import FusedSteps
 
@@ -213,6 +214,59 @@ def test_a_split_is_stratified_only_for_labels(rng):
     assert seen == [2, 2]
     for loss in ("mean_squared_error", "poisson"):  # as labels, each would be a class of one member
         fitted([Dense(1)], X, np.arange(40), loss, 1, validation_split=0.5)
+
+
+# ---- quantiles
+def test_pinball_is_that_of_scikit_learn(rng):
+    scores, y, quantiles = rng.normal(size=(50, 3)), rng.normal(size=50), (0.05, 0.5, 0.8)
+    scores[:9, 1] = y[:9]
+    losses, dscores = Pinball(quantiles)(scores, y)
+    each = [mean_pinball_loss(y, x, alpha=q) for x, q in zip(scores.T, quantiles, strict=True)]
+    assert losses.mean() == pytest.approx(np.mean(each), rel=1e-13)
+    assert not dscores[:9, 1].any() and dscores[9:].all()
+
+
+def test_all_quantiles_have_the_one_target_of_an_example():
+    loss, y = Pinball([0.1, 0.5, 0.9]), np.array([3, 1])
+    for given in (y, y[:, np.newaxis], y.tolist()):
+        targets = loss.targets(given, (3,), "float32")
+        np.testing.assert_array_equal(targets, [[3, 3, 3], [1, 1, 1]])
+        assert targets.dtype == np.float32 and loss.targets(targets, (3,), "float32") is targets
+    np.testing.assert_array_equal(Pinball(0.5).targets(y, (1,), "float64"), [[3], [1]])
+    one = r"^y: expected one number for each example, shape \(n,\) or \(n, 1\), got"
+    for wrong in (np.zeros((2, 2)), [[1, 2, 3], [1, 1, 1]], np.zeros((2, 1, 1)), 5.0):
+        with pytest.raises(ValueError, match=one):
+            loss.targets(wrong, (3,), "float32")
+    with pytest.raises(ValueError, match=r"^y: expected finite values, .* \(first in example 1\)"):
+        loss.targets([1, np.nan], (3,), "float32")
+
+
+@pytest.mark.parametrize(
+    ("quantiles", "error"),
+    [
+        (0, ValueError), (1.0, ValueError), (-0.1, ValueError), (np.nan, ValueError), ([], ValueError),
+        ([0.1, 1], ValueError), ([0.5, 0.1], ValueError), ([0.5, 0.5], ValueError), ([0.1, np.nan, 0.9], ValueError),
+        (None, TypeError), ("0.5", TypeError), (True, TypeError), ([[0.5]], TypeError), ({0.5: 1}, TypeError),
+        (np.full((1, 1), 0.5), TypeError),
+    ],
+)  # fmt: skip
+def test_invalid_quantiles(quantiles, error):
+    with pytest.raises(error, match="quantiles: expected"):
+        Pinball(quantiles)
+
+
+def test_another_number_of_quantiles_than_of_outputs():
+    for model in (Sequential([Dense(3)], (4,)), Sequential([Conv2D(2, 1)], (1, 4, 4))):
+        with pytest.raises(ValueError, match="quantiles: expected one for each output of a model with outputs"):
+            Trainer(model, Pinball([0.1, 0.9]), SGD(0.1)).train_batch(np.zeros((5, *model.input_shape)), np.zeros(5))
+    assert Pinball(np.array([0.1, 0.9])).quantiles == (0.1, 0.9) and Pinball(np.float32(0.5)).quantiles == 0.5
+    assert repr(Pinball([0.1, 0.9])) == "Pinball(quantiles=(0.1, 0.9))"
+
+
+def test_constants_become_the_quantiles_of_the_targets(rng):
+    y, quantiles = rng.exponential(size=1000), (0.1, 0.5, 0.9)
+    _, trainer = fitted([Dense(3)], np.zeros((1000, 1)), y, Pinball(quantiles), epochs=60, lr=0.02)
+    np.testing.assert_allclose(trainer.model.predict([[0.0]])[0], np.quantile(y, quantiles), atol=0.1)
 
 
 # ---- weights of outputs

@@ -7,7 +7,7 @@ from odd_arrays import Lazy
 
 from minidl import InputError, Sequential, Trainer
 from minidl.layers import Dense, Flatten, RandomFlip, ReLU, Reshape
-from minidl.losses import BinaryCrossEntropy, Huber, NativeLoss
+from minidl.losses import BinaryCrossEntropy, Huber, NativeLoss, Pinball
 from minidl.metrics import r2
 from minidl.optimizers import Adam
 from minidl.training import targets_on_disk
@@ -145,6 +145,16 @@ def test_a_fit_is_completed_with_the_same_targets_in_memory_and_back(tmp_path, w
         uninterrupted = make_trainer()
         uninterrupted.fit(WINDOWS, y, **fit)
         assert resumed.step == uninterrupted.step and resumed.history["loss"] == uninterrupted.history["loss"]
+
+
+def test_one_number_on_disk_for_all_quantiles(tmp_path):
+    y, fit = WINDOWS[:, 0, 0].copy(), {"epochs": 2, "batch_size": 32, "verbose": 0}
+    trainers = [Trainer(Sequential([Flatten(), Dense(2)], (2, 6)), Pinball([0.1, 0.9]), Adam(0.01)) for _ in range(2)]
+    for trainer, targets in zip(trainers, (y, mapped(tmp_path, y)), strict=True):
+        with pytest.raises(KeyboardInterrupt):
+            trainer.fit(WINDOWS, targets, **fit, callbacks=[InterruptAfter(7)])
+        trainer.fit(WINDOWS, y, **fit)
+    assert trainers[0].history["loss"] == trainers[1].history["loss"]
 
 
 def test_what_stays_on_disk(tmp_path):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.losses import CLASSES, BinaryCrossEntropy, Dice, Loss, Poisson, SoftmaxCrossEntropy, checked_loss
+from minidl.losses import CLASSES, BinaryCrossEntropy, Dice, Loss, Pinball, Poisson, SoftmaxCrossEntropy, checked_loss
 from minidl.losses.class_weights import by_channel
 from minidl.losses.output_losses import OutputLosses
 from minidl.utils.arrays import Array
@@ -71,7 +71,14 @@ def _right_answers(loss: Loss, targets: Array, shape: tuple[int, ...]) -> Double
 
 
 def _mean_answer(loss: Loss, answers: Doubles, targets: Array, weights: Doubles | None) -> Doubles:
-    """Returns the mean of the answers of all examples, at each position of those that have a label there."""
+    """Returns the mean of the answers of all examples, at each position of those that have a label there.
+
+    With a Pinball loss, the quantiles of the answers.
+    """
+    if isinstance(loss, Pinball):
+        order = answers[:, 0].argsort()
+        below = np.cumsum(np.ones(len(order)) if weights is None else weights[order])
+        return answers[order, 0][np.searchsorted(below, np.atleast_1d(loss.quantiles) * below[-1])]
     if not isinstance(loss, BinaryCrossEntropy) or loss.ignore_index is None:
         return np.average(answers, axis=0, weights=weights)  # labels that are ignored have zeros for probabilities
     own = (targets != loss.ignore_index) * (1.0 if weights is None else weights.reshape(-1, *[1] * (targets.ndim - 1)))

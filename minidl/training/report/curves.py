@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.losses import Huber, MeanAbsoluteError, MeanSquaredError
+from minidl.losses import Huber, MeanAbsoluteError, MeanSquaredError, Pinball
 from minidl.training.report import thresholds
 from minidl.training.report.findings import Finding
 from minidl.training.report.probe import Probe
@@ -43,7 +43,7 @@ def stuck_loss(probe: Probe) -> Iterator[Finding]:
 def unscaled_targets(probe: Probe) -> Iterator[Finding]:
     """Finds targets so large, or so far from 0, that the outputs have not come near them, after any number of steps."""
     for output in probe.outputs if probe.learned < thresholds.LEARNED else ():
-        if not isinstance(output.loss, (Huber, MeanAbsoluteError, MeanSquaredError)):
+        if not isinstance(output.loss, (Huber, MeanAbsoluteError, MeanSquaredError, Pinball)):
             continue
         size = float(np.sqrt(np.mean(np.square(output.targets, dtype=np.float64))))
         if size > thresholds.LARGE_TARGETS:

@@ -232,3 +232,57 @@ def test_invalid_weights_of_channels_are_refused(weights, message):
         ElementwiseLossOp((3,), "binary_cross_entropy", **weights)
     with pytest.raises(ValueError, match="pos_weight: expected none for huber"):
         ElementwiseLossOp((3,), "huber", pos_weight=[1, 1, 1])
+
+
+# ---- quantiles of channels
+def pinball(check, scores, targets, quantiles):
+    """Returns (losses, dscores) of outputs (k,) for k quantiles."""
+    op = ElementwiseLossOp(scores.shape[1:], "pinball", dtype=scores.dtype.name, quantiles=quantiles)
+    losses, dscores = check.output(scores.shape[:1], scores.dtype), check.output(scores.shape, scores.dtype)
+    loss_batch(op, scores, targets, losses, dscores)
+    return losses, dscores
+
+
+@each_dtype
+def test_quantiles_of_channels(check, dtype):
+    rng = np.random.default_rng(11)
+    for n in BATCHES:
+        for size in (1, 3, 17, 67):
+            scores, targets = draw("mean_absolute_error", rng, (n, size))
+            q = rng.uniform(0.01, 0.99, size).astype("f4").astype("f8")
+            missing = targets.astype("f8") - scores.astype("f8")
+            terms = np.maximum(q * missing, (q - 1) * missing)
+            slopes = np.select([missing > 0, missing < 0], [-q, 1 - q], 0) / size
+            losses, dscores = pinball(check, check.input(scores, dtype), check.input(targets, dtype), q)
+            mean = terms.reshape(n, size).mean(axis=1)
+            what = f"{dtype} {scores.shape}"
+            check.close(losses, mean, ref.rounding(10 + size, dtype) * mean, f"losses {what}")
+            check.close(dscores, slopes, ref.rounding(10, dtype) * abs(slopes), f"dscores {what}")
+            check.count("quantiles of channels", dtype)
+
+
+@each_dtype
+def test_pinball_of_equal_infinite_and_missing_numbers(check, dtype):
+    x = np.array([[2, 2, 2], [INF, INF, INF], [-INF, -INF, -INF], [NAN, 2, 2]], dtype)
+    losses, dscores = pinball(check, x, np.full_like(x, 2), [0.25, 0.5, 0.75])
+    check.equal(losses, np.array([0, INF, INF, NAN]), "losses")
+    slopes = np.array([[0, 0, 0], [0.75, 0.5, 0.25], [-0.25, -0.5, -0.75], [NAN, 0, 0]], "f8") / 3
+    check.close(dscores, slopes, ref.rounding(4, dtype), "dscores")
+
+
+@pytest.mark.parametrize(
+    ("quantiles", "message"),
+    [
+        ([0.5], "quantiles: expected 3 numbers, one for each channel of the outputs, got 1"),
+        ([0, 0.5, 0.9], "quantiles: expected numbers that float32 can tell from 0 and 1, and between them, got 0.0"),
+        ([0.1, 0.5, 1 - 1e-9], "quantiles: expected numbers that float32 can tell from 0 and 1, .* got 0.999999999"),
+        ([0.1, 0.5, NAN], "quantiles: expected numbers"),
+        (None, "quantiles: expected a number for each channel of pinball, got None"),
+    ],
+)
+def test_invalid_quantiles_are_refused(quantiles, message):
+    with pytest.raises(ValueError, match=message):
+        ElementwiseLossOp((3,), "pinball", quantiles=quantiles)
+    with pytest.raises(ValueError, match="quantiles: expected none for huber"):
+        ElementwiseLossOp((3,), "huber", quantiles=[0.1, 0.5, 0.9])
+    assert ElementwiseLossOp((1,), "pinball", dtype="float64", quantiles=[1 - 1e-9]).dtype == "float64"

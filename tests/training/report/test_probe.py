@@ -34,6 +34,7 @@ from minidl.losses import (
     BinaryCrossEntropy,
     Huber,
     MeanSquaredError,
+    Pinball,
     Poisson,
     SoftmaxCrossEntropy,
     softmax_cross_entropy,
@@ -186,6 +187,11 @@ def test_the_loss_of_a_constant_guess():
     result = baseline_of(Poisson(), counts, None, (1,))
     nearby = [float(Poisson()(np.full((500, 1), np.log(3) + d), counts)[0].mean()) for d in np.linspace(-0.2, 0.2, 41)]
     assert result.right < result.guess <= min(nearby)
+    answers = np.repeat(numbers[:, :1], 2, axis=1)
+    for weight in (None, np.exp(2 * answers[:, 0])):
+        guess = baseline_of(Pinball([0.2, 0.9]), answers, weight, (2,)).guess
+        constants = [Pinball([0.2, 0.9])(np.full((500, 2), c), answers)[0] for c in rng.normal(0.5, 1, (300, 2))]
+        assert guess < min(np.average(losses, weights=weight) for losses in constants)
     assert baseline_of(Huber(), np.ones((5, 1)), None, (1,)) is None  # nothing to learn
     assert baseline_of(lambda scores, y: (scores[:, 0], scores), y, None, (10,)) is None
 

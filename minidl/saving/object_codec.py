@@ -122,7 +122,7 @@ def decode(config: Any, ours: Mapping[str, Any], custom_objects: Mapping[str, An
 
 def check_settings(settings: Any) -> None:
     """Raises ValueError unless these are settings of a layer and of the layers in it."""
-    if not isinstance(settings, dict) or set(settings) - {"trainable", "lr_mult", "layers"}:
+    if not isinstance(settings, dict) or set(settings) - {"trainable", "lr_mult", "decay_mult", "layers"}:
         raise ValueError(f"expected the settings of a layer, got {str(settings)[:100]}")
     inner = settings.get("layers", {})
     if not isinstance(inner, dict):

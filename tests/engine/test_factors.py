@@ -145,6 +145,16 @@ def test_numbers_that_are_equal_by_name_train_as_one():
     assert ends[0] == ends[1]
 
 
+def test_buffers_between_parameters_have_no_decay():
+    """They are in the flat buffer, too: steps with a loss in Python give them the bits of steps inside a plan."""
+    ends = []
+    for loss in (LOSS, lambda scores, y: softmax_cross_entropy(scores, y)):
+        model = make_net()
+        Trainer(model, loss, SGD(0.1, weight_decay=0.5)).fit(X, Y, epochs=1, batch_size=50, verbose=0)
+        ends.append({name: value.tobytes() for name, value in model.state_dict().items() if "running" in name})
+    assert ends[0] == ends[1] and len(ends[0]) == 4
+
+
 def test_choices_of_parameters():
     model, asked = make_net(), []
     model.set_param_group("3.body.0.bias", lr_mult=3)

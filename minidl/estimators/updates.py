@@ -72,7 +72,7 @@ def _layers_of(model: Any) -> list[tuple[Any, ...]]:
     known = isinstance(layers, (list, tuple))
     settings = ("trainable", "lr_mult", "decay_mult")
     return [
-        (type(layer), _config_of([layer]), *(getattr(layer, name, None) for name in settings))
+        (type(layer), _config_of([layer]), *(repr(getattr(layer, name, None)) for name in settings))
         for layer in (layers if known else ())
     ]
 

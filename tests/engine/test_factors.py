@@ -8,7 +8,7 @@ import pytest
 import reference_optimizers as formulas
 from faulty_layers import Scale
 
-from minidl import Sequential, Trainer
+from minidl import Sequential, Trainer, fit_many
 from minidl.callbacks import Checkpoint
 from minidl.estimators import SequentialClassifier
 from minidl.layers import BatchNorm2D, Conv2D, Dense, Flatten, Outputs, PReLU, ReLU, Residual
@@ -122,15 +122,16 @@ def test_steps_are_those_of_pytorchs_parameter_groups(name):
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_accumulated_steps_have_the_bits_of_whole_batches(threads):
-    ends = []
-    for options in ({"batch_size": 20}, {"batch_size": 5, "gradient_accumulation_steps": 4}):
+def test_accumulated_steps_and_fits_in_threads_have_the_same_bits(threads):
+    ends, whole = [], {"batch_size": 20}
+    for options in (whole, {"batch_size": 5, "gradient_accumulation_steps": 4}, whole):
         model = Sequential([Conv2D(4, 3), PReLU(), Flatten(), Dense(3)], SHAPE)
         model.set_param_group("bias", lr_mult=64, decay_mult=0)
         trainer = Trainer(model, LOSS, OPTIMIZERS["AdamW"][0], num_threads=threads)
-        trainer.fit(X[:40], Y[:40], epochs=2, verbose=0, **options)
+        fit = trainer.fit if len(ends) < 2 else lambda *data, one=trainer, **given: fit_many([one], *data, **given)
+        fit(X[:40], Y[:40], epochs=2, verbose=0, **options)
         ends.append({name: value.tobytes() for name, value in model.state_dict().items()})
-    assert ends[0] == ends[1]
+    assert ends[0] == ends[1] == ends[2]
 
 
 def test_numbers_that_are_equal_by_name_train_as_one():
@@ -346,9 +347,11 @@ def test_any_size_and_the_summary():
 def test_estimators_take_them():
     given = [Flatten(), Dense(4), ReLU(), Dense(3)]
     given[1].decay_mult = {"bias": 0}
-    fitted = SequentialClassifier(given, optimizer=SGD(0.1, weight_decay=5.0), epochs=2).fit(X, Y)
-    plain = SequentialClassifier(
-        [Flatten(), Dense(4), ReLU(), Dense(3)], optimizer=SGD(0.1, weight_decay=5.0), epochs=2
-    )
+    options = {"optimizer": SGD(0.1, weight_decay=5.0), "epochs": 2}
+    fitted = SequentialClassifier(given, **options).fit(X, Y)
+    plain = SequentialClassifier([Flatten(), Dense(4), ReLU(), Dense(3)], **options)
     assert fitted.model_[1].decay_mult == {"bias": 0}
     assert not np.array_equal(fitted.model_.params["1.bias"].value, plain.fit(X, Y).model_.params["1.bias"].value)
+    begun = SequentialClassifier(given, **options).partial_fit(X, Y, classes=[0, 1, 2])
+    for copied in (copy.deepcopy(begun), pickle.loads(pickle.dumps(begun))):
+        assert copied.partial_fit(X, Y).model_[1].decay_mult == {"bias": 0}

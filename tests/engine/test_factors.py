@@ -11,6 +11,7 @@ from faulty_layers import Scale
 from minidl import Sequential, Trainer, fit_many
 from minidl.callbacks import Checkpoint
 from minidl.estimators import SequentialClassifier
+from minidl.initializers import ones
 from minidl.layers import BatchNorm2D, Conv2D, Dense, Flatten, Outputs, PReLU, ReLU, Residual
 from minidl.losses import softmax_cross_entropy
 from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
@@ -285,6 +286,22 @@ def test_invalid_factors_in_a_file_are_refused(wrong):
     ((kind, content),) = config["layers"][0].items()
     with pytest.raises((TypeError, ValueError), match=r"Dense|decay|settings"):
         Sequential.from_config(config | {"layers": [{kind: [*content, wrong]}]}, model.state_dict(), {})
+
+
+class Custom(Scale):
+    """Its parameter has a name that means something in a file."""
+
+    def build(self, in_shape):
+        self.param("custom", (1,), ones)
+        return in_shape
+
+
+def test_a_parameter_may_have_any_name(tmp_path):
+    model = Sequential([Custom(), Dense(3)], (4,))
+    model.set_param_group("custom", decay_mult=0)
+    model[0].lr_mult = {"custom": 2}
+    model.save(tmp_path / "m")
+    assert Sequential.load(tmp_path / "m", custom_objects={"Custom": Custom})[0].lr_mult == {"custom": 2}
 
 
 def test_a_resumed_fit_has_the_same_bits(tmp_path):

@@ -31,7 +31,8 @@ def check_names(argument: str, factors: Mapping[str, Any], names: Collection[str
         if not isinstance(name, str):
             raise TypeError(f"{argument}: expected names of parameters, got {name!r:.100}")
         if names is not None and name not in names:
-            raise ValueError(f"{argument}: expected names from {', '.join(names) or 'no parameters'}, got {name!r:.100}")
+            known = ", ".join(names) or "no parameters"
+            raise ValueError(f"{argument}: expected names from {known}, got {name!r:.100}")
 
 
 def by_name(factors: Factors, names: Collection[str]) -> dict[str, float]:

@@ -18,7 +18,7 @@ from minidl.engine.soft_update import check_same_layers, soft_update
 from minidl.engine.state import check_dtype, check_mapping, copies, load, shared
 from minidl.engine.summary import Summary, summarize
 from minidl.layers.base import Layer
-from minidl.layers.container import any_trainable
+from minidl.layers.container import any_trainable, take_factors
 from minidl.layers.parallel import Block
 from minidl.layers.param import Param
 from minidl.saving import safetensors_file
@@ -199,9 +199,9 @@ class Sequential(BaseModel):
         """Returns the model for examples of one shape, if this one takes images of any size.
 
         It shares all weights and buffers with this model: a step of either changes both. It has its settings
-        (`trainable`, `lr_mult`) as they are when `at` is called. Its results are those of a model that was built for
-        this shape, bit for bit, and it can do what a model of any size cannot: input gradients, a forward by hand, an
-        export for C. The models of the sizes used last are kept.
+        (`trainable`, `lr_mult`, `decay_mult`) as they are when `at` is called. Its results are those of a model that
+        was built for this shape, bit for bit, and it can do what a model of any size cannot: input gradients, a forward
+        by hand, an export for C. The models of the sizes used last are kept.
 
         Parameters
         ----------
@@ -623,7 +623,8 @@ class Sequential(BaseModel):
             that of those that a step changes, `macs` the number of multiply-adds of one example's forward.
             `parameter_bytes`, `step_bytes` and `training_bytes` are memory of parameters, of a step, and of training
             without data and optimizer. `rows` has for each layer `name`, `depth`, `output` (a shape), `parameters`,
-            `trainable`, `macs`, `example_bytes`, the size of its output, and `lr_mult`, with those of what it is in.
+            `trainable`, `macs`, `example_bytes`, the size of its output, and `lr_mult` and `decay_mult`, with those of
+            what it is in.
 
         Raises
         ------
@@ -670,9 +671,8 @@ class Sequential(BaseModel):
         about = description.about_slice(self, isinstance(index, slice) and chosen[-1:] == self.layers[-1:])
         spec = layer_list.to_spec(chosen)
         model = _rebuild(spec, shape, self.seed, self.dtype, state, self._lr_mult, self.max_pixels, about)
-        if isinstance(index, str) and (rate := self.layers[-1].lr_mult) != 1:  # which held for the layers of the output
-            for layer in model.layers[len(self) - 1 :]:
-                layer.lr_mult *= rate
+        if isinstance(index, str):
+            take_factors(model.layers[len(self) - 1 :], self.layers[-1])
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:

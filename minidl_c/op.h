@@ -194,8 +194,6 @@ typedef struct {
   int input, output;           /* indices of values. Of two ops with one input, only the first writes dx: it adds dskip */
   ptrdiff_t param, sums;       /* offsets in the flat buffers, and among the sums */
   int frozen;                  /* its parameters are left alone, and it runs as in inference */
-  double lr_scale;             /* factor of the learning rate */
-  int64_t skipped_steps;       /* optimizer steps that were made while it was frozen */
 } op_plan;
 
 /* y = f(x) needs this much and `memory`; the other groups are for what their comments say. */

@@ -179,8 +179,6 @@ cdef extern from "minidl_c/op.h" nogil:
     ctypedef struct op_plan:
         int input, output, frozen
         Py_ssize_t param, sums
-        double lr_scale
-        int64_t skipped_steps
     ctypedef struct op:
         size_t size
         int real_bytes, reads, splits, draws

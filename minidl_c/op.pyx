@@ -52,7 +52,6 @@ cdef class Op:
         self.c.in_rows, self.c.out_rows = [shape[1] if len(shape) == 3 else 1 for shape in (in_shape, out_shape)]
         self.c.work = self.c.in_size + self.c.out_size
         self.c.real_bytes = 4 if dtype == "float32" else 8
-        self.c.plan.lr_scale = 1
         return 0
 
     cdef int check(self, str name, int real_bytes) except -1:

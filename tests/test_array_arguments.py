@@ -282,7 +282,7 @@ INSIDE = (
         "pixel_targets",
         "segments",
     ),
-    *("state", "summary", "param_groups", "per_example", "constructors", "validation", "sparse"),
+    *("state", "summary", "param_groups", "per_example", "constructors", "factors", "validation", "sparse"),
     *("checkpoint_content", "checked_attributes", "consistency", "diagnosis", "array_fit_loop", "batch_feed"),
     *("batch_fit_loop", "fit_arguments", "fit_loop", "fit_record", "fit_state", "mixup", "optimizer_state"),
     *("progress", "measurement", "output_losses", "output_metrics", "per_example_steps", "sample_buffer"),

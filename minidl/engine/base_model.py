@@ -12,6 +12,7 @@ from minidl.engine import description
 from minidl.engine.input_gradient import inference_network, input_gradient, make_objective
 from minidl.engine.manual import ManualPass
 from minidl.engine.network import Network
+from minidl.engine.param_groups import Select, set_param_group
 from minidl.engine.probabilities import link_of, one_output, predicted_probabilities
 from minidl.engine.sizes import Sizes
 from minidl.layers.base import Layer
@@ -189,6 +190,44 @@ class BaseModel:
             example = (self.sizes.declared[0], *[128] * (len(self.sizes.declared) - 1))
             expected = f"expected a model of one size: model.at({example}) is one, with the same weights"
             raise ValueError(f"{what}: {expected}; got a model of images of any size, {self.sizes.declared}")
+
+    def set_param_group(self, select: Select, *, lr_mult: float | None = None, decay_mult: float | None = None) -> None:
+        """Sets `lr_mult` and `decay_mult` of some parameters, in their layers.
+
+        The factors of other parameters stay. Those of the containers that a layer is in, and `model.lr_mult`, multiply
+        them as before.
+
+        Parameters
+        ----------
+        select : str, class of layers, or callable
+            Which parameters: those of a name, such as "bias", or one, such as "0.bias"; those of the layers of a class;
+            or those for which a function f(path, layer, name) is true, with the path of the layer, such as "3.body.0",
+            and the name of the parameter in it.
+        lr_mult : float or None, default None
+            Factor of the learning rate, of at least 0; None: unchanged.
+        decay_mult : float or None, default None
+            Factor of the weight decay, of at least 0; 0: no decay. None: unchanged.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Without any change, if an argument is invalid, if `select` chooses no parameter, if both factors are None,
+            or if the model is not built.
+
+        Examples
+        --------
+        Weight decay only of matrices and kernels, and biases with 64 times the rate:
+
+        >>> from minidl import Sequential
+        >>> from minidl.layers import BatchNorm2D, Conv2D, Dense, Flatten
+        >>> model = Sequential([Conv2D(4, 3), BatchNorm2D(), Flatten(), Dense(2)], input_shape=(1, 5, 5))
+        >>> model.set_param_group(BatchNorm2D, decay_mult=0)
+        >>> model.set_param_group("bias", lr_mult=64, decay_mult=0)
+        >>> dict(model[0].decay_mult), model[1].decay_mult, dict(model[1].lr_mult)
+        ({'bias': 0.0}, 0.0, {'bias': 64.0})
+        """
+        self._built()
+        set_param_group(self.layers, select, lr_mult, decay_mult)
 
     @property
     def manual(self) -> ManualPass:

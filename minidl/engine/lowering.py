@@ -27,7 +27,7 @@ def plan_of(
     """Returns the plan of layers with kernels, and of a loss after them.
 
     offsets: for each layer, where its parameters begin in the flat buffer. groups: its ParamGroup, which says whether
-    and how fast it is trained. Both are keyed by the layer's id.
+    it is trained. Both are keyed by the layer's id.
     """
     lowering = Lowering(offsets, groups)
     lowering.chain(layers)
@@ -35,9 +35,7 @@ def plan_of(
         lowering.add(FlattenOp(layers[0].in_shape, layers[0].dtype))
     if loss is not None:
         lowering.add(loss)
-    frozen, lr_scales = [group.frozen for group in lowering.op_groups], [group.lr_scale for group in lowering.op_groups]
-    skipped_steps = [group.skipped_steps for group in lowering.op_groups]
-    return Plan(lowering.ops, lowering.op_offsets, loss is not None, frozen, lr_scales, skipped_steps)
+    return Plan(lowering.ops, lowering.op_offsets, loss is not None, lowering.frozen)
 
 
 class Lowering:
@@ -47,18 +45,18 @@ class Lowering:
         self.offsets, self.groups = offsets, groups
         self.ops: list[Any] = []
         self.op_offsets: list[int] = []  # of each op's parameters
-        self.op_groups: list[ParamGroup] = []
+        self.frozen: list[bool] = []
 
     @property
     def value(self) -> int:
         """The index of the value that was written last."""
         return len(self.ops)
 
-    def add(self, op: Op | None, offset: int = 0, group: ParamGroup | None = None) -> int:
+    def add(self, op: Op | None, offset: int = 0, frozen: bool = False) -> int:
         """Appends an op, or a placeholder (None); returns its index."""
         self.ops.append(op)
         self.op_offsets.append(offset)
-        self.op_groups.append(group or ParamGroup())
+        self.frozen.append(frozen)
         return len(self.ops) - 1
 
     def chain(self, layers: Sequence[Layer]) -> None:
@@ -67,9 +65,9 @@ class Lowering:
             if isinstance(layer, Container):
                 self.branches(layer, list(layer.named_branches().values()))
             else:
-                offset, group = self.offsets[id(layer)], self.groups[id(layer)]
+                offset, frozen = self.offsets[id(layer)], self.groups[id(layer)].frozen
                 for op in layer.ops:
-                    self.add(op, offset, group)
+                    self.add(op, offset, frozen)
                     offset += op.n_param
 
     def branches(self, layer: Container, branches: list[Branch]) -> Shape:

@@ -50,7 +50,7 @@ class ManualPass:
         """
         tape, array = self._checked("backward_step", dscores, "dscores", changes)
         if self._trained is not self.network.trained:
-            expected = "expected the trainable and lr_mult of all layers as in the forward"
+            expected = "expected the trainable, lr_mult and decay_mult of all layers as in the forward"
             raise RuntimeError(f"backward_step: {expected}; call forward(X, training=True) again")
         if not len(array):
             raise ValueError("dscores: expected gradients of at least one example, got none")

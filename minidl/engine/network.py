@@ -22,8 +22,10 @@ from minidl.layers.outputs import OutputLayout, Outputs
 from minidl.layers.param import Param
 from minidl.utils.arrays import Array, memory_order
 from minidl.utils.data import ArraySource, Index, is_plain_batch
+from minidl.utils.factors import by_name
 from minidl.utils.threadpool import one_blas_thread
 from minidl.utils.validation import Shape
+from minidl_c.optimizers.update import ParamRanges
 
 CHUNK = 1024  # examples that predict processes at a time with NumPy layers or data that must be converted
 
@@ -173,10 +175,18 @@ class Network:
         """Returns the name, as errors have it, of the first layer of a class that is no container; None: none."""
         return next((name for leaf, name in self.named if isinstance(leaf, kind)), None)
 
-    def ranges(self, trained: ParamGroups) -> list[tuple[int, int, float, int]]:
-        """Returns the ranges of the flat buffers that a step changes: start, end, lr_scale, skipped_steps."""
-        groups = [(leaf, trained[id(leaf)]) for leaf in self.leaves if leaf.params and not trained[id(leaf)].frozen]
-        return [(*self.parameters.range_of(leaf), group.lr_scale, group.skipped_steps) for leaf, group in groups]
+    def ranges(self, trained: ParamGroups) -> ParamRanges:
+        """Returns the ranges of the flat buffers that a step changes, and how: parameters alike are one range."""
+        found: list[tuple[int, int, float, float, int]] = []
+        for leaf in self.leaves:
+            group, end = trained[id(leaf)], self.parameters.offsets[id(leaf)]
+            lr, decay = by_name(group.lr_scale, leaf.params), by_name(group.decay_scale, leaf.params)
+            for name, param in leaf.params.items() if not group.frozen else ():
+                start, end, how = end, end + param.value.size, (lr[name], decay[name], group.skipped_steps)
+                if found and found[-1][1:] == (start, *how):
+                    start = found.pop()[0]
+                found.append((start, end, *how))
+        return ParamRanges(found)
 
     def trained_params(self, params: Mapping[str, Param]) -> dict[str, Param]:
         """Returns those of a model's parameters, by name, that a step changes."""

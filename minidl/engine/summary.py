@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from minidl.engine.segments import NativeSegment, ParamGroups, Segment
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, title
 from minidl.layers.outputs import Outputs
+from minidl.utils.factors import Factors
 from minidl.utils.validation import Shape
 
 HEADER = ("layer", "output", "parameters", "multiply-adds", "memory")
@@ -32,7 +33,8 @@ class Row:
     trainable: how many of the parameters a step changes.
     macs: multiply-adds of a forward pass through convolutions and dense layers, taps on padding included.
     example_bytes: of the layer's output.
-    lr_mult: factor of the learning rate: the layer's own times those of the containers and the model that it is in.
+    lr_mult: factor of the learning rate: the layer's own times those of the containers and the model that it is in; a
+        dict, by the name of each parameter, if the layer's own is one. decay_mult: that of the weight decay.
     """
 
     name: str
@@ -42,7 +44,8 @@ class Row:
     trainable: int
     macs: int
     example_bytes: int
-    lr_mult: float = 1.0
+    lr_mult: Factors = 1.0
+    decay_mult: Factors = 1.0
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,8 @@ class Summary:
         cells: list[tuple[int, tuple[str, ...]]] = [(0, ("input", str(self.input), "", "", ""))]
         for row in self.rows:
             frozen = ", frozen" if row.trainable < row.parameters and not row.trainable else ""
-            rate = f", lr_mult {row.lr_mult:g}" if row.lr_mult != 1 and row.trainable else ""
+            factors = {"lr_mult": row.lr_mult, "decay_mult": row.decay_mult} if row.trainable else {}
+            rate = "".join(f", {name} {_factors(one)}" for name, one in factors.items() if one != 1)
             numbers = (f"{row.parameters:,}", f"{row.macs:,}", size(row.example_bytes))
             cells.append((row.depth, (row.name + frozen + rate, _shapes(row.output), *numbers)))
         return cells
@@ -157,11 +161,18 @@ def _rows(path: str, layer: Layer, depth: int, item: int, groups: ParamGroups) -
     trained = [leaf for leaf in layer.leaves() if not groups[id(leaf)].frozen]
     parameters, trainable = _count([layer]), _count(trained)
     name, output = f"{path} {title(layer)}", layer.out_shape
-    numbers = parameters, trainable, layer.macs, item * math.prod(output), groups[id(layer)].lr_scale
-    yield Row(name, depth, layer.layout.shapes if isinstance(layer, Outputs) else output, *numbers)
+    group, numbers = groups[id(layer)], (parameters, trainable, layer.macs, item * math.prod(output))
+    shape = layer.layout.shapes if isinstance(layer, Outputs) else output
+    yield Row(name, depth, shape, *numbers, group.lr_scale, group.decay_scale)
     if isinstance(layer, Container):
         for place, part in layer.named_children():
             yield from _rows(f"{path}.{place}", part, depth + 1, item, groups)
+
+
+def _factors(factors: Factors) -> str:
+    return (
+        " ".join(f"{name}={one:g}" for name, one in factors.items()) if isinstance(factors, Mapping) else f"{factors:g}"
+    )
 
 
 def _shapes(output: Shape | dict[str, Shape]) -> str:

@@ -70,8 +70,9 @@ def _layers_of(model: Any) -> list[tuple[Any, ...]]:
     """
     layers = model.layers if isinstance(model, Sequential) else model
     known = isinstance(layers, (list, tuple))
+    settings = ("trainable", "lr_mult", "decay_mult")
     return [
-        (type(layer), _config_of([layer]), getattr(layer, "trainable", None), getattr(layer, "lr_mult", None))
+        (type(layer), _config_of([layer]), *(repr(getattr(layer, name, None)) for name in settings))
         for layer in (layers if known else ())
     ]
 

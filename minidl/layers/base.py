@@ -6,6 +6,7 @@ import contextlib
 import copy
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,8 +15,9 @@ from minidl.initializers import Init, check_initializer
 from minidl.layers.param import Param, Shared
 from minidl.utils.arrays import Array, as_array, as_dtype, copy_into, is_zeros_view, with_memory_order
 from minidl.utils.constructors import constructor_arguments, parameters
+from minidl.utils.factors import Factors, check_factors, check_names
 from minidl.utils.hints import answer_arguments
-from minidl.utils.validation import Shape, check_bool, check_int, check_non_negative
+from minidl.utils.validation import Shape, check_bool, check_int
 from minidl_c.op import Op
 
 
@@ -117,9 +119,10 @@ class Layer:
     buffers: dict[str, Array]
     _given: dict[str, Array] | None = None
     _config: dict[str, Any] | None = None
-    _settings_version: ClassVar[int] = 0  # changes whenever a layer's `trainable` or `lr_mult` is set
+    _settings_version: ClassVar[int] = 0  # changes whenever a setting of a layer is set
     _trainable: bool = True
-    _lr_mult: float = 1.0
+    _lr_mult: Factors = 1.0
+    _decay_mult: Factors = 1.0
     _rng: np.random.Generator | None = None
     _step: int = 0
     _part: int = 0
@@ -248,18 +251,35 @@ class Layer:
         Layer._settings_version += 1
 
     @property
-    def lr_mult(self) -> float:
-        """Multiplier of the learning rate for the parameters of this layer and of all layers in it."""
-        return self._lr_mult
+    def lr_mult(self) -> Factors:
+        """Multiplier of the learning rate for the parameters of this layer and of all layers in it.
+
+        A number, or a dict from names of the layer's parameters to numbers, such as {"bias": 2}: the factors of the
+        others are 1. A container has a number.
+        """
+        return _read_only(self._lr_mult)
 
     @lr_mult.setter
-    def lr_mult(self, factor: float) -> None:
-        self._lr_mult = check_non_negative("lr_mult", factor, "float32")
+    def lr_mult(self, factors: Factors) -> None:
+        self._lr_mult = self._checked("lr_mult", factors)
         Layer._settings_version += 1
+
+    @property
+    def decay_mult(self) -> Factors:
+        """Multiplier of the optimizer's weight decay, as `lr_mult` of the learning rate; 0: no decay."""
+        return _read_only(self._decay_mult)
+
+    @decay_mult.setter
+    def decay_mult(self, factors: Factors) -> None:
+        self._decay_mult = self._checked("decay_mult", factors)
+        Layer._settings_version += 1
+
+    def _checked(self, argument: str, factors: Any) -> Factors:
+        return check_factors(argument, factors, self.params if self.built else None)
 
     @staticmethod
     def settings_version() -> int:
-        """Returns a number that changes whenever `trainable` or `lr_mult` of any layer is set.
+        """Returns a number that changes whenever `trainable`, `lr_mult` or `decay_mult` of any layer is set.
 
         Returns
         -------
@@ -270,9 +290,10 @@ class Layer:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """`trainable` and `lr_mult` where they differ from their defaults: saved with the constructor's arguments."""
+        """`trainable`, `lr_mult`, `decay_mult` unless they are the defaults: saved with the constructor's arguments."""
         changed: dict[str, Any] = {} if self._trainable else {"trainable": False}
-        return changed if self._lr_mult == 1 else {**changed, "lr_mult": self._lr_mult}
+        factors = {"lr_mult": self._lr_mult, "decay_mult": self._decay_mult}
+        return changed | {name: factor for name, factor in factors.items() if factor != 1}
 
     def take_settings(self, settings: Mapping[str, Any]) -> None:
         """Replaces the settings by those of another layer.
@@ -287,9 +308,11 @@ class Layer:
         TypeError, ValueError
             For unknown names, or invalid values.
         """
-        if unknown := sorted(set(settings) - {"trainable", "lr_mult"}):
-            raise ValueError(f"{type(self).__name__}: expected trainable or lr_mult, got {', '.join(unknown)[:100]}")
+        if unknown := sorted(set(settings) - {"trainable", "lr_mult", "decay_mult"}):
+            expected = "expected trainable, lr_mult or decay_mult"
+            raise ValueError(f"{type(self).__name__}: {expected}, got {', '.join(unknown)[:100]}")
         self.trainable, self.lr_mult = settings.get("trainable", True), settings.get("lr_mult", 1.0)
+        self.decay_mult = settings.get("decay_mult", 1.0)
 
     # ---- for a layer to call
 
@@ -424,6 +447,9 @@ class Layer:
         out_shape = self.build(in_shape)
         if self._given:
             raise ValueError(f"expected values of its params and buffers only, got {sorted(self._given)}")
+        for argument, factors in (("lr_mult", self._lr_mult), ("decay_mult", self._decay_mult)):
+            if isinstance(factors, Mapping):
+                check_names(argument, factors, self.params)
         self._given = None
         if not isinstance(out_shape, (tuple, list)):
             raise TypeError(f"build: expected it to return a shape, got {out_shape!r}")
@@ -537,6 +563,10 @@ class Layer:
         for method in ("forward", "backward"):
             if getattr(type(self), method) is not getattr(Layer, method):
                 raise TypeError(f"{method}: never called, because the layer has an op; expected one of the two")
+
+
+def _read_only(factors: Factors) -> Factors:
+    return MappingProxyType(factors) if isinstance(factors, dict) else factors
 
 
 def used_rng(layer: Layer) -> bool:

@@ -10,8 +10,9 @@ from minidl.layers.join import ADD, joined_shape
 from minidl.layers.param import Param
 from minidl.utils.arrays import Array
 from minidl.utils.errors import kind_of
+from minidl.utils.factors import scaled
 from minidl.utils.hints import class_hint
-from minidl.utils.validation import Shape, check_bool
+from minidl.utils.validation import Shape, check_bool, check_non_negative
 
 Branch = tuple[Layer, ...]  # in order; empty: the identity
 
@@ -152,7 +153,7 @@ class Container(Layer):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """`lr_mult` as in Layer.settings, and the settings of the layers in it, by path."""
+        """`lr_mult` and `decay_mult` as in Layer.settings, and the settings of the layers in it, by path."""
         inner = {path: layer.settings for path, layer in self.named_children() if layer.settings}
         return {**super().settings, "layers": inner} if inner else super().settings
 
@@ -178,6 +179,9 @@ class Container(Layer):
             layer.take_settings(inner.get(path, {}))
         if not rest.get("trainable", True):  # files of earlier versions: it froze all layers in it
             self.trainable = False
+
+    def _checked(self, argument: str, factors: Any) -> float:
+        return check_non_negative(argument, factors, "float32")
 
     def unbuild(self) -> None:
         """Reverts `setup`."""
@@ -270,6 +274,16 @@ def any_trainable(layers: Sequence[Layer]) -> bool:
     leaves = [leaf for layer in layers for leaf in layer.leaves()]
     counted = [leaf for leaf in leaves if not leaf.built or leaf.params or leaf.buffers] or leaves
     return not leaves or any(leaf.trainable for leaf in counted)
+
+
+def take_factors(layers: Sequence[Layer], outer: Layer) -> None:
+    """Multiplies the factors of layers by those of the container that they were in."""
+    for layer in layers:
+        for name in ("lr_mult", "decay_mult"):
+            factor, own = getattr(outer, name), getattr(layer, name)
+            if factor != 1 and isinstance(own, Mapping) and not layer.built:
+                raise ValueError(f"{name}: expected a built model, as layer {layer!r} has factors by name")
+            setattr(layer, name, scaled(factor, own, layer.params if layer.built else ()))
 
 
 def depth(layer: Layer) -> int:

@@ -108,8 +108,7 @@ class Outputs(Container):
         """
         check_names("outputs", names, self._branches)
         kept = Outputs(**{name: layers for name, layers in self._branches.items() if name in names})
-        if self.lr_mult != 1:
-            kept.lr_mult = self.lr_mult
+        kept._lr_mult, kept._decay_mult = self._lr_mult, self._decay_mult
         if self.built:
             kept.dtype, kept.in_shape = self.dtype, self.in_shape
             kept.out_shape = (kept.layout.size,)

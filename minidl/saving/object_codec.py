@@ -122,7 +122,7 @@ def decode(config: Any, ours: Mapping[str, Any], custom_objects: Mapping[str, An
 
 def check_settings(settings: Any) -> None:
     """Raises ValueError unless these are settings of a layer and of the layers in it."""
-    if not isinstance(settings, dict) or set(settings) - {"trainable", "lr_mult", "layers"}:
+    if not isinstance(settings, dict) or set(settings) - {"trainable", "lr_mult", "decay_mult", "layers"}:
         raise ValueError(f"expected the settings of a layer, got {str(settings)[:100]}")
     inner = settings.get("layers", {})
     if not isinstance(inner, dict):
@@ -140,7 +140,8 @@ def check_names(config: Any, ours: Mapping[str, Any], custom_objects: Mapping[st
         if isinstance(value, list):
             stack += value
         elif isinstance(value, dict):
-            stack += value.values()
+            # without the settings of layers, in which names of parameters are keys
+            stack += [one[:2] if key in names and isinstance(one, list) else one for key, one in value.items()]
             for kind in names.keys() & value.keys():
                 content, count = value[kind], count + 1
                 name = content[0] if isinstance(content, list) and len(content) in (2, 3) else content

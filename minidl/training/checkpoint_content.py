@@ -206,7 +206,7 @@ def _described(layer: Any, other: Any) -> str:
 
 
 def take_settings(model: Sequential, config: Any) -> None:
-    """Sets `lr_mult` of a model, and both settings of its layers, as they were when the checkpoint was saved."""
+    """Sets `lr_mult` of a model, and the settings of its layers, as they were when the checkpoint was saved."""
     model.lr_mult = config["model"].get("lr_mult", 1.0)
     for layer, layer_config in zip(model.layers, config["model"]["layers"], strict=True):
         ((_, content),) = layer_config.items()

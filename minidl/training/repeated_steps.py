@@ -110,6 +110,7 @@ class RepeatedSteps:
         call = TrainingCall(
             None, None, len(X), None, None, np.zeros(len(X), network.dtype), None, one, one.copy(), parameters.values,
             parameters.grads, steps.update, None, 0, trainer.step_counter, None, trainer.clip_norm, trainer.clip_value,
+            ranges=steps.descent.ranges,
         )  # fmt: skip
         self._known[form] = Known(call, steps, trainer.model.usage)
 

@@ -150,6 +150,7 @@ class FusedSteps:
             x, rows, b.batch_size, targets, weights, b.losses, b.scores, divisors, rates,
             self.parameters.values, self.parameters.grads, self.update, num_threads, self.seed, b.step_counter,
             b.example_ids, **b.clip, comm=None if comm.size == 1 else comm,
+            ranges=self.descent.ranges,
         )  # fmt: skip
         done = self.plan.train(call)
         comm.allreduce_or(b.losses)
@@ -246,13 +247,16 @@ def has_update(optimizer: object) -> bool:
 
 
 def check_trainable(network: Network, optimizer: Any) -> None:
-    """Raises ValueError if no step could change a parameter, or not with the rates of the layers."""
+    """Raises ValueError if no step could change a parameter, or not with the factors of the layers."""
     groups = [network.trained[id(leaf)] for leaf in network.leaves if leaf.params]
     if groups and all(group.frozen for group in groups):
         raise ValueError("model: expected a layer that is trainable, all are frozen")
-    if any(group.lr_scale != 1 and not group.frozen for group in groups) and not has_update(optimizer):
-        expected = "an optimizer of minidl, or one with update(size, dtype)"
-        raise ValueError(f"lr_mult: expected {expected}, got {type(optimizer).__name__}: its step knows one lr")
+    moving = [group for group in groups if not group.frozen]
+    factors = {"lr_mult": [one.lr_scale for one in moving], "decay_mult": [one.decay_scale for one in moving]}
+    for name, given in factors.items() if not has_update(optimizer) else ():
+        if any(one != 1 for one in given):
+            expected = "expected an optimizer of minidl, or one with update(size, dtype)"
+            raise ValueError(f"{name}: {expected}, got {type(optimizer).__name__}: its step knows one lr and no groups")
 
 
 def make_steps(

@@ -51,7 +51,7 @@ MODEL: Words = {
 
 OPTIMIZER: Words = {
     "zerograd": "leave it out: backward overwrites every gradient",
-    "paramgroups": "use optimizer.lr, a number that may be set, and layer.lr_mult",
+    "paramgroups": "use optimizer.lr, a number that may be set, layer.lr_mult, and model.set_param_group",
     "learningrate": "use optimizer.lr",
     "minimize": "use Trainer(model, loss, optimizer).fit(X, y)",
     "applygradients": "use optimizer.step(model.params, lr)",

@@ -29,7 +29,7 @@ cdef extern from "<math.h>" nogil:
     float sqrtf(float)
 
 cdef enum:                              # indices in `hyper`
-    EPS, WEIGHT_DECAY
+    EPS
     LR_DECAY                            # Adagrad
     ALPHA = LR_DECAY, MOMENTUM          # RMSprop
     BETA1 = LR_DECAY, BETA2, DECOUPLED  # Adam
@@ -60,7 +60,7 @@ cdef void adagrad(
 ) noexcept nogil:
     cdef real *squares = <real *> o.state[0]
     cdef real lr = <real> (rate / (1 + step * o.hyper[LR_DECAY]))
-    cdef real eps = <real> o.hyper[EPS], decay = <real> o.hyper[WEIGHT_DECAY], d, s
+    cdef real eps = <real> o.hyper[EPS], decay = <real> o.weight_decay, d, s
     cdef Py_ssize_t i
     for i in range(start, end):
         d = g[i] + decay * w[i]
@@ -78,7 +78,7 @@ cdef void rmsprop(
     cdef real *squares = <real *> o.state[0]
     cdef real *mean = <real *> o.state[1]
     cdef real *buffer = <real *> o.state[2]
-    cdef real lr = <real> rate, eps = <real> o.hyper[EPS], decay = <real> o.hyper[WEIGHT_DECAY]
+    cdef real lr = <real> rate, eps = <real> o.hyper[EPS], decay = <real> o.weight_decay
     cdef real alpha = <real> o.hyper[ALPHA], rest = <real> (1 - o.hyper[ALPHA]), momentum = <real> o.hyper[MOMENTUM]
     cdef real d, s, a
     cdef Py_ssize_t i
@@ -107,7 +107,7 @@ cdef void adam(
     cdef real *mean = <real *> o.state[0]
     cdef real *squares = <real *> o.state[1]
     cdef real *largest = <real *> o.state[2]
-    cdef double beta1 = o.hyper[BETA1], beta2 = o.hyper[BETA2], wd = o.hyper[WEIGHT_DECAY]
+    cdef double beta1 = o.hyper[BETA1], beta2 = o.hyper[BETA2], wd = o.weight_decay
     cdef real lr = <real> (rate / (1 - power(beta1, step + 1))), scale = <real> (1 / sqrt(1 - power(beta2, step + 1)))
     cdef real b1 = <real> beta1, rest1 = <real> (1 - beta1), b2 = <real> beta2, rest2 = <real> (1 - beta2)
     cdef real decay = 0 if o.hyper[DECOUPLED] else <real> wd, keep = <real> (1 - rate * wd) if o.hyper[DECOUPLED] else 1
@@ -131,7 +131,7 @@ cdef class AdagradUpdate(Update):
     def __cinit__(self, Py_ssize_t size, dtype, double lr_decay=0, double weight_decay=0, double first=0, double eps=1e-10):
         self.begin(size, dtype)
         self.add_state(0, "squares")[...] = first
-        self.c.hyper[EPS], self.c.hyper[WEIGHT_DECAY], self.c.hyper[LR_DECAY] = eps, weight_decay, lr_decay
+        self.c.hyper[EPS], self.c.weight_decay, self.c.hyper[LR_DECAY] = eps, weight_decay, lr_decay
         self.use(<update_function> adagrad[float], <update_function> adagrad[double])
 
 
@@ -146,7 +146,7 @@ cdef class RMSpropUpdate(Update):
             self.add_state(1, "mean")
         if momentum:
             self.add_state(2, "velocity")
-        self.c.hyper[EPS], self.c.hyper[WEIGHT_DECAY] = eps, weight_decay
+        self.c.hyper[EPS], self.c.weight_decay = eps, weight_decay
         self.c.hyper[ALPHA], self.c.hyper[MOMENTUM] = alpha, momentum
         self.use(<update_function> rmsprop[float], <update_function> rmsprop[double])
 
@@ -161,6 +161,6 @@ cdef class AdamUpdate(Update):
         self.add_state(1, "squares")
         if amsgrad:
             self.add_state(2, "largest")
-        self.c.hyper[EPS], self.c.hyper[WEIGHT_DECAY] = eps, weight_decay
+        self.c.hyper[EPS], self.c.weight_decay = eps, weight_decay
         self.c.hyper[BETA1], self.c.hyper[BETA2], self.c.hyper[DECOUPLED] = beta1, beta2, decoupled
         self.use(<update_function> adam[float], <update_function> adam[double])

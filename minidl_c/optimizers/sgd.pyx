@@ -13,7 +13,7 @@ from minidl_c.op cimport real
 from minidl_c.optimizers.update cimport Update, optimizer, update_function
 
 cdef enum:                              # indices in `hyper`
-    MOMENTUM, NESTEROV, WEIGHT_DECAY
+    MOMENTUM, NESTEROV
 
 
 cdef void sgd(
@@ -23,7 +23,7 @@ cdef void sgd(
     Py_ssize_t start, Py_ssize_t end, double rate, int64_t step,
 ) noexcept nogil:
     cdef real *velocity = <real *> o.state[0]
-    cdef real lr = <real> rate, momentum = <real> o.hyper[MOMENTUM], decay = <real> o.hyper[WEIGHT_DECAY], d, v
+    cdef real lr = <real> rate, momentum = <real> o.hyper[MOMENTUM], decay = <real> o.weight_decay, d, v
     cdef Py_ssize_t i
     if velocity == NULL:
         for i in range(start, end):
@@ -48,5 +48,5 @@ cdef class SGDUpdate(Update):
         self.begin(size, dtype)
         if momentum:
             self.add_state(0, "velocity")
-        self.c.hyper[MOMENTUM], self.c.hyper[NESTEROV], self.c.hyper[WEIGHT_DECAY] = momentum, nesterov, weight_decay
+        self.c.hyper[MOMENTUM], self.c.hyper[NESTEROV], self.c.weight_decay = momentum, nesterov, weight_decay
         self.use(<update_function> sgd[float], <update_function> sgd[double])

@@ -11,7 +11,19 @@ ctypedef struct optimizer:              # for an example see sgd.pyx
     int real_bytes
     int64_t steps                       # completed steps; the `step` of the next update
     void *state[3]                      # arrays as large as the flat parameters, or NULL
+    double weight_decay                 # in an update, times the decay_scale of the range
     double hyper[8]
+
+ctypedef struct param_range:            # of the flat parameters: a parameter group
+    Py_ssize_t start, end
+    double lr_scale, decay_scale        # factors of the learning rate and of the weight decay
+    int64_t skipped_steps               # optimizer steps that were made while it was frozen
+
+
+cdef class ParamRanges:
+    cdef param_range *ranges
+    cdef Py_ssize_t n
+    cdef int64_t max_skipped_steps
 
 
 cdef class Update:
@@ -21,4 +33,7 @@ cdef class Update:
     cdef int begin(self, Py_ssize_t size, dtype) except -1
     cdef void use(self, update_function f32, update_function f64) noexcept
     cdef object add_state(self, int i, name)
-    cdef int bind(self, ArrayArgs arguments, Py_ssize_t size, str dtype, int64_t skipped_steps) except -1
+    cdef int bind(self, ArrayArgs arguments, Py_ssize_t size, str dtype, ParamRanges ranges) except -1
+
+cdef void update_between(const optimizer *o, const param_range *ranges, Py_ssize_t n, void *param, const void *grad, Py_ssize_t a,
+                         Py_ssize_t b, double rate, int64_t step) noexcept nogil

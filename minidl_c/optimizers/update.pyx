@@ -2,6 +2,7 @@
 from operator import index
 
 from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free
 from numpy import frombuffer, zeros
 
 from minidl_c.array_args cimport ArrayArgs
@@ -10,6 +11,53 @@ from minidl_c.op cimport dtype_of
 cdef extern from "minidl_c/simd/lanes.h" nogil:
     unsigned flush_subnormals()
     void restore_subnormals(unsigned before)
+
+
+cdef void update_between(const optimizer *o, const param_range *ranges, Py_ssize_t n, void *param, const void *grad, Py_ssize_t a,
+                         Py_ssize_t b, double rate, int64_t step) noexcept nogil:
+    """Updates the parameters from a to b that are in one of n ranges."""
+    cdef optimizer scaled = o[0]
+    cdef const param_range *r
+    cdef Py_ssize_t k = 0, end = n, middle
+    while k < end:                                     # finds the first range that ends after a
+        middle = (k + end) >> 1
+        if ranges[middle].end <= a:
+            k = middle + 1
+        else:
+            end = middle
+    while k < n and ranges[k].start < b:
+        r = &ranges[k]
+        scaled.weight_decay = o.weight_decay * r.decay_scale
+        o.update(&scaled, param, grad, max(a, r.start), min(b, r.end), rate * r.lr_scale, step - r.skipped_steps)
+        k += 1
+
+
+cdef class ParamRanges:
+    """The ranges of the flat parameters that steps change, in order, each with how an optimizer treats it.
+
+    ranges: for each (start, end, factor of the learning rate, factor of the weight decay, steps skipped while it was frozen).
+    Raises TypeError or ValueError for ranges that overlap or are not in order, and for invalid numbers.
+    """
+
+    def __cinit__(self, ranges):
+        cdef param_range *r
+        ranges = [(index(a), index(b), float(lr), float(decay), index(skipped)) for a, b, lr, decay, skipped in ranges]
+        self.ranges = <param_range *> calloc(len(ranges) + 1, sizeof(param_range))
+        if self.ranges == NULL:
+            raise MemoryError()
+        last = 0
+        for start, end, *scales, skipped in ranges:
+            if not (last <= start <= end < 2**62 and all([0 <= scale < 1e300 for scale in scales]) and 0 <= skipped < 2**62):
+                raise ValueError("ranges: expected them in order, finite factors and skipped steps of at least 0, "
+                                 f"got {start} to {end}, {scales} and {skipped}")
+            r = &self.ranges[self.n]
+            r.start, r.end, r.skipped_steps, last = start, end, skipped, end
+            r.lr_scale, r.decay_scale = scales
+            self.max_skipped_steps = max(self.max_skipped_steps, r.skipped_steps)
+            self.n += 1
+
+    def __dealloc__(self):
+        free(self.ranges)
 
 
 cdef class Update:
@@ -55,27 +103,29 @@ cdef class Update:
             raise ValueError(f"steps: expected from 0 to 2**62 - 1, got {steps}")
         self.c.steps = steps
 
-    cdef int bind(self, ArrayArgs arguments, Py_ssize_t size, str dtype, int64_t skipped_steps) except -1:
+    cdef int bind(self, ArrayArgs arguments, Py_ssize_t size, str dtype, ParamRanges ranges) except -1:
         """Binds the state to a call; raises TypeError or ValueError unless made for `size` parameters of this dtype.
 
-        skipped_steps: the most steps that an op has skipped; more than the optimizer has done raise ValueError.
+        Also raises ValueError for ranges beyond them, and for more skipped steps than the optimizer has done.
         """
         if self.c.update == NULL:
             raise TypeError(f"update: expected that of an optimizer, got {type(self).__name__}")
         if self.size != size or self.c.real_bytes != (4 if dtype == "float32" else 8):
             got = f"{self.size} of float{8 * self.c.real_bytes}"
             raise ValueError(f"update: expected one made for {size} parameters of {dtype}, got one for {got}")
-        if skipped_steps > self.c.steps:                      # the step of a formula would be negative
-            raise ValueError(f"skipped_steps: expected at most the {self.c.steps} steps that the optimizer has done, "
-                             f"got {skipped_steps}")
+        if ranges.n and ranges.ranges[ranges.n - 1].end > size:
+            raise ValueError(f"ranges: expected ranges of {size} parameters, got an end of {ranges.ranges[ranges.n - 1].end}")
+        if ranges.max_skipped_steps > self.c.steps:           # the step of a formula would be negative
+            raise ValueError(f"ranges: expected at most the {self.c.steps} steps that the optimizer has done as skipped steps, "
+                             f"got {ranges.max_skipped_steps}")
         for array in self.arrays.values():
             arguments.acquire(array, dtype, size, 1, True, "update")
         return 0
 
-    def apply(self, param, grad, double rate, step_counter=None, ranges=None):
+    def apply(self, param, grad, double rate, step_counter=None, ParamRanges ranges=None):
         """Updates the flat parameters once, outside a plan: param IN and OUT, grad IN, of one size and dtype.
 
-        ranges: the (start, end, factor of the rate, skipped steps) to update; None: all parameters, with factor 1.
+        ranges: the parameters to update; None: all, with factors of 1.
         step_counter (1,) int64 IN and OUT, or None: incremented together with the update; a signal cannot separate the two.
         Raises TypeError or ValueError for other arrays.
         """
@@ -87,17 +137,12 @@ cdef class Update:
         cdef int64_t *steps = NULL
         if step_counter is not None:
             steps = <int64_t *> a.acquire(step_counter, "int64", 1, 1, True, "step_counter")
-        ranges = [(0, size, 1, 0)] if ranges is None else ranges
-        ranges = [(index(start), index(end), float(factor), index(skipped)) for start, end, factor, skipped in ranges]
-        self.bind(a, size, dtype, max([skipped for *_, skipped in ranges], default=0))
+        if ranges is None:
+            ranges = ParamRanges([(0, size, 1, 1, 0)])
+        self.bind(a, size, dtype, ranges)
         a.check_no_overlap()
-        for start, end, factor, skipped in ranges:
-            if not 0 <= start <= end <= size or skipped < 0:
-                raise ValueError(f"ranges: expected ranges of {size} parameters and at least 0 skipped steps, "
-                                 f"got {start} to {end} and {skipped}")
         cdef unsigned before = flush_subnormals()      # as inside a plan
-        for start, end, factor, skipped in ranges:
-            self.c.update(&self.c, w, g, start, end, rate * <double> factor, self.c.steps - <int64_t> skipped)
+        update_between(&self.c, ranges.ranges, ranges.n, w, g, 0, size, rate, self.c.steps)
         restore_subnormals(before)
         self.c.steps += 1
         if steps != NULL:

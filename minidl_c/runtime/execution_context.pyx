@@ -93,7 +93,7 @@ cdef class ExecutionContext:
         self.kept_arguments.release()
         memset(&run.batch, 0, sizeof(batch_state))
         run.train.param = run.train.grad = NULL
-        run.train.update, run.train.lrs, run.train.divisors = NULL, NULL, NULL
+        run.train.update, run.train.ranges, run.train.lrs, run.train.divisors = NULL, NULL, NULL, NULL
         run.train.seed = run.train.first_step = run.train.training = 0
         run.per_example.outputs, run.per_example.n_outputs = NULL, 0
         self.partition.rank, self.partition.size = 0, 1

@@ -13,7 +13,7 @@ from minidl_c.array_args cimport ArrayArgs
 from minidl_c.op cimport is_distributable as op_is_distributable
 from minidl_c.op import check_element_count, check_ints
 from minidl_c.optimizers.clip cimport BLOCKS, set_limits
-from minidl_c.optimizers.update cimport Update
+from minidl_c.optimizers.update cimport ParamRanges, Update
 from minidl_c.runtime.context_pool cimport ContextPool, begin_backward, move_arena
 from minidl_c.runtime.exchange cimport run_distributed
 from minidl_c.runtime.execution_context cimport ExecutionContext
@@ -33,7 +33,7 @@ cdef Py_ssize_t LONG_FIT = 1000         # steps of a call, after which the lengt
 
 
 cdef class Plan(Program):
-    """A program that can be run. Its arguments are those of Program: ops, offsets, has_loss, frozen, lr_scales, skipped_steps."""
+    """A program that can be run. Its arguments are those of Program: ops, offsets, has_loss, frozen."""
 
     def __cinit__(self, *args, **options):
         self.context_pool = ContextPool()
@@ -246,12 +246,13 @@ cdef class Plan(Program):
         cdef run_state *run = &p.run
         cdef Py_ssize_t batch = call.batch, m = p.bind_inputs(call.x, call.rows, call.param, self.dtype, True), n_steps
         cdef Update update = call.update
+        cdef ParamRanges ranges = call.ranges or ParamRanges([(0, p.arguments.rows, 1, 1, 0)])
         cdef int64_t *steps
         cdef schedule s
         if batch < 1 or m == 0 or m % batch or m // batch >= 2**31:
             raise ValueError(f"train: expected whole batches of at least one row, got {m} rows in batches of {batch}")
         n_steps = m // batch
-        steps = self.bind_training(p, call, m, n_steps)
+        steps = self.bind_training(p, call, ranges, m, n_steps)
         set_limits(&run.train.clip, call.clip_norm, call.clip_value)
         if call.comm is not None:
             if not self.is_distributable:
@@ -276,7 +277,8 @@ cdef class Plan(Program):
         self.release_context(p)
         return n_steps
 
-    cdef int64_t *bind_training(self, ExecutionContext p, TrainingCall call, Py_ssize_t m, Py_ssize_t n_steps) except NULL:
+    cdef int64_t *bind_training(self, ExecutionContext p, TrainingCall call, ParamRanges ranges, Py_ssize_t m,
+                                Py_ssize_t n_steps) except NULL:
         """Binds the arrays of training, after those of bind_inputs; returns the step counter."""
         cdef Update update = call.update
         cdef ArrayArgs a = p.arguments
@@ -296,7 +298,8 @@ cdef class Plan(Program):
         run.train.lrs = <const double *> a.acquire(call.lrs, "float64", n_steps, 1, False, "lrs")
         run.train.n, run.train.grad = n, a.acquire(call.grad, self.dtype, n, 1, True, "grad")
         if update is not None:
-            update.bind(a, n, self.dtype, self.max_skipped_steps)
+            update.bind(a, n, self.dtype, ranges)
+            run.train.ranges, run.train.n_ranges = ranges.ranges, ranges.n
         a.check_no_overlap()
         return steps
 

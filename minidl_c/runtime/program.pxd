@@ -1,6 +1,4 @@
 """Program: the ops of a plan. See program.pyx."""
-from libc.stdint cimport int64_t
-
 from minidl_c.op cimport Op, op
 from minidl_c.runtime.memory_map cimport value
 from minidl_c.runtime.costs cimport costs
@@ -13,7 +11,6 @@ cdef class Program:
     cdef costs costs                    # by which calls choose a schedule
     cdef int n_ops
     cdef bint has_state_updates         # whether an op that is not frozen has reduce.update_state
-    cdef int64_t max_skipped_steps      # of trained ops with parameters
     cdef readonly bint has_loss
     cdef readonly tuple sources         # the Ops, kept alive
     cdef readonly str dtype
@@ -23,5 +20,5 @@ cdef class Program:
     cdef int check_branches(self) except -1
     cdef void flatten_input(self) noexcept
     cdef int find_blocked_values(self) except -1
-    cdef int set_training(self, tuple frozen, tuple lr_scales, tuple skipped_steps) except -1
+    cdef int set_training(self, tuple frozen) except -1
     cdef int check_flat_size(self, Py_ssize_t n) except -1

@@ -28,12 +28,11 @@ cdef class Program:
     """The ops of a model in order, and the offsets of their parameters in the flat buffer.
 
     ops: Op objects of one dtype. offsets: the offset of the first parameter of each op. has_loss: whether the last op is a loss.
-    The others are empty or have an item for each op. frozen: whether its parameters are left alone. lr_scales: a factor of its
-    learning rate. skipped_steps: the number of optimizer steps that were made while it was frozen.
+    frozen: for each op, whether its parameters are left alone; empty: of none.
     Raises TypeError or ValueError if the ops do not fit together or one was compiled against another minidl.
     """
 
-    def __cinit__(self, ops, offsets, has_loss=False, frozen=(), lr_scales=(), skipped_steps=()):
+    def __cinit__(self, ops, offsets, has_loss=False, frozen=()):
         cdef int k
         ops, offsets = tuple(ops), tuple([index(offset) for offset in offsets])
         if not ops or len(ops) != len(offsets):
@@ -54,7 +53,7 @@ cdef class Program:
             self.add(k, ops[k], offsets[k])
         self.check_offsets()
         self.place_sums()
-        self.set_training(tuple(frozen), tuple(lr_scales), tuple(skipped_steps))
+        self.set_training(tuple(frozen))
         self.check_branches()
         optimize(self.ops, self.n_ops, self.values)
         self.flatten_input()
@@ -211,22 +210,13 @@ cdef class Program:
         measure_blocked(&self.costs, self.ops, self.n_ops)
         return 0
 
-    cdef int set_training(self, tuple frozen, tuple lr_scales, tuple skipped_steps) except -1:
-        """Sets which ops are trained, and with which rates. Raises ValueError."""
+    cdef int set_training(self, tuple frozen) except -1:
+        """Sets which ops are trained. Raises ValueError."""
         cdef int k
-        for name, values in (("frozen", frozen), ("lr_scales", lr_scales), ("skipped_steps", skipped_steps)):
-            if values and len(values) != self.n_ops:
-                raise ValueError(f"{name}: expected one for each of {self.n_ops} ops, got {len(values)}")
+        if frozen and len(frozen) != self.n_ops:
+            raise ValueError(f"frozen: expected one for each of {self.n_ops} ops, got {len(frozen)}")
         for k in range(self.n_ops):
             self.ops[k].plan.frozen = bool(frozen[k]) if frozen else False
-            self.ops[k].plan.lr_scale = lr_scales[k] if lr_scales else 1.0
-            self.ops[k].plan.skipped_steps = skipped_steps[k] if skipped_steps else 0
-            if not 0 <= self.ops[k].plan.lr_scale < 1e300:
-                raise ValueError(f"lr_scales: expected finite numbers of at least 0, got {lr_scales[k]!r}")
-            if self.ops[k].plan.skipped_steps < 0:
-                raise ValueError(f"skipped_steps: expected numbers of at least 0, got {skipped_steps[k]!r}")
-            if self.ops[k].n_param and not self.ops[k].plan.frozen:
-                self.max_skipped_steps = max(self.max_skipped_steps, self.ops[k].plan.skipped_steps)
             self.has_state_updates |= self.ops[k].reduce.update_state != NULL and not self.ops[k].plan.frozen
         return 0
 

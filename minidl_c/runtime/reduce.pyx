@@ -3,6 +3,7 @@ from libc.string cimport memcpy
 
 from minidl_c.op cimport LANES, batch_view, op
 from minidl_c.optimizers.clip cimport find_factor, scale_range
+from minidl_c.optimizers.update cimport update_between
 from minidl_c.runtime.lane_sums cimport has_sums
 from minidl_c.runtime.partition cimport aligned_bytes, combined_items, losses_finite
 from minidl_c.runtime.reduction_tree cimport emit_batch, emit_partial, fill_batch_view, has_reduction, item_bytes, items_of_task
@@ -105,9 +106,8 @@ cdef void run_update(run_state *run, Py_ssize_t step, Py_ssize_t task) noexcept 
         if a < b:
             scale_range(&run.train.clip, run.program.real_bytes, run.train.grad, a, b)
             fetch_to_write(run.train.param + a * real_bytes, (b - a) * real_bytes)     # other cores have read and share them
-            run.train.update.update(run.train.update, run.train.param, run.train.grad, a, b,
-                                    run.train.lrs[step] * o.plan.lr_scale,
-                                    run.train.update.steps + step - o.plan.skipped_steps)
+            update_between(run.train.update, run.train.ranges, run.train.n_ranges, run.train.param, run.train.grad, a, b,
+                           run.train.lrs[step], run.train.update.steps + step)
 
 
 cdef void run_commit(run_state *run, Py_ssize_t k) noexcept nogil:

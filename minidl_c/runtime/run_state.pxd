@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 
 from minidl_c.op cimport op
 from minidl_c.optimizers.clip cimport clipping
-from minidl_c.optimizers.update cimport optimizer
+from minidl_c.optimizers.update cimport optimizer, param_range
 from minidl_c.runtime.copies cimport copies, number_kind
 from minidl_c.runtime.memory_map cimport buffer, value
 from minidl_c.runtime.schedule cimport IN_TILES, schedule
@@ -117,6 +117,8 @@ ctypedef struct train_state:
     Py_ssize_t n                        # elements of each of the two
     clipping clip
     const optimizer *update             # NULL: parameters are not updated
+    const param_range *ranges           # of the parameters that are updated
+    Py_ssize_t n_ranges
     const double *lrs                   # by step
     const double *divisors              # by step: of the sums of gradients; NULL: no division
     int not_finite[64]                  # by REDUCE task: whether a gradient was not finite

@@ -28,9 +28,10 @@ cdef class TrainingCall:
         clip_norm=None,
         clip_value=None,
         comm=None,                      # the processes that run each batch together: see minidl/distributed/mpi.py
+        ranges=None,                    # ParamRanges: the parameters that `update` changes; None: all, with factors of 1
     ):
         self.x, self.rows, self.batch, self.targets, self.weights = x, rows, batch, targets, weights
         self.losses, self.scores, self.divisors, self.lrs = losses, scores, divisors, lrs
         self.param, self.grad, self.update, self.num_threads, self.seed = param, grad, update, num_threads, seed
         self.step_counter, self.example_ids = step_counter, example_ids
-        self.clip_norm, self.clip_value, self.comm = clip_norm, clip_value, comm
+        self.clip_norm, self.clip_value, self.comm, self.ranges = clip_norm, clip_value, comm, ranges

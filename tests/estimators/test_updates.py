@@ -118,7 +118,7 @@ def test_layers_that_are_changed_in_place_are_refused(through):
     fitted = through(begun(model=[Dense(3), Dense(2)]))
     fitted.partial_fit(X, Y)
     first, before = fitted.model[0], state(fitted)
-    for change in ({"trainable": False}, {"lr_mult": 0.5}):
+    for change in ({"trainable": False}, {"lr_mult": 0.5}, {"decay_mult": {"bias": 0}}):
         old = {name: getattr(first, name) for name in change}
         vars_of(first, change)
         with pytest.raises(ValueError, match=r"^model: expected the layers that were trained for partial_fit"):

@@ -72,6 +72,12 @@ def vgg():
     return [Rescale(1 / 255), *stages, Flatten(), Dense(24), BatchNorm1D(), ReLU(), Dense(10)]
 
 
+def grouped():
+    *layers, last = lenet()
+    last.lr_mult, last.decay_mult = {"bias": 8}, {"bias": 0}
+    return [*layers, last]
+
+
 def dropout():
     return [Rescale(1 / 255), Flatten(), Dropout(0.2), Dense(64), ReLU(), Dropout(0.5), Dense(10)]
 
@@ -99,6 +105,7 @@ CASES = {  # layers, dtype, arguments of the trainer, arguments of fit
     "vgg": (vgg, "float32", {"optimizer": Adam(0.003)}, SOME),
     "vgg float64": (vgg, "float64", {"clip_norm": 0.5}, SMALL),
     "vgg accumulating": (vgg, "float32", {}, {"batch_size": 16, "gradient_accumulation_steps": 2}),
+    "parameter groups": (grouped, "float32", {"optimizer": SGD(0.02, momentum=0.9, weight_decay=0.1)}, SMALL),
     "dropout": (dropout, "float32", {}, SOME),
     "examples clipped": (dropout, "float64", {"per_example_clip_norm": 0.1}, SMALL),
     "pixels": (pixels, "float32", {}, {"batch_size": 20}),

@@ -250,7 +250,9 @@ def test_layers_that_were_frozen_since_the_forward_are_refused():
     scale = gradient(trainer)
     trainer.model[0].trainable = False
     before = state(trainer)
-    with pytest.raises(RuntimeError, match=r"^backward_step: expected the trainable and lr_mult of all layers as in"):
+    with pytest.raises(
+        RuntimeError, match=r"^backward_step: expected the trainable, lr_mult and decay_mult of all layers as in"
+    ):
         trainer.backward_step(scale)
     assert different(before, state(trainer)) == []
     trainer.backward_step(gradient(trainer))

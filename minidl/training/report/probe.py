@@ -30,6 +30,7 @@ from minidl.training.sample_buffer import Sample
 from minidl.training.steps import StepBatches
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
+from minidl.utils.factors import by_name
 from minidl_c.optimizers.clip import clip
 
 MIN_BATCH = 32  # examples: with fewer, the gradient of one step says little of other steps
@@ -257,7 +258,8 @@ class Probe:
         before = [[weight.copy() for weight in seen.weights] for seen in self.seen]
         self._apply()
         for seen, old in zip(self.seen, before, strict=True):
-            moves = seen.learns and self.network.trained[id(seen.layer)].lr_scale > 0
+            rates = by_name(self.network.trained[id(seen.layer)].lr_scale, seen.layer.params).values()
+            moves = seen.learns and any(rate > 0 for rate in rates)
             if moves and old and (length := _norm(old)) > 0:
                 seen.update = _norm([new - was for new, was in zip(seen.weights, old, strict=True)]) / length
 

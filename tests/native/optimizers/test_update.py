@@ -7,7 +7,7 @@ from in_turn import in_turn
 
 from minidl_c.optimizers.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
 from minidl_c.optimizers.sgd import SGDUpdate
-from minidl_c.optimizers.update import Update
+from minidl_c.optimizers.update import ParamRanges, Update
 
 DTYPES = ("float32", "float64")
 DECAY = {"weight_decay": 0.02}
@@ -103,8 +103,8 @@ def test_subnormal_numbers_are_flushed_as_in_training(check, kind, formula, argu
 @pytest.mark.parametrize(
     ("late", "message"),
     [
-        (3, "skipped_steps: expected at most the 2 steps that the optimizer has done, got 3"),
-        (-1, "at least 0 .* and -1"),
+        (3, "ranges: expected at most the 2 steps that the optimizer has done as skipped steps, got 3"),
+        (-1, "at least 0, .* and -1"),
     ],
 )
 @each_form
@@ -113,10 +113,55 @@ def test_a_step_count_above_the_number_of_steps_is_refused(check, kind, formula,
     update, w = kind(3, "float32", **arguments), np.ones(3, "f4")
     update.steps = 2
     with pytest.raises(ValueError, match=message):
-        update.apply(w, np.ones(3, "f4"), 0.1, None, [(0, 3, 1.0, late)])
+        update.apply(w, np.ones(3, "f4"), 0.1, None, ParamRanges([(0, 3, 1, 1, late)]))
     assert (w == 1).all() and update.steps == 2
-    update.apply(w, np.ones(3, "f4"), 0.1, None, [(0, 1, 1.0, 2), (1, 3, 1.0, 0)])
+    update.apply(w, np.ones(3, "f4"), 0.1, None, ParamRanges([(0, 1, 1, 1, 2), (1, 3, 1, 1, 0)]))
     assert np.isfinite(w).all() and (w != 1).all() and update.steps == 3
+
+
+@each_dtype
+@each_form
+def test_each_range_has_its_rate_and_its_decay(check, kind, formula, arguments, dtype):
+    """As the formula with another rate and another decay; what is in no range keeps its bits, and its state."""
+    rng, update = np.random.default_rng(3), kind(40, dtype, **arguments)
+    w, state = rng.standard_normal(40).astype(dtype), {name: array.copy() for name, array in update.state.items()}
+    ranges = [(0, 7, 64.0, 0.0, 0), (7, 8, 1.0, 1.0, 0), (11, 30, 0.5, 3.0, 0), (30, 30, 1.0, 1.0, 0)]
+    for step in range(3):
+        g, expected = rng.standard_normal(40).astype(dtype), w.copy()
+        for start, end, lr, decay, _ in ranges:
+            here = slice(start, end)
+            its = arguments | {"weight_decay": arguments.get("weight_decay", 0) * decay}
+            kept = {name: array[here].copy() for name, array in state.items()}
+            expected[here], new = formula(w[here].copy(), g[here], kept, 0.01 * lr, step, **its)
+            for name, array in new.items():
+                state[name][here] = array
+        update.apply(w, g, 0.01, None, ParamRanges(ranges))
+        check.same_bits(w, expected, f"{kind.__name__} {arguments} {dtype} {step}")
+        assert all(np.array_equal(array, state[name]) for name, array in update.state.items())
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        *(
+            [(2, 1, 1, 1, 0)],
+            [(-1, 1, 1, 1, 0)],
+            [(0, 2, 1, 1, 0), (1, 3, 1, 1, 0)],
+            [(2, 3, 1, 1, 0), (0, 1, 1, 1, 0)],
+        ),
+        *(
+            [(0, 3, -1, 1, 0)],
+            [(0, 3, 1, -1, 0)],
+            [(0, 3, np.nan, 1, 0)],
+            [(0, 3, 1, np.inf, 0)],
+            [(0, 2**62, 1, 1, 0)],
+        ),
+        *([(0, 3, 1, 1)], [(0, 3, "a", 1, 0)], [(0.5, 3, 1, 1, 0)], [(0, 3, 1, None, 0)], None),
+    ],
+)
+def test_invalid_ranges_are_refused(ranges):
+    with pytest.raises((TypeError, ValueError)):
+        ParamRanges(ranges)
 
 
 def valid_call(check):

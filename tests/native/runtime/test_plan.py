@@ -12,6 +12,8 @@ from minidl_c.kernels.relu import ReLUOp
 from minidl_c.losses.elementwise_losses import ElementwiseLossOp
 from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
 from minidl_c.optimizers.adaptive import AdagradUpdate, AdamUpdate
+from minidl_c.optimizers.sgd import SGDUpdate
+from minidl_c.optimizers.update import ParamRanges
 from minidl_c.runtime.plan import Plan
 from minidl_c.runtime.single_op import backward_batch, forward_batch
 
@@ -66,19 +68,39 @@ def test_a_relu_is_not_fused_into_other_ops():
     assert y.tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize(("late", "steps"), [((4,), 3), ((1,), 0), ((2**62,), 5)])
+@pytest.mark.parametrize(("late", "steps"), [((4,), 3), ((1,), 0), ((2**61,), 5)])
 def test_an_update_that_missed_steps_is_refused(late, steps):
     given = training()
     given["update"] = update = AdamUpdate(SIZE, "float32")
     update.steps = steps
     ops = [DenseOp((IN,), OUT), SoftmaxCrossEntropyOp((OUT,))]
-    with pytest.raises(ValueError, match=f"skipped_steps: expected at most the {steps} steps .* got {late[0]}"):
-        train(Plan(ops, [0, 0], True, skipped_steps=(*late, 0)), **given)
+    plan, ranges = Plan(ops, [0, 0], True), ParamRanges([(0, SIZE, 1, 1, *late)])
+    with pytest.raises(ValueError, match=f"ranges: expected at most the {steps} steps .* got {late[0]}"):
+        train(plan, **given, ranges=ranges)
+    with pytest.raises(ValueError, match=f"ranges: expected ranges of {SIZE} parameters, got an end of {SIZE + 1}"):
+        train(plan, **given, ranges=ParamRanges([(0, SIZE + 1, 1, 1, 0)]))
     assert (update.steps, given["step_counter"][0]) == (steps, 0) and not given["param"].any()
-    frozen = Plan(ops, [0, 0], True, frozen=(True, False), skipped_steps=(*late, 0))
-    assert train(frozen, **given) == len(given["lrs"])  # frozen parameters need no update
-    with pytest.raises(ValueError, match="skipped_steps: expected numbers of at least 0, got -1"):
-        Plan(ops, [0, 0], True, skipped_steps=(-1, 0))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_a_step_changes_the_ranges_alone(threads):
+    """Wherever the tasks of the threads begin: in a range, between two, or where there is none."""
+    ops = [DenseOp((40,), 30), DenseOp((30,), 3), SoftmaxCrossEntropyOp((3,))]
+    size, rng = 41 * 30 + 31 * 3, np.random.default_rng(0)
+    edges = np.sort(rng.choice(size, 22, replace=False)).reshape(11, 2)
+    ranges = [(*edge, float(rng.integers(4)), float(rng.integers(3)), 0) for edge in edges]
+    param = rng.standard_normal(size, "f4")
+    first, grad, x = param.copy(), np.empty_like(param), rng.standard_normal((50, 40), "f4")
+    done = train(
+        Plan(ops, [0, 41 * 30, 0], True), x, None, 50, rng.integers(0, 3, 50), None, np.empty(50, "f4"), None,
+        np.full(1, 50.0), np.full(1, 0.1), param, grad, SGDUpdate(size, "float32", weight_decay=0.5), threads, 0,
+        np.zeros(1, "i8"), ranges=ParamRanges(ranges),
+    )  # fmt: skip
+    expected, f4 = first.copy(), np.float32
+    for start, end, lr, decay, _ in ranges:
+        w = first[start:end]
+        expected[start:end] = w - f4(0.1 * lr) * (grad[start:end] + f4(0.5 * decay) * w)
+    assert done == 1 and param.tobytes() == expected.tobytes() and (param != first).any()
 
 
 @pytest.mark.parametrize("name", ["divisors", "lrs", "losses", "targets", "weights", "grad"])

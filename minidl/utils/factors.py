@@ -1,0 +1,48 @@
+"""Factors of the learning rate or of the weight decay: a number for all parameters of a layer, or numbers by name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from minidl.utils.validation import check_non_negative
+
+Factors = float | Mapping[str, float]  # a parameter that is not named has a factor of 1
+
+
+def check_factors(argument: str, factors: Any, names: Collection[str] | None) -> Factors:
+    """Returns factors, without those of 1; raises TypeError or ValueError naming the argument.
+
+    names: those of the layer's parameters; None: not known yet.
+
+    >>> check_factors("lr_mult", {"weight": 1, "bias": 64}, ["weight", "bias"])
+    {'bias': 64.0}
+    """
+    if not isinstance(factors, Mapping):
+        return check_non_negative(argument, factors, "float32")
+    check_names(argument, factors, names)
+    found = {name: check_non_negative(f"{argument}[{name!r}]", one, "float32") for name, one in factors.items()}
+    return {name: factor for name, factor in found.items() if factor != 1} or 1.0
+
+
+def check_names(argument: str, factors: Mapping[str, Any], names: Collection[str] | None) -> None:
+    """Raises TypeError or ValueError for factors of something else than these parameters."""
+    for name in factors:
+        if not isinstance(name, str):
+            raise TypeError(f"{argument}: expected names of parameters, got {name!r:.100}")
+        if names is not None and name not in names:
+            known = ", ".join(names) or "no parameters"
+            raise ValueError(f"{argument}: expected names from {known}, got {name!r:.100}")
+
+
+def by_name(factors: Factors, names: Collection[str]) -> dict[str, float]:
+    """Returns the factor of each of these parameters."""
+    return {name: factors.get(name, 1.0) if isinstance(factors, Mapping) else factors for name in names}
+
+
+def scaled(outer: Factors, factors: Factors, names: Collection[str]) -> Factors:
+    """Returns the products of the factor of a container and those of these parameters; a number if both are one."""
+    assert not isinstance(outer, Mapping)
+    if not isinstance(factors, Mapping):
+        return outer * factors
+    return {name: outer * factor for name, factor in by_name(factors, names).items()}

@@ -21,6 +21,7 @@ from minidl.utils.arrays import Array
 Doubles = NDArray[np.float64]
 
 BINS, MIN_BINS = 48, 4  # of a column of numbers
+MOST_BINS = 128  # of a column of mostly one value
 MAX_BINS = 4096  # of all columns: more made wide tables slower and less accurate
 MIN_ROWS = 5  # of a category with a code of its own
 MAX_CATEGORIES = 254  # of a column; the most frequent ones
@@ -311,6 +312,9 @@ def _number_column(name: Any, values: Doubles, kind: str, bins: int) -> NumberCo
     """Returns what is known of a column of numbers, NaN if missing; None if it is constant."""
     is_missing = np.isnan(values)
     known = values[~is_missing]
+    _, counts = np.unique(known, return_counts=True)
+    if bins == BINS and len(counts) <= MOST_BINS + 1 and counts.max(initial=0) > len(known) / 2:
+        bins = MOST_BINS  # each rare value matters, as quantiles would merge them
     edges = quantile_edges(known, bins, "float64").tolist()
     if not edges and len(known) in (0, len(values)):
         return None

@@ -86,6 +86,9 @@ def test_many_columns_and_many_categories():
     fitted = few(epochs=1).fit(wide, Y[:40])
     assert fitted.predict(wide).shape == (40,)
     assert fitted.model_[0].out_shape == (4 * 1500,)  # bins: 48 for each column would be 18 times 4096
+    rare = np.where(np.arange(4000) % 3, 0, np.arange(4000) % 100 + 1.0)
+    spiked = few(epochs=1).fit(rare[:, None], rare > 50)
+    assert spiked.model_[0].out_shape == (100,)  # a column of mostly one value has an edge for each
     n = 12_000
     many = pd.DataFrame({"a": RNG.integers(0, 2000, n).astype(str), "b": RNG.normal(size=n)})
     fitted = few(epochs=1).fit(many, many["b"] > 0)

@@ -11,7 +11,7 @@ from minidl.utils.foreign_words import MONITORS
 from minidl.utils.hints import hint
 from minidl.utils.validation import check_bool
 
-LOWER_IS_BETTER = {"loss": True} | {name: metric in ERRORS for name, metric in NAMES.items()}
+LOWER_IS_BETTER = {"loss": True} | {name: metric in ERRORS for name, metric in NAMES.items()} | {"d2_pinball": False}
 
 
 def known_measure(name: str) -> tuple[str, str] | None:

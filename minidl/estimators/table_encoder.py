@@ -114,6 +114,7 @@ class TableEncoder:
     """
 
     def __init__(self) -> None:
+        self.names: list[Any] | None = None  # of a frame's columns
         self.numbers: dict[int, NumberColumn] = {}
         self.categories: dict[int, CategoryColumn] = {}
 
@@ -123,7 +124,7 @@ class TableEncoder:
         categorical: the columns with categories, as their names or indices, or "from_dtype".
         Raises TypeError or ValueError, naming the column, for values that are neither numbers nor categories.
         """
-        categorical = _indices(categorical, X)
+        categorical, self.names = _indices(categorical, X), _names_of(X)
         bins = min(BINS, max(MIN_BINS, MAX_BINS // X.shape[1]))
         for index, name, is_category, column in _columns_of(X):
             values, kind = (None, "") if is_category or index in categorical else _as_numbers(name, column[used])
@@ -157,6 +158,8 @@ class TableEncoder:
 
         Raises TypeError or ValueError, naming the column, for values of another kind than in the fit.
         """
+        if self.names and (names := _names_of(X)) and names != self.names:
+            raise ValueError(f"X: expected the columns {self.names!r:.200}, as in fit, got {names!r:.200}")
         columns = {index: column for index, _, _, column in _columns_of(X)}
         inputs = np.empty((len(X), self.n_inputs))
         for at, (index, known) in enumerate((self.numbers | self.categories).items()):
@@ -207,6 +210,10 @@ def as_table(X: Any) -> Any:
         twice = X.columns[X.columns.duplicated()].tolist()
         raise ValueError(f"X: expected columns whose names differ, got several of {', '.join(map(repr, twice))}")
     return X
+
+
+def _names_of(X: Any) -> list[Any] | None:
+    return X.columns.tolist() if hasattr(X, "iloc") else None
 
 
 def _columns_of(X: Any) -> Iterator[tuple[int, Any, bool, Array]]:

@@ -155,16 +155,19 @@ class TabularEstimator(BaseEstimator):
         if not len(held):
             self.oof_prediction_, self.oof_score_ = None, None
             return
-        predicted = self._predict_held(inputs)
+        predicted = self._predict_held(self._held_nets(), inputs)
         self.oof_prediction_ = np.full((len(inputs), *predicted.shape[1:]), np.nan, predicted.dtype)
         self.oof_prediction_[held] = predicted
         weights = None if data.sample_weight is None else data.sample_weight[held]
         self.oof_score_ = float(self._score(data.labels[held], predicted, weights))
 
-    def _predict_held(self, inputs: Array) -> Array:
-        """Returns what the network of each fold predicts for its held-out rows, fold by fold."""
+    def _held_nets(self) -> list[Sequential]:
+        """Returns the network of each fold, from inputs to what the estimator predicts."""
         shape, dtype = (self._encoder.n_inputs,), self._dtype
-        nets = [Sequential([net.model_[:], *self._after()], shape, dtype=dtype) for net in self.estimators_]
+        return [Sequential([net.model_[:], *self._after()], shape, dtype=dtype) for net in self.estimators_]
+
+    def _predict_held(self, nets: list[Sequential], inputs: Array) -> Array:
+        """Returns what the network of each fold predicts for its held-out rows, fold by fold."""
         return self._shaped(
             np.concatenate([net.predict(inputs[rows]) for net, rows in zip(nets, self._held, strict=True)])
         )
@@ -206,7 +209,8 @@ class TabularEstimator(BaseEstimator):
             if len(inputs) != n or labels.shape[:1] != (n,):
                 raise ValueError(f"X, y: expected the {n} rows of the fit, got {len(inputs)} and y {labels.shape}")
             try:
-                labels, score = labels[held], self._score(labels[held], self._predict_held(inputs), None)
+                nets = self._held_nets()
+                labels, score = labels[held], self._score(labels[held], self._predict_held(nets, inputs), None)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"y: expected the targets of the fit: {error}") from error
         for at, column in enumerate((*self._encoder.numbers, *self._encoder.categories)):
@@ -214,7 +218,7 @@ class TabularEstimator(BaseEstimator):
                 permuted = inputs.copy()
                 for rows in self._held:
                     permuted[rows, at] = inputs[random.permutation(rows), at]
-                importances[column] += (score - self._score(labels, self._predict_held(permuted), None)) / repeats
+                importances[column] += (score - self._score(labels, self._predict_held(nets, permuted), None)) / repeats
         return importances
 
     # ---- predicting

@@ -149,7 +149,7 @@ def quantile_edges(values: NDArray[np.float64], bins: int, dtype: str = "float32
     """
     edges = distinct = np.unique(values)
     if len(distinct) > bins + 1:
-        of_distinct = bins // (1 + ROWS_SHARE)
+        of_distinct = round(bins / (1 + ROWS_SHARE))  # quantiles of both seldom coincide, unless there are ties
         of_rows = np.quantile(values, np.linspace(0, 1, bins - of_distinct + 1))
         edges = np.concatenate([of_rows, np.quantile(distinct, np.linspace(0, 1, of_distinct + 2)[1:-1])])
     with np.errstate(over="ignore"):

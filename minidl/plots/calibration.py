@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 SIZE = (3.45, 3.9)  # inches
 MAX_NAME_WIDTH = 1.4  # inches
+MAX_BINS = 100
 
 
 def calibration_curve(
@@ -60,7 +61,7 @@ def calibration_curve(
     class_names : list of str or None, default None
         A name for each class, in order; None: the model's `classes`, or else the labels.
     n_bins : int, default 10
-        Number of bins between 0 and 1.
+        Number of bins between 0 and 1, at most 100.
     figure : Figure, SubFigure or None, default None
         An empty one to draw into; None: a new one, not registered with pyplot.
     ignore_index : int or None, default None
@@ -74,8 +75,8 @@ def calibration_curve(
     Raises
     ------
     TypeError, ValueError
-        For unknown labels, labels that are all left out, a wrong number of class names, and a model that is not a
-        classifier of examples.
+        For unknown labels, labels that are all left out, a wrong number of class names or of bins, a model that is not
+        a classifier of examples, and probabilities that are not from 0 to 1.
     ImportError
         Without Matplotlib: pip install "minidl[plot]".
 
@@ -95,10 +96,12 @@ def calibration_curve(
     >>> figure.axes[0].get_title(loc="left")
     'expected calibration error 0.250, 4 examples'
     """
-    n_bins = check_int("n_bins", n_bins)
+    n_bins = check_int("n_bins", n_bins, 1, MAX_BINS)
     if net_of_pixels(model, X) is not None:
         raise ValueError("model: expected a classifier of examples, got a net with scores for each pixel")
     predictions = predictions_of(model, X, y, class_names, ignore_index)
+    if not ((predictions.probabilities >= 0) & (predictions.probabilities <= 1)).all():
+        raise ValueError("model: expected probabilities from 0 to 1, got others, or NaN")
     used = predictions.labels != IGNORED
     if not used.any():
         raise ValueError(f"y: expected a label beside {ignore_index}, which is left out, got none")

@@ -220,3 +220,11 @@ def test_columns_may_be_declared_to_have_categories():
             (TypeError, ValueError), match="categorical_features: expected names or indices of 2 columns"
         ):
             few(categorical_features=wrong).fit(frame, Y)
+
+
+def test_numbers_as_names_of_columns_are_compared():
+    frame = pd.DataFrame({1: Z, 2: Z**2})
+    fitted = few().fit(frame, Y)
+    with pytest.raises(InputError, match=r"X: expected the columns \[1, 2\], as in fit, got \[2, 1\]"):
+        fitted.predict(frame[[2, 1]])
+    np.testing.assert_array_equal(fitted.predict(frame.to_numpy()), fitted.predict(frame))

@@ -72,6 +72,12 @@ def test_bins_of_rows_and_of_distinct_values(rng):
     assert len(even) == 49 and np.abs(np.histogram(even, 8, (0, 1))[0] - 49 / 8).max() < 3
 
 
+def test_quantiles_of_rows_and_of_values_seldom_coincide(rng):
+    values = rng.random(2000)
+    counts = [len(quantile_edges(values, bins)) - 1 for bins in range(4, 100)]
+    assert all(bins - 3 <= count <= bins for bins, count in zip(range(4, 100), counts, strict=True))
+
+
 @pytest.mark.parametrize("bins", [1, 2, 3, 7, 48])
 def test_few_values_are_the_edges_themselves(bins):
     for count in range(1, 2 * bins):

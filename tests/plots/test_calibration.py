@@ -75,5 +75,10 @@ def test_it_draws_a_table_as_it_comes_into_a_given_figure():
 def test_what_is_refused():
     with pytest.raises(ValueError, match="model: expected a classifier of examples, got a net with scores"):
         plots.calibration_curve(Sequential([Conv2D(3, 3, padding=1)], (1, 4, 4)), np.zeros((2, 1, 4, 4)), [0, 1])
-    with pytest.raises(ValueError, match="n_bins: expected at least 1, got 0"):
-        plots.calibration_curve(Sequential([Dense(2)], (3,)), X, CLASSES, n_bins=0)
+    model = Sequential([Dense(3)], (3,))
+    for n_bins in (0, 101, 2**62):
+        with pytest.raises(ValueError, match=rf"n_bins: expected .*, got {n_bins}"):
+            plots.calibration_curve(model, X, CLASSES + 1, n_bins=n_bins)
+    model.params["0.weight"].value[...] = np.nan
+    with pytest.raises(ValueError, match="model: expected probabilities from 0 to 1, got others, or NaN"):
+        plots.calibration_curve(model, X, CLASSES + 1)

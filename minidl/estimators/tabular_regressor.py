@@ -38,8 +38,8 @@ class TabularRegressor(RegressorMixin, TabularEstimator):
     ----------
     n_folds : int, default 4
         Number of networks, 2 to 256. Each is trained on all rows except those of its fold, on which each epoch is
-        measured, and keeps the best epoch; the networks are averaged. A fold has at least two rows. Twice the folds
-        take twice as long, and were more accurate on four of seven tables.
+        measured, and keeps the epoch of the lowest loss; the networks are averaged. A fold has at least two rows. Twice
+        the folds take twice as long, and were more accurate on four of seven tables.
     quantiles : sequence of float, float or None, default None
         Quantiles to predict in place of the mean, between 0 and 1, in increasing order: [0.1, 0.5, 0.9] is the median,
         and a range that has about 80 % of the targets. Training minimizes the Pinball loss. Predictions are then

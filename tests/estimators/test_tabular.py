@@ -46,6 +46,14 @@ BOTH = [(TabularClassifier, CLASSES), (TabularRegressor, NUMBERS)]
 # ---- learning
 
 
+@pytest.mark.parametrize(("share", "monitor"), [(0.05, "val_loss"), (0.2, "val_accuracy")])
+def test_a_rare_class_is_learned_by_the_loss(share, monitor):
+    """The accuracy of a constant answer is 0.95, and the best one of an epoch that has learned nothing."""
+    y = SIGNAL + RNG.normal(size=N) > np.quantile(SIGNAL, 1 - share)
+    fitted = few().fit(X, y, sample_weight=np.where(np.arange(N) < 5, 0.0, 1.0))
+    assert {net.callbacks_[1].monitor for net in fitted.estimators_} == {monitor}
+
+
 @pytest.mark.parametrize(("cls", "y"), BOTH)
 def test_it_learns_and_says_how_well(cls, y):
     fitted = cls(random_state=0, epochs=20).fit(X[:200], y[:200])

@@ -34,6 +34,7 @@ LINKING = [*PAGES, "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", *F
 RUN_ELSEWHERE = {  # page: the test file that runs it
     "docs/reference/errors.md": "tests/test_errors.py",
     "docs/explanation/how-a-batch-is-backpropagated.md": "tests/test_max_pool_batch.py",
+    "docs/explanation/twin.md": "tests/test_twin.py",
 }
 LONG = {  # they train many nets
     "docs/coming-from/mlpclassifier.md",

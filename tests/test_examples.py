@@ -70,7 +70,7 @@ def accuracy_in(output):
 
 
 def test_every_example_is_tested():
-    files = ("test_examples.py", "test_segmentation.py", "service_process.py")
+    files = ("test_examples.py", "test_twin.py", "test_segmentation.py", "service_process.py")
     tests = "".join(Path(__file__).with_name(name).read_text() for name in files)
     assert [path.name for path in EXAMPLES if f'("{path.name}"' not in tests] == []
     folders = {path.name for path in (ROOT / "examples").iterdir() if path.is_dir()} - {"__pycache__"}

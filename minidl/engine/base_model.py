@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Self, cast
+from typing import Any, NoReturn, Self, cast
 
 from numpy.typing import ArrayLike
 
@@ -191,6 +191,23 @@ class BaseModel:
             expected = f"expected a model of one size: model.at({example}) is one, with the same weights"
             raise ValueError(f"{what}: {expected}; got a model of images of any size, {self.sizes.declared}")
 
+    @property
+    def decay_mult(self) -> NoReturn:
+        """Not an attribute of models, which have `lr_mult` only: reading and setting it raise AttributeError.
+
+        Raises
+        ------
+        AttributeError
+            The message names the remedies.
+        """
+        expected = "expected the weight_decay of the optimizer, or model.set_param_group(select, decay_mult=...)"
+        raise AttributeError(f"model.decay_mult: {expected}: a model has lr_mult only")
+
+    @decay_mult.setter
+    def decay_mult(self, factor: float) -> None:
+        _ = self.decay_mult
+
+    @known_arguments
     def set_param_group(self, select: Select, *, lr_mult: float | None = None, decay_mult: float | None = None) -> None:
         """Sets `lr_mult` and `decay_mult` of some parameters, in their layers.
 
@@ -199,10 +216,10 @@ class BaseModel:
 
         Parameters
         ----------
-        select : str, class of layers, or callable
-            Which parameters: those of a name, such as "bias", or one, such as "0.bias"; those of the layers of a class;
-            or those for which a function f(path, layer, name) is true, with the path of the layer, such as "3.body.0",
-            and the name of the parameter in it.
+        select : str, class of layers, tuple of classes, or callable
+            Which parameters: those of a name, such as "bias", or one, such as "0.bias"; those of the layers of a class,
+            or of several, which are not containers; or those for which a function f(path, layer, name) is true, with
+            the path of the layer, such as "3.body.0", and the name of the parameter in it.
         lr_mult : float or None, default None
             Factor of the learning rate, of at least 0; None: unchanged.
         decay_mult : float or None, default None
@@ -211,8 +228,8 @@ class BaseModel:
         Raises
         ------
         TypeError, ValueError
-            Without any change, if an argument is invalid, if `select` chooses no parameter, if both factors are None,
-            or if the model is not built.
+            Without any change, if an argument is invalid, if `select` chooses no parameter, or one of a layer whose
+            class has factors of its own, if both factors are None, or if the model is not built.
 
         Examples
         --------

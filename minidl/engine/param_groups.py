@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from minidl.engine.layer_paths import layer_paths
-from minidl.layers.base import Layer
+from minidl.layers.base import Layer, factors_of
 from minidl.layers.container import Container
 from minidl.utils.factors import Factors, by_name, scaled
-from minidl.utils.hints import class_hint
 from minidl.utils.validation import check_non_negative
 
-Select = str | type[Layer] | Callable[[str, Layer, str], bool]
+Select = str | type[Layer] | tuple[type[Layer], ...] | Callable[[str, Layer, str], bool]
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,8 @@ def param_groups(layers: Sequence[Layer], outer: ParamGroup | None = None) -> di
         if not isinstance(layer, Container):
             has_state = bool(layer.params or layer.buffers)
             frozen = (frozen and has_state) or (outer.inference and differs_in_training(layer))
-        lr_scale = scaled(outer.lr_scale, layer.lr_mult, layer.params)
-        decay_scale = scaled(outer.decay_scale, layer.decay_mult, layer.params)
+        lr_scale = scaled(outer.lr_scale, factors_of(layer, "lr_mult"), layer.params)
+        decay_scale = scaled(outer.decay_scale, factors_of(layer, "decay_mult"), layer.params)
         groups[id(layer)] = group = replace(outer, frozen=frozen, lr_scale=lr_scale, decay_scale=decay_scale)
         if isinstance(layer, Container):
             for branch in layer.named_branches().values():
@@ -83,25 +84,61 @@ def set_param_group(layers: Sequence[Layer], select: Select, lr_mult: float | No
     factors = {name: check_non_negative(name, one, "float32") for name, one in given.items() if one is not None}
     if not factors:
         raise ValueError("lr_mult, decay_mult: expected a number for at least one of them, got None for both")
+    chooses = _choice(select)
     leaves = [(path, layer) for path, (*_, layer) in layer_paths(layers).items() if not isinstance(layer, Container)]
-    chosen = [(layer, [name for name in layer.params if _chooses(select, path, layer, name)]) for path, layer in leaves]
-    if not any(names for _, names in chosen):
-        known = sorted({name for layer, _ in chosen for name in layer.params})
-        expected = f"expected the name of a parameter ({', '.join(known)}), or what chooses at least one parameter"
-        raise ValueError(f"select: {expected}, got {select!r}")
-    for layer, names in chosen:
-        for setting, factor in factors.items() if names else ():
+    found = [(path, layer, [name for name in layer.params if chooses(path, layer, name)]) for path, layer in leaves]
+    chosen = [one for one in found if one[2]]
+    if not chosen:
+        raise ValueError(f"select: expected {_choices(select, leaves)}, got {select!r:.100}")
+    for path, layer, _ in chosen:
+        for setting in factors:
+            declared = inspect.getattr_static(type(layer), setting)
+            if not isinstance(declared, property) or declared.fset is None:
+                expected = f"expected layers whose {setting} can be set"
+                raise ValueError(f"select: {expected}, got layer {path}, {type(layer).__name__}: its class sets it")
+    for _, layer, names in chosen:
+        for setting, factor in factors.items():
             kept = by_name(getattr(layer, setting), layer.params)
             setattr(layer, setting, factor if len(names) == len(kept) else kept | dict.fromkeys(names, factor))
 
 
-def _chooses(select: Any, path: str, layer: Layer, name: str) -> bool:
-    """Whether `select` chooses the parameter `name` of a layer; raises TypeError for a `select` that cannot choose."""
+def _choice(select: Any) -> Callable[[str, Layer, str], bool]:
+    """Returns the function of path, layer and name that `select` stands for; raises TypeError if it cannot choose."""
     if isinstance(select, str):
-        return select in (name, f"{path}.{name}")
-    if isinstance(select, type) and issubclass(select, Layer):
-        return isinstance(layer, select)
+        return lambda path, layer, name: select in (name, f"{path}.{name}")
+    classes = select if isinstance(select, tuple) and select else (select,)
+    if all(isinstance(one, type) and issubclass(one, Layer) for one in classes):
+        for one in classes:
+            if issubclass(one, Container):
+                expected = "expected classes of layers with parameters of their own"
+                raise TypeError(f"select: {expected}, got {one.__name__}: set lr_mult and decay_mult of such layers")
+        return lambda path, layer, name: isinstance(layer, classes)
+    expected = "select: expected the name of a parameter, a class of layers, or a tuple of them, or a function"
     if isinstance(select, type) or not callable(select):
-        expected = "expected the name of a parameter, a class of layers, or a function of path, layer and name"
-        raise TypeError(f"select: {expected}, got {select!r}{class_hint(select)}")
-    return bool(select(path, layer, name))
+        raise TypeError(f"{expected} of path, layer and name, got {select!r:.100}")
+    with suppress(ValueError):  # some callables in C have no signature
+        try:
+            inspect.signature(select).bind("0", None, "bias")
+        except TypeError as error:
+            raise TypeError(f"{expected} of path, layer and name, got {select!r:.100}: {error}") from None
+
+    def chooses(path: str, layer: Layer, name: str) -> bool:
+        answer = select(path, layer, name)
+        try:
+            return bool(answer)
+        except (TypeError, ValueError):
+            raise TypeError(f"select: expected True or False for {path}.{name}, got {answer!r:.100}") from None
+
+    return chooses
+
+
+def _choices(select: Any, leaves: Sequence[tuple[str, Layer]]) -> str:
+    """Returns what a `select` that chooses nothing may be."""
+    own = [layer for _, layer in leaves if layer.params]
+    if not own:
+        return "a model with parameters"
+    if isinstance(select, (type, tuple)):
+        return f"classes of layers with parameters ({', '.join(sorted({type(layer).__name__ for layer in own}))})"
+    if not isinstance(select, str):
+        return "a function that is true for at least one parameter"
+    return f"the name of a parameter ({', '.join(sorted({name for layer in own for name in layer.params}))})"

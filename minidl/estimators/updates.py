@@ -13,6 +13,7 @@ from minidl.estimators.models import optimizer_of
 from minidl.optimizers.base import Optimizer
 from minidl.sequential import Sequential
 from minidl.trainer import Trainer
+from minidl.utils.factors import copied
 
 OF_WEIGHTS = ("model", "input_shape", "dtype")  # what the weights depend on
 OF_TRAINING = (*OF_WEIGHTS, "loss", "optimizer", "random_state")  # what the state of training depends on, too
@@ -72,7 +73,7 @@ def _layers_of(model: Any) -> list[tuple[Any, ...]]:
     known = isinstance(layers, (list, tuple))
     settings = ("trainable", "lr_mult", "decay_mult")
     return [
-        (type(layer), _config_of([layer]), *(repr(getattr(layer, name, None)) for name in settings))
+        (type(layer), _config_of([layer]), *(copied(getattr(layer, name, 1.0)) for name in settings))
         for layer in (layers if known else ())
     ]
 

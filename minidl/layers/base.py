@@ -15,7 +15,7 @@ from minidl.initializers import Init, check_initializer
 from minidl.layers.param import Param, Shared
 from minidl.utils.arrays import Array, as_array, as_dtype, copy_into, is_zeros_view, with_memory_order
 from minidl.utils.constructors import constructor_arguments, parameters
-from minidl.utils.factors import Factors, check_factors, check_names
+from minidl.utils.factors import Factors, check_factors, copied
 from minidl.utils.hints import answer_arguments
 from minidl.utils.validation import Shape, check_bool, check_int
 from minidl_c.op import Op
@@ -293,7 +293,7 @@ class Layer:
         """`trainable`, `lr_mult`, `decay_mult` unless they are the defaults: saved with the constructor's arguments."""
         changed: dict[str, Any] = {} if self._trainable else {"trainable": False}
         factors = {"lr_mult": self._lr_mult, "decay_mult": self._decay_mult}
-        return changed | {name: factor for name, factor in factors.items() if factor != 1}
+        return changed | {name: copied(factor) for name, factor in factors.items() if factor != 1}
 
     def take_settings(self, settings: Mapping[str, Any]) -> None:
         """Replaces the settings by those of another layer.
@@ -306,13 +306,20 @@ class Layer:
         Raises
         ------
         TypeError, ValueError
-            For unknown names, or invalid values.
+            Without any change, for unknown names, or invalid values.
         """
+        self._check_settings(settings)
+        self.trainable = settings.get("trainable", True)
+        self.lr_mult, self.decay_mult = settings.get("lr_mult", 1.0), settings.get("decay_mult", 1.0)
+
+    def _check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Raises as `take_settings`, and changes nothing."""
         if unknown := sorted(set(settings) - {"trainable", "lr_mult", "decay_mult"}):
             expected = "expected trainable, lr_mult or decay_mult"
             raise ValueError(f"{type(self).__name__}: {expected}, got {', '.join(unknown)[:100]}")
-        self.trainable, self.lr_mult = settings.get("trainable", True), settings.get("lr_mult", 1.0)
-        self.decay_mult = settings.get("decay_mult", 1.0)
+        check_bool("trainable", settings.get("trainable", True))
+        for name in ("lr_mult", "decay_mult"):
+            self._checked(name, settings.get(name, 1.0))
 
     # ---- for a layer to call
 
@@ -447,9 +454,6 @@ class Layer:
         out_shape = self.build(in_shape)
         if self._given:
             raise ValueError(f"expected values of its params and buffers only, got {sorted(self._given)}")
-        for argument, factors in (("lr_mult", self._lr_mult), ("decay_mult", self._decay_mult)):
-            if isinstance(factors, Mapping):
-                check_names(argument, factors, self.params)
         self._given = None
         if not isinstance(out_shape, (tuple, list)):
             raise TypeError(f"build: expected it to return a shape, got {out_shape!r}")
@@ -459,6 +463,8 @@ class Layer:
             with contextlib.suppress(TypeError):  # without its arguments a layer cannot be saved, but it can be used
                 self._config = copy.deepcopy(constructor_arguments(self))
         self.out_shape = out_shape
+        for name in ("lr_mult", "decay_mult"):  # of which a class may have its own
+            self._checked(name, getattr(self, name))
         return out_shape
 
     def unbuild(self) -> None:
@@ -567,6 +573,14 @@ class Layer:
 
 def _read_only(factors: Factors) -> Factors:
     return MappingProxyType(factors) if isinstance(factors, dict) else factors
+
+
+def factors_of(layer: Layer, setting: str) -> Factors:
+    """Returns `lr_mult` or `decay_mult` of a built layer; raises TypeError or ValueError for others of its class."""
+    factors: Factors = getattr(layer, setting)
+    if getattr(type(layer), setting) is getattr(Layer, setting):
+        return factors
+    return layer._checked(f"{type(layer).__name__}.{setting}", factors)
 
 
 def used_rng(layer: Layer) -> bool:

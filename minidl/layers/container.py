@@ -168,17 +168,26 @@ class Container(Layer):
         Raises
         ------
         TypeError, ValueError
-            For unknown names or layers, or invalid values.
+            Without any change, for unknown names or layers, or invalid values.
         """
+        self._check_settings(settings)
+        rest = dict(settings)
+        inner = rest.pop("layers", {})
+        super().take_settings(rest)
+        for path, layer in self.named_children():
+            layer.take_settings(inner.get(path, {}))
+        if not rest.get("trainable", True):  # files of earlier versions: it froze all layers in it
+            self.trainable = False
+
+    def _check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Raises as `take_settings`, and changes nothing."""
         rest = dict(settings)
         inner, children = rest.pop("layers", {}), dict(self.named_children())
         if unknown := sorted(set(inner) - set(children)):
             raise ValueError(f"{type(self).__name__}: expected settings of its layers, got {', '.join(unknown)[:100]}")
-        super().take_settings(rest)
-        for path, layer in children.items():
-            layer.take_settings(inner.get(path, {}))
-        if not rest.get("trainable", True):  # files of earlier versions: it froze all layers in it
-            self.trainable = False
+        super()._check_settings(rest)
+        for path, given in inner.items():
+            children[path]._check_settings(given)
 
     def _checked(self, argument: str, factors: Any) -> float:
         return check_non_negative(argument, factors, "float32")
@@ -281,7 +290,9 @@ def take_factors(layers: Sequence[Layer], outer: Layer) -> None:
     for layer in layers:
         for name in ("lr_mult", "decay_mult"):
             factor, own = getattr(outer, name), getattr(layer, name)
-            if factor != 1 and isinstance(own, Mapping) and not layer.built:
+            if factor == 1:
+                continue
+            if isinstance(own, Mapping) and not layer.built:
                 raise ValueError(f"{name}: expected a built model, as layer {layer!r} has factors by name")
             setattr(layer, name, scaled(factor, own, layer.params if layer.built else ()))
 

@@ -168,5 +168,9 @@ class Block(Container):
 
     def take_settings(self, settings: Mapping[str, Any]) -> None:
         rest = dict(settings)
-        self._weights = rest.pop("weights", None)
+        weights = rest.pop("weights", None)
         super().take_settings(rest)
+        self._weights = weights
+
+    def _check_settings(self, settings: Mapping[str, Any]) -> None:
+        super()._check_settings({name: one for name, one in settings.items() if name != "weights"})

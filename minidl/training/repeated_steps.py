@@ -80,7 +80,8 @@ class RepeatedSteps:
                 samples.keep_batch(trainer.sample_key, data)
             try:
                 call.seed, call.num_threads = own["seed"], own["num_threads"]
-                call.lrs[0] = rate_at(own["optimizer"], int(own["step_counter"][0]), dtype)
+                rate = rate_at(own["optimizer"], int(own["step_counter"][0]), dtype)
+                call.lrs[0] = steps.descent.check_rate(rate)
                 call.divisors[0] = n if labeled is None else max(1, labeled.sum())
                 call.x, call.targets, call.weights = X, targets, factors
                 done = steps.plan.train(call)

@@ -15,11 +15,14 @@ from minidl.engine.lowering import plan_of
 from minidl.engine.network import Network
 from minidl.engine.segments import ParamGroups
 from minidl.losses import Loss, checked_loss
+from minidl.optimizers.base import Optimizer
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
 from minidl.utils.data import ArraySource, Index
+from minidl.utils.factors import by_name
 from minidl.utils.overrides import speaks_for
 from minidl.utils.threadpool import one_blas_thread
+from minidl.utils.validation import LARGEST
 from minidl_c.optimizers.clip import clip
 from minidl_c.optimizers.update import Update
 from minidl_c.runtime.partition import local_range
@@ -108,11 +111,20 @@ class Descent:
         self, model: Sequential, network: Network, optimizer: Any, update: Update | None, trained: ParamGroups
     ) -> None:
         self.model, self.network, self.optimizer, self.update = model, network, optimizer, update
+        self.largest_factor = check_factors(network, trained, optimizer)
         self.ranges = network.ranges(trained)
+
+    def check_rate(self, rate: float) -> float:
+        """Returns a learning rate; raises ValueError if one of the layers' `lr_mult` makes it too large."""
+        if self.largest_factor > 1 and rate * self.largest_factor > LARGEST[self.network.dtype]:
+            expected = f"expected a number that {self.network.dtype} can hold times lr_mult, {self.largest_factor:g}"
+            raise ValueError(f"lr: {expected}, got {rate:g}")
+        return rate
 
     def step(self, rate: float, limits: Clip, step_counter: NDArray[np.int64]) -> bool:
         """Changes the parameters and counts the step; returns False, and changes nothing, for gradients not finite."""
         values, grads = self.network.parameters.values, self.network.parameters.grads
+        self.check_rate(rate)
         if not np.isfinite(grads).all():
             return False
         if limits:
@@ -145,6 +157,7 @@ class FusedSteps:
         comm = b.comm if self.is_distributable else SINGLE_PROCESS
         with comm.raise_together():
             rates, divisors = b.rates(), b.divisors()
+            self.descent.check_rate(float(rates.max(initial=0)))
             x, rows, targets, weights = self._read(b, comm)
         call = TrainingCall(
             x, rows, b.batch_size, targets, weights, b.losses, b.scores, divisors, rates,
@@ -248,6 +261,7 @@ def has_update(optimizer: object) -> bool:
 
 def check_trainable(network: Network, optimizer: Any) -> None:
     """Raises ValueError if no step could change a parameter, or not with the factors of the layers."""
+    check_factors(network, network.trained, optimizer)
     groups = [network.trained[id(leaf)] for leaf in network.leaves if leaf.params]
     if groups and all(group.frozen for group in groups):
         raise ValueError("model: expected a layer that is trainable, all are frozen")
@@ -257,6 +271,24 @@ def check_trainable(network: Network, optimizer: Any) -> None:
         if any(one != 1 for one in given):
             expected = "expected an optimizer of minidl, or one with update(size, dtype)"
             raise ValueError(f"{name}: {expected}, got {type(optimizer).__name__}: its step knows one lr and no groups")
+
+
+def check_factors(network: Network, trained: ParamGroups, optimizer: Any) -> float:
+    """Returns the largest factor of the learning rate; raises ValueError if it, or a weight decay, is too large."""
+    largest, decay = 1.0, getattr(optimizer, "weight_decay", 0.0) if isinstance(optimizer, Optimizer) else 0.0
+    for leaf, layer in network.named:
+        group = trained[id(leaf)]
+        for setting, factors in (("lr_mult", group.lr_scale), ("decay_mult", group.decay_scale)):
+            factor = 0.0 if group.frozen else max(by_name(factors, leaf.params).values(), default=0.0)
+            if not factor <= LARGEST["float32"]:
+                expected = "expected a number that float32 can hold, times those of what the layer is in"
+                raise ValueError(f"{layer}: {setting}: {expected}, got {factor:g}")
+            if setting == "lr_mult":
+                largest = max(largest, factor)
+            elif factor * decay > LARGEST[network.dtype]:
+                expected = f"expected a number that {network.dtype} can hold, times the weight_decay {decay:g}"
+                raise ValueError(f"{layer}: {setting}: {expected}, got {factor:g}")
+    return largest
 
 
 def make_steps(

@@ -19,7 +19,11 @@ def check_factors(argument: str, factors: Any, names: Collection[str] | None) ->
     {'bias': 64.0}
     """
     if not isinstance(factors, Mapping):
-        return check_non_negative(argument, factors, "float32")
+        try:
+            return check_non_negative(argument, factors, "float32")
+        except TypeError:
+            expected = "expected a number, or a dict from names of parameters to numbers"
+            raise TypeError(f"{argument}: {expected}, got {factors!r:.100}") from None
     check_names(argument, factors, names)
     found = {name: check_non_negative(f"{argument}[{name!r}]", one, "float32") for name, one in factors.items()}
     return {name: factor for name, factor in found.items() if factor != 1} or 1.0
@@ -41,8 +45,14 @@ def by_name(factors: Factors, names: Collection[str]) -> dict[str, float]:
 
 
 def scaled(outer: Factors, factors: Factors, names: Collection[str]) -> Factors:
-    """Returns the products of the factor of a container and those of these parameters; a number if both are one."""
+    """Returns the products of the factor of a container and those of these parameters; a number if they are equal."""
     assert not isinstance(outer, Mapping)
     if not isinstance(factors, Mapping):
         return outer * factors
-    return {name: outer * factor for name, factor in by_name(factors, names).items()}
+    products = {name: outer * factor for name, factor in by_name(factors, names).items()}
+    return products if len(different := set(products.values())) > 1 else different.pop()
+
+
+def copied(factors: Factors) -> Factors:
+    """Returns factors that change nothing if they are changed."""
+    return dict(factors) if isinstance(factors, Mapping) else factors

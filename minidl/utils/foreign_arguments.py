@@ -120,6 +120,12 @@ OWNERS: dict[str, Words] = {
         "learningrate": _LR,
         "lr": _LR,
     },
+    "BaseModel.set_param_group": {
+        "lr": "use lr_mult=, a factor of the optimizer's lr",
+        "learningrate": "use lr_mult=, a factor of the optimizer's lr",
+        "weightdecay": "use decay_mult=, a factor of the optimizer's weight_decay",
+        "params": "use select=, such as 'bias'",
+    },
     "Trainer.fit": {"learningrate": _LR, "lr": _LR, "maxepochs": "use epochs="},
     "SequentialEstimator": {
         "maxiter": "use epochs=",

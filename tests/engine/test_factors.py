@@ -175,6 +175,8 @@ def test_choices_of_parameters():
 
     model.set_param_group(ask, lr_mult=9)
     assert asked == list(model.params) and model[5].lr_mult == 9
+    model.set_param_group((Dense, PReLU), lr_mult=7)
+    assert model[5].lr_mult == model[3].layers[2].lr_mult == 7 and model[0].lr_mult == {"weight": 5, "bias": 2}
 
 
 def settings(model):
@@ -185,12 +187,22 @@ def settings(model):
     ("select", "factors", "error", "message"),
     [
         ("bais", {"lr_mult": 2}, ValueError, r"^select: expected the name of a parameter \(bias, weight\).*'bais'"),
-        (Flatten, {"lr_mult": 2}, ValueError, "^select: .* chooses at least one parameter, got <class"),
-        (lambda *_: False, {"lr_mult": 2}, ValueError, "^select: "),
-        (lambda name: True, {"lr_mult": 2}, TypeError, "argument"),
+        (Flatten, {"lr_mult": 2}, ValueError, r"^select: .*\(BatchNorm2D, Conv2D, Dense, PReLU\), got"),
+        ((Flatten, ReLU), {"lr_mult": 2}, ValueError, "^select: expected classes of .*Conv2D.*, got .*Flatten"),
+        (Residual, {"lr_mult": 2}, TypeError, "^select: expected classes of layers .* of their own, got Residual"),
+        ((Dense, Residual), {"lr_mult": 2}, TypeError, "^select: expected classes of layers .* of their own"),
+        (lambda *_: False, {"lr_mult": 2}, ValueError, "^select: expected a function that is true for at least one"),
+        (lambda name: True, {"lr_mult": 2}, TypeError, "^select: .* of path, layer and name, got .*too many"),
+        (lambda *_: np.ones(2), {"lr_mult": 2}, TypeError, r"^select: expected True or False for 0\.weight, got array"),
         (3, {"lr_mult": 2}, TypeError, "^select: expected the name of a parameter, a class of layers, or .*got 3"),
         (int, {"lr_mult": 2}, TypeError, "^select: "),
+        ((), {"lr_mult": 2}, TypeError, "^select: "),
+        ((Dense, 3), {"lr_mult": 2}, TypeError, "^select: "),
         (Dense(3), {"lr_mult": 2}, TypeError, "^select: "),
+        (["weight"] * 99, {"lr_mult": 2}, TypeError, "^select: .{,250}$"),
+        ("bias" * 99, {"lr_mult": 2}, ValueError, "^select: .{,250}$"),
+        ("bias", {"lr": 2}, TypeError, r"^Sequential\.set_param_group: expected arguments .*got lr=; use lr_mult="),
+        ("bias", {"weight_decay": 0}, TypeError, "got weight_decay=; use decay_mult="),
         ("bias", {}, ValueError, "^lr_mult, decay_mult: "),
         ("bias", {"lr_mult": 2, "decay_mult": -1}, ValueError, "^decay_mult: expected a number of at least 0, got -1"),
         ("bias", {"lr_mult": np.nan}, ValueError, "^lr_mult: "),
@@ -215,7 +227,7 @@ def test_invalid_groups_change_nothing(select, factors, error, message):
         ({"weight": 2, "bias": -1}, ValueError, None),
         ({"weight": 2, "bias": np.inf}, ValueError, None),
         ({"weight": 2, "bias": "x"}, TypeError, None),
-        ([2, 2], TypeError, "expected a number"),
+        ([2, 2], TypeError, r"expected a number, or a dict from names of parameters to numbers, got \[2, 2\]"),
     ],
 )
 def test_invalid_factors_of_a_layer_change_nothing(name, factors, error, message):

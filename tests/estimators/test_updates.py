@@ -124,6 +124,12 @@ def test_layers_that_are_changed_in_place_are_refused(through):
         with pytest.raises(ValueError, match=r"^model: expected the layers that were trained for partial_fit"):
             fitted.partial_fit(X, Y)
         vars_of(first, old)
+    first.lr_mult = {"weight": 2, "bias": 3}
+    fitted.fit(X, Y).partial_fit(X, Y)
+    first.lr_mult, before = {"bias": 3, "weight": 2}, state(fitted)  # the same
+    fitted.partial_fit(X, Y)
+    assert state(fitted) != before
+    before = state(fitted)
     fitted.model[0] = Dense(7)
     with pytest.raises(ValueError, match=r"^model: expected the layers that were trained"):
         fitted.partial_fit(X, Y)

@@ -95,7 +95,7 @@ def test_a_softmax_at_the_end_is_not_applied_twice():
     np.testing.assert_array_equal(nested.predict_proba(X), nested.predict(X))
     branch = model_of(3, Residual(Softmax()))
     np.testing.assert_allclose(branch.predict_proba(X), softmax(branch.predict(X), axis=1), 1e-12)
-    shown = predictions._predict(model, X, np.arange(50) % 3, None, None)
+    shown = predictions.predictions_of(model, X, np.arange(50) % 3, None, None)
     np.testing.assert_array_equal(shown.probabilities, model.predict(X))
 
 

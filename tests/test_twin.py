@@ -17,7 +17,8 @@ from scripts import run_script
 import minidl_c
 from minidl.c_export import HAS_FMA
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
 SOURCE = (EXAMPLES / "twin.py").read_text("utf-8")
 SLOW_FMA = sys.version_info < (3, 13) and HAS_FMA
 HASH = "ffa8e2395b976dca5c8171297c2cba17d9164462403b5de6ff6a148e0af1addb"  # of `python examples/twin.py`
@@ -88,7 +89,7 @@ def test_the_numbers_are_compared_with_those_of_numpy(tmp_path):
 
 def test_the_page_has_the_hash():
     """And all functions and classes of the program, as they are."""
-    page = (EXAMPLES.parent / "docs/explanation/twin.md").read_text("utf-8")
+    page = (ROOT / "docs/explanation/twin.md").read_text("utf-8")
     assert page.count(HASH) == 2
     blocks = re.findall(r"```python\n(.*?)```", page, re.S)
     assert [block for block in blocks if block not in SOURCE] == []
@@ -160,6 +161,17 @@ def test_a_broken_rule_changes_the_bits(name):
 def reference():
     twin = load(SOURCE)
     return twin.train_minidl(*few(twin, *MUTANT_RUN))[-1][1]
+
+
+def test_the_table_of_sums_names_each_broken_rule():
+    """And no other one; its files exist."""
+    page = (ROOT / "docs/explanation/reproducibility.md").read_text("utf-8")
+    lines = re.search(r"^\| result .*\n((?:\|.*\n)+)", page, re.M)[1].splitlines()[1:]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    assert {len(row) for row in rows} == {7}
+    assert {name for *_, names in rows for name in names.split("; ") if name} == MUTANTS.keys()
+    files = [file for _, cell, *_ in rows for file in re.findall(r"`([^`]+)`", cell)]
+    assert [file for file in files if not (ROOT / file).exists() and not (ROOT / "minidl_c" / file).exists()] == []
 
 
 # ---- the files

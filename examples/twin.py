@@ -1,13 +1,13 @@
-"""The twin: a LeNet in plain Python, with every bit of minidl's
+"""The twin: a LeNet in plain Python
+=================================
 
-    python examples/twin.py
+A small net trained without any library ends with every bit of minidl's: the same SHA-256 of all weights.
 
-It needs Python alone, trains on 300 digits, and prints the SHA-256 of all weights. If minidl is installed, it trains
-the same net, and ends with the same hash. docs/explanation/twin.md explains this file paragraph by paragraph.
+Run it with: `python examples/twin.py`
 
-Three things decide about bits: a sum of products is a `chain` of fused multiply-adds in a fixed order, while all other
-operations round by themselves; a sum over the batch is a tree that the number of examples determines; exp, log and
-random numbers are those of `twin_numbers.py`.
+If minidl is installed, it trains the same net. Bits depend on three things: a sum of products is a `chain` of fused
+multiply-adds, a sum over the batch is a tree, and `twin_numbers.py` has exp, log and random numbers as minidl and NumPy
+compute them. The page docs/explanation/twin.md reads this file paragraph by paragraph.
 """
 
 import hashlib

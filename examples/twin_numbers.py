@@ -1,10 +1,13 @@
-"""The numbers of the twin: fused multiply-adds, exp, log and NumPy's generator
+"""The numbers of the twin
+=======================
 
-    python examples/twin_numbers.py
+Fused multiply-adds, exp, log and NumPy's random generator, in plain Python.
 
-compares the generator with NumPy's, if that is installed. minidl computes exp and log by polynomials of its own
-(minidl_c/simd/lane_math.h). Its first weights and the order of an epoch come from NumPy's PCG64, which a SeedSequence
-of integers seeds. The last bit of `math.exp` would depend on the C library.
+Run it with: `python examples/twin_numbers.py`
+
+The program compares the generator with NumPy's, if that is installed. minidl computes exp and log by polynomials of its
+own (minidl_c/simd/lane_math.h), as the last bit of `math.exp` depends on the C library. Its first weights and the order
+of an epoch come from NumPy's PCG64, which a SeedSequence of integers seeds.
 """
 
 from math import factorial, frexp, ldexp

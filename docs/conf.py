@@ -70,7 +70,7 @@ html_theme_options = {
     "navbar_end": ["theme-switcher"],
     "footer_start": ["copyright"],
     "footer_end": [],
-    "secondary_sidebar_items": ["page-toc"],
+    "secondary_sidebar_items": {"**": ["page-toc"], "explanation/twin": []},  # whose code needs the width
     "show_prev_next": True,
     "header_links_before_dropdown": 7,
     "navigation_with_keys": False,

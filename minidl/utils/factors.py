@@ -11,7 +11,7 @@ Factors = float | Mapping[str, float]  # a parameter that is not named has a fac
 
 
 def check_factors(argument: str, factors: Any, names: Collection[str] | None) -> Factors:
-    """Returns factors, without those of 1; raises TypeError or ValueError naming the argument.
+    """Returns factors, without those of 1, or the one of all; raises TypeError or ValueError naming the argument.
 
     names: those of the layer's parameters; None: not known yet.
 
@@ -26,6 +26,8 @@ def check_factors(argument: str, factors: Any, names: Collection[str] | None) ->
             raise TypeError(f"{argument}: {expected}, got {factors!r:.100}") from None
     check_names(argument, factors, names)
     found = {name: check_non_negative(f"{argument}[{name!r}]", one, "float32") for name, one in factors.items()}
+    if names and len(all_equal := set(by_name(found, names).values())) == 1:
+        return all_equal.pop()
     return {name: factor for name, factor in found.items() if factor != 1} or 1.0
 
 

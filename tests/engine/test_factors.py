@@ -301,10 +301,11 @@ def test_invalid_factors_in_a_file_are_refused(wrong):
 
 
 class Custom(Scale):
-    """Its parameter has a name that means something in a file."""
+    """Its parameters have names that mean something in a file."""
 
     def build(self, in_shape):
         self.param("custom", (1,), ones)
+        self.param("minidl", (1,), ones)
         return in_shape
 
 
@@ -314,6 +315,8 @@ def test_a_parameter_may_have_any_name(tmp_path):
     model[0].lr_mult = {"custom": 2}
     model.save(tmp_path / "m")
     assert Sequential.load(tmp_path / "m", custom_objects={"Custom": Custom})[0].lr_mult == {"custom": 2}
+    model.set_param_group("minidl", lr_mult=2)
+    assert model[0].lr_mult == 2  # one factor for all of its parameters
 
 
 def test_a_resumed_fit_has_the_same_bits(tmp_path):

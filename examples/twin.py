@@ -293,7 +293,7 @@ def main():
     examples = load_digits()
     for (loss, hashed), fast in zip_longest(train(*examples), train_minidl(*examples)):
         print(f"loss {loss!r}, minidl {fast and fast[0]!r}")
-    print(f"twin    {hashed}\nminidl  {fast and fast[1]}")
+    print(f"twin    {hashed}\nminidl  {fast[1] if fast else 'is not installed'}")
 
 
 if __name__ == "__main__":

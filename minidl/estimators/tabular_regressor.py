@@ -39,7 +39,7 @@ class TabularRegressor(RegressorMixin, TabularEstimator):
     n_folds : int, default 4
         Number of networks, 2 to 256. Each is trained on all rows except those of its fold, on which each epoch is
         measured, and keeps the epoch of the lowest loss; the networks are averaged. A fold has at least two rows. Twice
-        the folds take twice as long, and were more accurate on four of seven tables.
+        the folds take twice as long, and were more accurate on five of seven tables.
     quantiles : sequence of float, float or None, default None
         Quantiles to predict in place of the mean, between 0 and 1, in increasing order: [0.1, 0.5, 0.9] is the median,
         and a range that has about 80 % of the targets. Training minimizes the Pinball loss. Predictions are then
@@ -47,7 +47,7 @@ class TabularRegressor(RegressorMixin, TabularEstimator):
         raised to it. Scores are the mean over the quantiles of `sklearn.metrics.d2_pinball_score`; y is (n,).
     hidden_layer_sizes : sequence of int, default (128, 128, 128)
         Number of units of each hidden layer.
-    dropout : float, default 0.15
+    dropout : float, default 0.0
         Probability with which a unit of a hidden layer is set to 0 in training.
     lr : float, default 0.004
         Learning rate; it falls to a fifth after 8 epochs without improvement on the fold.
@@ -95,7 +95,7 @@ class TabularRegressor(RegressorMixin, TabularEstimator):
     Notes
     -----
     Numbers become places in bins between quantiles (PiecewiseLinearEncoding), categories one-hot vectors, inside the
-    network. Hidden layers have ReLU and dropout; AdamW makes steps of 64 to 256 rows. These settings were chosen on
+    network. Hidden layers have ReLU; AdamW makes steps of 64 to 256 rows. These settings were chosen on
     inner splits of seven tables: see docs/benchmarks/tables.md.
 
     References
@@ -127,7 +127,7 @@ class TabularRegressor(RegressorMixin, TabularEstimator):
         n_folds: int = 4,
         quantiles: float | Sequence[float] | None = None,
         hidden_layer_sizes: Sequence[int] = (128, 128, 128),
-        dropout: float = 0.15,
+        dropout: float = 0.0,
         lr: float = 0.004,
         weight_decay: float = 0.0,
         epochs: int = 200,

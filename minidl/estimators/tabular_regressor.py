@@ -95,8 +95,8 @@ class TabularRegressor(RegressorMixin, TabularEstimator):
     Notes
     -----
     Numbers become places in bins between quantiles (PiecewiseLinearEncoding), categories one-hot vectors, inside the
-    network. Hidden layers have ReLU; AdamW makes steps of 64 to 256 rows. These settings were chosen on
-    inner splits of seven tables: see docs/benchmarks/tables.md.
+    network. Hidden layers have ReLU; AdamW makes steps of 64 to 256 rows. These settings were chosen on inner splits of
+    seven tables: see docs/benchmarks/tables.md.
 
     References
     ----------

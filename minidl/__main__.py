@@ -1,4 +1,4 @@
-"""The command line: python -m minidl prints versions and build options; its commands are export-c and inspect."""
+"""The command line: python -m minidl prints versions and build options; its commands are export-c, inspect, verify."""
 
 from __future__ import annotations
 
@@ -7,63 +7,98 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from minidl import Sequential, export_c
+import numpy as np
+
+from minidl import Sequential, Trainer, export_c
 from minidl.utils.config import show_config
 from minidl.utils.text import escape_lines
+
+DATA = ("X", "y", "sample_weight", "X_val", "y_val", "sample_weight_val")  # arrays of --data
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs a command; without one, prints the properties of this installation. Ends with status 2 for invalid input.
 
-    inspect ends with status 1 for a file that cannot be imported.
+    Ends with status 1 for a file that cannot be imported (inspect), and for a run that is not equal (verify).
     """
     parser = argparse.ArgumentParser("python -m minidl", description="Without a command: versions and build options.")
     commands = parser.add_subparsers(dest="command")
-    inspect = commands.add_parser("inspect", help="print what is in an ONNX file, and whether it can be imported")
-    inspect.add_argument("path", help="the ONNX file")
-    export = commands.add_parser("export-c", help="write a model as one C99 file")
-    export.add_argument("model", help="a file of Sequential.save, or an ONNX file (.onnx)")
-    export.add_argument("path", help="the C file, such as digits.c")
-    export.add_argument("--name", help="the first part of the names in the file (default: its name without .c)")
-    export.add_argument("--softmax", action="store_true", help="write probabilities instead of scores")
-    memory = "argument: the caller passes the memory for values"
-    export.add_argument("--arena", choices=("static", "argument"), default="static", help=memory)
-    export.add_argument("--weights", choices=("text", "inc"), default="text", help="inc: in a file of their own")
-    export.add_argument("--header", action="store_true", help="also write a header file")
-    export.add_argument("--keep-values", action="store_true", help="keep the outputs of all layers in the arena")
-    names = "the names of the classes, in a table"
-    export.add_argument("--class-names", type=_names, metavar="NAME,NAME,...", default=False, help=names)
-    transformed = "how Winograd's weights are written (default: tables up to 256 KiB, else memory)"
-    export.add_argument("--winograd", choices=("tables", "memory", "direct"), help=transformed)
-    for command in (inspect, export):
-        shape = "ONNX: shape of one example, if dynamic"
-        command.add_argument("--input-shape", type=_shape, metavar="N,N,...", help=shape)
-        command.add_argument("--external-data", action="store_true", help="ONNX: also read tensors in other files")
-        output = "an output of the model, or of ONNX any value; may be repeated (default: all outputs of the file)"
-        command.add_argument("--outputs", action="append", metavar="NAME", help=output)
-    given = parser.parse_args(arguments)
-    if given.command is None:
+    for add in (_add_inspect, _add_export, _add_verify):
+        add(commands)
+    options = vars(parser.parse_args(arguments))
+    name = options.pop("command")
+    if name is None:
         print(show_config())
         return
-    options = {key: value for key, value in vars(given).items() if key not in ("command", "model", "path")}
-    reading = {key: options.pop(key) for key in ("input_shape", "external_data", "outputs")}
     try:
-        if given.command == "inspect":
-            raise SystemExit(_inspect(given.path, reading))
-        export_c(_load(given.model, reading), given.path, **options)
+        status = options.pop("run")(**options)
     except (ImportError, OSError, TypeError, ValueError) as error:
-        remedy = "; export it from Python, by minidl.export_c" if "custom_objects" in str(error) else ""
-        print(f"{given.command}: {escape_lines(str(error))}{remedy}", file=sys.stderr)
+        remedy = f"; {REMEDIES[name]}" if "custom_objects" in str(error) else ""
+        print(f"{name}: {escape_lines(str(error))}{remedy}", file=sys.stderr)
         raise SystemExit(2) from None
+    if status is not None:
+        raise SystemExit(status)
 
 
-def _inspect(path: str, options: dict[str, Any]) -> int:
+REMEDIES = {  # a command has no classes of the user's
+    "export-c": "export it from Python, by minidl.export_c",
+    "inspect": "",
+    "verify": "verify it from Python, by Trainer.verify",
+}
+
+
+# ---- models
+
+
+def _add_inspect(commands: Any) -> None:
+    command = commands.add_parser("inspect", help="print what is in an ONNX file, and whether it can be imported")
+    command.add_argument("path", help="the ONNX file")
+    _add_reading(command)
+    command.set_defaults(run=_inspect)
+
+
+def _add_export(commands: Any) -> None:
+    command = commands.add_parser("export-c", help="write a model as one C99 file")
+    command.add_argument("model", help="a file of Sequential.save, or an ONNX file (.onnx)")
+    command.add_argument("path", help="the C file, such as digits.c")
+    command.add_argument("--name", help="the first part of the names in the file (default: its name without .c)")
+    command.add_argument("--softmax", action="store_true", help="write probabilities instead of scores")
+    memory = "argument: the caller passes the memory for values"
+    command.add_argument("--arena", choices=("static", "argument"), default="static", help=memory)
+    command.add_argument("--weights", choices=("text", "inc"), default="text", help="inc: in a file of their own")
+    command.add_argument("--header", action="store_true", help="also write a header file")
+    command.add_argument("--keep-values", action="store_true", help="keep the outputs of all layers in the arena")
+    names = "the names of the classes, in a table"
+    command.add_argument("--class-names", type=_names, metavar="NAME,NAME,...", default=False, help=names)
+    transformed = "how Winograd's weights are written (default: tables up to 256 KiB, else memory)"
+    command.add_argument("--winograd", choices=("tables", "memory", "direct"), help=transformed)
+    _add_reading(command)
+    command.set_defaults(run=_export)
+
+
+def _add_reading(command: Any) -> None:
+    shape = "ONNX: shape of one example, if dynamic"
+    command.add_argument("--input-shape", type=_shape, metavar="N,N,...", help=shape)
+    command.add_argument("--external-data", action="store_true", help="ONNX: also read tensors in other files")
+    output = "an output of the model, or of ONNX any value; may be repeated (default: all outputs of the file)"
+    command.add_argument("--outputs", action="append", metavar="NAME", help=output)
+
+
+def _inspect(path: str, **reading: Any) -> int:
     """Prints what is in an ONNX file; returns 1 if it cannot be imported, else 0."""
     from minidl.onnx import inspect
 
-    found = inspect(path, **options)
+    found = inspect(path, **reading)
     print(found)
     return int(bool(found.obstacles))
+
+
+def _export(
+    model: str, path: str, input_shape: tuple[int, ...] | None, external_data: bool, outputs: Any, **options: Any
+) -> None:
+    """Writes a model as a C file."""
+    reading = {"input_shape": input_shape, "external_data": external_data, "outputs": outputs}
+    export_c(_load(model, reading), path, **options)
 
 
 def _shape(text: str) -> tuple[int, ...]:
@@ -89,6 +124,45 @@ def _load(path: str, options: dict[str, Any]) -> Sequential:
             raise ValueError(f"--{name.replace('_', '-')}: expected an ONNX file (.onnx) with it, got {path!r}")
     model = Sequential.load(path)
     return model[outputs[0] if len(outputs) == 1 else outputs] if outputs else model
+
+
+# ---- receipts
+
+
+def _add_verify(commands: Any) -> None:
+    command = commands.add_parser("verify", help="train again as a receipt says, and compare every bit")
+    command.add_argument("receipt", help="a file of Trainer.receipt")
+    arrays = f"a file of numpy.savez with the arrays of the fit: {', '.join(DATA)}; of several outputs y.NAME"
+    command.add_argument("--data", required=True, metavar="FILE", help=arrays)
+    command.add_argument("--start", metavar="FILE", help="the checkpoint that the fit began with, if it had one")
+    command.set_defaults(run=_verify)
+
+
+def _verify(receipt: str, data: str, start: str | None) -> int:
+    """Prints what is equal; returns 1 if the runs part, else 0."""
+    found = Trainer.verify(receipt, **_read_data(data), start=start, verbose=2 if sys.stdout.isatty() else 0)
+    print(found)
+    return int(not found.equal)
+
+
+def _read_data(path: str) -> dict[str, Any]:
+    """Returns the arguments of `Trainer.verify` that are in a file; raises ValueError for another file."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if not hasattr(file, "files"):
+                raise ValueError("got one array")
+            arrays = {name: file[name] for name in file.files}
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"--data: expected a file of numpy.savez with X and y, without objects: {error}") from None
+    outputs = {name[2:]: arrays.pop(name) for name in list(arrays) if name[:2] == "y."}
+    held_outputs = {name[6:]: arrays.pop(name) for name in list(arrays) if name[:6] == "y_val."}
+    arrays |= ({"y": outputs} if outputs else {}) | ({"y_val": held_outputs} if held_outputs else {})
+    unknown, missing = sorted(arrays.keys() - set(DATA)), sorted({"X", "y"} - arrays.keys())
+    if unknown or missing:
+        got = f"got {', '.join(unknown)}" if unknown else f"{' and '.join(missing)} missing"
+        raise ValueError(f"--data: expected the arrays {', '.join(DATA)}, of which X and y are needed: {got}")
+    held = [arrays.pop(name) for name in DATA[3:] if name in arrays]
+    return arrays | {"validation_data": tuple(held) if held else None}
 
 
 if __name__ == "__main__":

@@ -573,16 +573,16 @@ class Sequential(BaseModel):
 
     @classmethod
     def from_config(
-        cls, config: dict[str, Any], state: Mapping[str, Array], custom_objects: Mapping[str, Any]
+        cls, config: dict[str, Any], state: Mapping[str, Array] | None, custom_objects: Mapping[str, Any]
     ) -> Sequential:
-        """Returns a new model with this state, allocating no more memory than `state`.
+        """Returns a new model, with this state: then it allocates no more memory than `state`.
 
         Parameters
         ----------
         config : dict
             What `get_config` returned.
-        state : dict of str to array
-            Parameters and buffers by name.
+        state : dict of str to array, or None
+            Parameters and buffers by name; None: new ones, from the seed.
         custom_objects : dict of str to class
             Classes of layers that are not minidl's, by name.
 
@@ -597,13 +597,14 @@ class Sequential(BaseModel):
             If an argument is invalid, or if `state` does not fit the layers.
         """
         layer_list.check_config(config)
-        check_mapping(state)
         custom = checked_custom(custom_objects)
         made = layer_list.from_config(config["layers"], custom)
         model = cls(made, None, config["seed"], config["dtype"], config.get("max_pixels", MOST_PIXELS))
         model.lr_mult = config.get("lr_mult", 1.0)
-        check_dtype(state, model.dtype)
-        model.build_from(config["input_shape"], dict(state))
+        if state is not None:
+            check_mapping(state)
+            check_dtype(state, model.dtype)
+        model.build_from(config["input_shape"], None if state is None else dict(state))
         return model
 
     def summary(self, batch_size: int = 64, num_threads: int | None = None) -> Summary:

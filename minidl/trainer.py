@@ -6,7 +6,7 @@ import copy
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -22,6 +22,7 @@ from minidl.saving.object_codec import checked_custom
 from minidl.sequential import Sequential
 from minidl.training import checked_attributes as checked
 from minidl.training import checkpoint_content
+from minidl.training import receipt as receipts
 from minidl.training.backward_step import backward_step
 from minidl.training.base_trainer import BaseTrainer, Targets
 from minidl.training.consistency import check_call
@@ -36,6 +37,7 @@ from minidl.training.report import report
 from minidl.training.report.findings import Findings
 from minidl.training.run_parameters import run_parameters
 from minidl.training.signals import Signals
+from minidl.training.verification import Verification, verify
 from minidl.utils.arrays import Array
 from minidl.utils.hints import known_arguments
 from minidl.utils.validation import check_int
@@ -670,6 +672,134 @@ class Trainer(BaseTrainer):
                 model.load_state_dict(checkpoint_content.states(tensors))
                 checkpoint_content.take_settings(model, config)
         return trainer
+
+    # ---- receipts
+
+    def receipt(
+        self,
+        path: Path,
+        X: ArrayLike,
+        y: Targets,
+        *,
+        sample_weight: ArrayLike | None = None,
+        validation_data: tuple[ArrayLike, ...] | None = None,
+    ) -> dict[str, Any]:
+        """Writes a receipt of the last fit: a small JSON file with all that is needed to verify it, except the data.
+
+        It has the layers, the arguments of the trainer and of the fit, the version and the build, and SHA-256 hashes of
+        the data, of the weights at the begin, after each epoch and at the end, and of the predictions for X.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            The file, such as "receipt.json".
+        X, y, sample_weight, validation_data : array-like
+            The data, as `fit` got them. They are hashed; the file does not contain them.
+
+        Returns
+        -------
+        dict
+            What was written.
+
+        Raises
+        ------
+        InputError
+            If the data are not those of the last fit.
+        ValueError
+            If there is no fit that came to its end, or if something was trained after it, or if it was one on batches.
+        TypeError
+            If the trainer or a callback has something that JSON cannot hold.
+        OSError
+            If the file cannot be written.
+
+        See Also
+        --------
+        Trainer.verify : Trains again, and compares.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from minidl import Sequential, Trainer
+        >>> from minidl.layers import Dense
+        >>> from minidl.optimizers import SGD
+        >>> X, y = [[1.0], [2.0]], [1.0, 2.0]
+        >>> trainer = Trainer(Sequential([Dense(1)]), "mean_squared_error", SGD(0.1))
+        >>> history = trainer.fit(X, y, epochs=3, verbose=0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "receipt.json")
+        ...     receipt = trainer.receipt(path, X, y)
+        ...     print(Trainer.verify(path, X, y).equal)
+        True
+        >>> receipt["fit"]["epochs"], len(receipt["weights"]["epochs"])
+        (3, 3)
+        """
+        data = {"X": X, "y": y, "sample_weight": sample_weight, "validation_data": validation_data}
+        self.check_between_steps("receipt")
+        with self.model.usage.reading("receipt"):
+            content = receipts.make(self, self._fits.to_save(self.step), data)
+        if self.comm.rank == 0:
+            receipts.write(path, content)
+        return content
+
+    @classmethod
+    def verify(
+        cls,
+        path: Path,
+        X: ArrayLike,
+        y: Targets,
+        *,
+        sample_weight: ArrayLike | None = None,
+        validation_data: tuple[ArrayLike, ...] | None = None,
+        start: Path | None = None,
+        custom_objects: Mapping[str, Any] | None = None,
+        num_threads: int | None = None,
+        verbose: int | None = 0,
+    ) -> Verification:
+        """Trains again as a receipt says, and returns what is equal, or where the two runs part.
+
+        Data, first weights and each epoch are compared in this order, and then the last weights, the numbers of the
+        last epoch and the predictions for X; after the first difference nothing is trained. The file brings no code.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            A file that `receipt` wrote.
+        X, y, sample_weight, validation_data : array-like
+            The data of the fit.
+        start : str, os.PathLike or None, default None
+            A checkpoint of the trainer before the fit, if it did not begin with new weights.
+        custom_objects : dict of str to object, or None, default None
+            Layers, losses, metrics, optimizers, schedules and callbacks that are not minidl's own, by their names.
+        num_threads : int or None, default None
+            As in the constructor: no bit depends on it.
+        verbose : 0, 1, 2 or None, default 0
+            As in `fit`.
+
+        Returns
+        -------
+        Verification
+            It prints as a table. `equal` is whether all is equal, `parts` a dict of what was compared, in order
+            ("data", "first weights", "epoch 1", ...), `first_difference` the name of the first part that differs, or
+            None, and `notes` lists other versions and builds, which may explain a difference.
+
+        Raises
+        ------
+        minidl.FileError
+            If the file is no receipt of this format, or if its objects are not all given. It is a ValueError that names
+            the path.
+        InputError, TypeError, ValueError
+            If the data are invalid, or an argument is.
+        OSError
+            If a file cannot be read.
+
+        See Also
+        --------
+        Trainer.receipt : Writes the file.
+        """
+        custom, content = checked_custom(custom_objects), receipts.read(path)
+        begun = None if start is None else cls.resume(start, None, custom, num_threads)
+        data = {"X": X, "y": y, "sample_weight": sample_weight, "validation_data": validation_data}
+        return verify(partial(cls, num_threads=num_threads), begun, content, data, custom, verbose, text(path))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Supports pickle and copy: returns a checkpoint, and the classes and functions needed to resume from it.

@@ -10,21 +10,14 @@ import sys
 import numpy as np
 import pytest
 from odd_arrays import ALWAYS, KINDS, NEVER, plain
+from receipts import verified
 from subprocess_cases import Cases
 
 import minidl
 from minidl import Param, Sequential, Trainer, metrics, plots
 from minidl.engine.probabilities import probabilities
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, PiecewiseLinearEncoding, ReLU, Rescale
-from minidl.losses import (
-    Pinball,
-    binary_cross_entropy,
-    check_targets,
-    checked_loss,
-    huber,
-    poisson,
-    softmax_cross_entropy,
-)
+from minidl.losses import Pinball, check_targets, checked_loss, huber, poisson, softmax_cross_entropy
 from minidl.losses.native import as_float_targets
 from minidl.metrics import TopKAccuracy, accuracy
 from minidl.optimizers import SGD
@@ -225,7 +218,7 @@ ENTRIES = {
     "cross_entropy.SoftmaxCrossEntropy.targets:y": (
         Y, without_trainer(lambda v: softmax_cross_entropy.targets(v, (3,), "float32"))),
     "elementwise.BinaryCrossEntropy.targets:y": (
-        SCORES, without_trainer(lambda v: binary_cross_entropy.targets(v, (3,), "float32"))),
+        SCORES, without_trainer(lambda v: minidl.losses.binary_cross_entropy.targets(v, (3,), "float32"))),
     "elementwise.Pinball.targets:y": (
         SCORES[:, 0], without_trainer(lambda v: Pinball([0.1, 0.9]).targets(v, (2,), "float32"))),
     "elementwise.Poisson.targets:y": (SCORES, without_trainer(lambda v: poisson.targets(v, (3,), "float32"))),
@@ -267,6 +260,15 @@ ENTRIES = {
     "arrays.as_dtype:array": (W, without_trainer(lambda v: as_dtype(as_array(v, "w"), "float64", "w"))),
 }  # fmt: skip
 # These receive what one of the above has checked, or accept any array without a mask.
+ENTRIES |= {
+    f"trainer.Trainer.{function}:{name}": (
+        value,
+        on_trainer(lambda t, v, k=name: verified(t, **{"X": X, "y": Y, k: (v, Y) if k[0] == "v" else v})),
+    )
+    for function in ("receipt", "verify")  # the entry calls both
+    for name, value in (("X", X), ("y", Y), ("sample_weight", WEIGHTS), ("validation_data", X))
+}
+
 INSIDE = (
     *(
         "backward_step",
@@ -280,6 +282,8 @@ INSIDE = (
         "manual",
         "network",
         "pixel_targets",
+        "receipt",  # with verification: Trainer.receipt, Trainer.verify
+        "verification",
         "segments",
     ),
     *("state", "summary", "param_groups", "per_example", "constructors", "factors", "validation", "sparse"),

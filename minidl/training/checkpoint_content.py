@@ -27,7 +27,7 @@ from minidl.sequential import Sequential
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.batch_feed import UNKNOWN, check_batches
 from minidl.training.checked_attributes import history_of
-from minidl.training.fit_state import FitState
+from minidl.training.fit_state import FitState, check_provenance
 from minidl.training.history import History
 from minidl.training.measurement import check_counts, is_counted
 from minidl.training.optimizer_state import TensorCodec, get_state, set_state
@@ -61,15 +61,10 @@ def pack(trainer: BaseTrainer, fit: FitState | None, custom_objects: dict[str, A
     codec, objects, made = TensorCodec(tensors), ObjectCodec(OURS, custom_objects), trainer.optimizer
     arrays = codec.encode
     config: dict[str, Any] = {
-        "model": model.get_config(custom_objects),
-        "loss": objects.encode(trainer.loss, "loss"),
-        "metrics": objects.encode(list(trainer.metrics.values()), "metrics"),
-        "optimizer": objects.encode(made, "optimizer"),
+        **run_config(trainer, objects, custom_objects),
         "remembered": encode(get_state(made), "optimizer", arrays),
         "updates": 0 if (update := trainer.steps().update) is None else update.steps,
-        "seed": trainer.seed,
         "skipped_steps": trainer.skipped_steps,
-        "clip": {name: getattr(trainer, name) for name in LIMITS},
         "step": trainer.step,
         "epoch": trainer.epoch,
         "history": list(trainer.history),
@@ -96,6 +91,18 @@ def pack(trainer: BaseTrainer, fit: FitState | None, custom_objects: dict[str, A
             for key, state, needed in fit.callbacks
         ]
     return config, tensors, about(model)
+
+
+def run_config(trainer: BaseTrainer, objects: ObjectCodec, custom_objects: dict[str, Any] | None) -> dict[str, Any]:
+    """Returns the arguments of a trainer and the configuration of its model; raises as `pack`."""
+    return {
+        "model": trainer.model.get_config(custom_objects),
+        "loss": objects.encode(trainer.loss, "loss"),
+        "metrics": objects.encode(list(trainer.metrics.values()), "metrics"),
+        "optimizer": objects.encode(trainer.optimizer, "optimizer"),
+        "seed": trainer.seed,
+        "clip": {name: getattr(trainer, name) for name in LIMITS},
+    }
 
 
 def describe_trainer(trainer: BaseTrainer) -> tuple[dict[str, Any], Tensors]:
@@ -146,15 +153,15 @@ def _update(trainer: BaseTrainer) -> Tensors:
 
 
 @contextlib.contextmanager
-def as_file_error(path: str) -> Iterator[None]:
-    """A context that raises a FileError for every error in the content of a checkpoint."""
+def as_file_error(path: str, refused: str = "resume from this checkpoint") -> Iterator[None]:
+    """A context that raises a FileError for every error in the content of a file, which cannot be used for this."""
     try:
         yield
     except (ValueError, TypeError, LookupError, OverflowError, AttributeError) as error:
         if isinstance(error, FileError):
             raise
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise FileError(f"{path}: cannot resume from this checkpoint: {what}") from error
+        raise FileError(f"{path}: cannot {refused}: {what}") from error
 
 
 def parse_config(config: Any, custom_objects: Custom) -> dict[str, Any]:
@@ -295,6 +302,7 @@ def _fit_state(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> Fit
         raise ValueError(f"fit: expected an epoch of its {fit.arguments['epochs']}, got {fit}")
     if fit.step != trainer.step:
         raise ValueError(f"fit: expected its step to be {trainer.step}, got {fit.step}")
+    check_provenance(fit.provenance)
     seen = (len(fit.losses),)
     shape = trainer.network.out_shape
     arrays = [(fit.losses, seen), *([(fit.scores, (*seen, *shape))] if trainer.keeps_scores else [])]

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from minidl.callbacks.callback_list import CallbackList
 from minidl.engine.pixel_targets import at_rest
 from minidl.training.array_fit_loop import ArrayFitLoop
@@ -102,9 +104,18 @@ def _array_config(trainer: BaseTrainer, given: FitArguments) -> ArrayFitConfig:
         rows=rows,
         shuffle=shuffle,
         validation_split=float(given.validation_split),
+        class_weight=_plain_weights(given.class_weight),
         mixup=alpha,
         normalize_weights=normalize,
     )
+
+
+def _plain_weights(class_weight: Any) -> Any:
+    """Returns checked class weights with Python's numbers in place of NumPy's."""
+    if not isinstance(class_weight, dict):
+        return class_weight
+    plain = {label.item() if isinstance(label, np.generic) else label: weight for label, weight in class_weight.items()}
+    return {label: float(weight) for label, weight in plain.items()}
 
 
 def _check_mixup(trainer: BaseTrainer, mixup: Any, data: LabeledData) -> float:

@@ -55,6 +55,7 @@ class ArrayFitConfig(FitConfig):
     rows: Index  # the rows to train on
     shuffle: bool
     validation_split: float
+    class_weight: dict[Any, float] | str | None
     mixup: float  # alpha; 0: none
     normalize_weights: bool
 
@@ -71,6 +72,7 @@ class ArrayFitConfig(FitConfig):
             "gradient_accumulation_steps": self.gradient_accumulation_steps,
             "shuffle": self.shuffle,
             "validation_split": self.validation_split,
+            "class_weight": self.class_weight,
             "mixup": self.mixup,
             "normalize_weights": self.normalize_weights,
         }
@@ -134,6 +136,7 @@ class FitState:
     counts: CountsByName  # what metrics of labels have counted in this epoch
     callbacks: list[State]  # the states of the callbacks that have one
     batches: dict[str, Any] | None = None  # what a BatchFitLoop knows of the batches it has read; None for arrays
+    provenance: dict[str, Any] | None = None  # see provenance.py; None in files from before there were receipts
 
     @property
     def is_complete(self) -> bool:
@@ -142,3 +145,12 @@ class FitState:
 
     def __repr__(self) -> str:
         return f"<fit at step {self.step}, {self.epochs_done} of {self.arguments['epochs']} epochs done>"
+
+
+def check_provenance(found: Any) -> None:
+    """Raises ValueError unless this is what provenance.py writes, as far as a fit that goes on reads it."""
+    if found is None:
+        return
+    known = isinstance(found, dict) and found.keys() in ({"first", "epochs", "run"}, {"first", "epochs", "refused"})
+    if not known or not isinstance(found["epochs"], list) or not all(isinstance(one, str) for one in found["epochs"]):
+        raise ValueError(f"fit: expected the provenance of its weights, got {found!r:.100}")

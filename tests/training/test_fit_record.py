@@ -23,7 +23,7 @@ def path(tmp_path):
         ({"X": X + np.float32(1e-3)}, "X: expected the same data, as in the fit that was interrupted, got other data"),
         ({"y": Y[::-1]}, "y: expected the same"),
         ({"sample_weight": WEIGHTS}, "sample_weight: expected none, .* got other data"),
-        ({"class_weight": {0: 2.0}}, "sample_weight: expected none"),
+        ({"class_weight": {0: 2.0}}, "class_weight: expected None"),
         ({"batch_size": 8}, "batch_size: expected 7, .* got 8"),
         ({"epochs": 5}, "epochs: expected 4"),
         ({"shuffle": False}, "shuffle: expected True"),

@@ -8,6 +8,7 @@ from typing import Any
 from minidl.callbacks.run_file import FIELD, RunFile
 from minidl.saving.atomic import Path, text
 from minidl.utils.hints import answers
+from minidl.utils.optional import needs
 from minidl.utils.validation import check_int
 
 PARAMETERS = "run"  # .json, in the folder
@@ -67,10 +68,8 @@ class TensorBoard:
         self._place = RunFile(os.path.join(self.folder, PARAMETERS), overwrite, "folder", _has_events)
         self.overwrite = self._place.overwrite
         self.every_n_steps = None if every_n_steps is None else check_int("every_n_steps", every_n_steps)
-        try:
+        with needs("tensorboardX", "TensorBoard"):
             from tensorboardX import SummaryWriter
-        except ImportError as error:
-            raise ImportError('TensorBoard needs tensorboardX: pip install "minidl[tensorboard]"') from error
         self._open: Any = SummaryWriter
         self._writer: Any = None
 

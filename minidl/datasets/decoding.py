@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minidl.utils.optional import needs
 from minidl.utils.validation import check_bool, check_choice, check_pair
 
 if TYPE_CHECKING:
@@ -63,10 +64,8 @@ class Request:
 
 def image_module() -> Any:
     """Returns Pillow's module Image; raises ImportError with the remedy."""
-    try:
+    with needs("PIL", "reading images"):
         from PIL import Image, ImageOps  # noqa: F401
-    except ImportError as error:
-        raise ImportError('reading images needs Pillow: pip install "minidl[images]"') from error
     return Image
 
 

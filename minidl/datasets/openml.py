@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minidl.datasets.cache import Bunch, DataHome, copies_in, home_of, written
+from minidl.utils.optional import needs
 
 Arrays = tuple[NDArray[np.uint8], NDArray[np.int64]]
 
@@ -178,8 +179,8 @@ def load_digits() -> Bunch:
     >>> int(data.X_train.max())
     16
     """
-    from sklearn.datasets import load_digits as load_embedded
-
+    with needs("sklearn", "load_digits"):
+        from sklearn.datasets import load_digits as load_embedded
     images, labels = load_embedded(return_X_y=True)
     X = images.astype(np.uint8).reshape(-1, 1, 8, 8)
     y = labels.astype(np.int64)
@@ -265,8 +266,8 @@ def _write_copy(path: Path, source: _Source, X: NDArray[np.uint8], y: NDArray[np
 
 def _fetch(source: _Source, home: Path) -> Arrays:
     """Returns the pixels and labels from scikit-learn's OpenML cache in `home`, or from OpenML."""
-    from sklearn.datasets import fetch_openml
-
+    with needs("sklearn", f"the download of {source.title}"):
+        from sklearn.datasets import fetch_openml
     # liac-arff, because the other parser needs pandas; n_retries must be at least 1.
     options = {"as_frame": False, "parser": "liac-arff", "n_retries": 1, "delay": 0.01}
     with _network_timeout(_NETWORK_TIMEOUT), warnings.catch_warnings():

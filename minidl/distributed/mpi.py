@@ -26,10 +26,10 @@ from minidl.distributed.peers import Peers
 from minidl.distributed.processors import processors, share, warning_of_binding
 from minidl.utils.arrays import Array
 from minidl.utils.errors import InputError, InputTypeError
+from minidl.utils.optional import needs
 from minidl.utils.validation import check_limit
 from minidl_c.runtime.threads import limit_default
 
-NO_MPI4PY = 'minidl.distributed needs mpi4py: pip install "minidl[mpi]"'
 NO_MPI = "minidl.distributed: mpi4py finds no MPI: take the machine's Open MPI or MPICH, or pip install mpich"
 MAX_SHOWN = 200  # characters of a fact in an error; longer ones are compared by their hash
 REPORT_SECONDS = 2.0  # for the rank that prints an error which all have
@@ -96,10 +96,8 @@ class MPI(Communicator):
 
     def __init__(self, comm: Any = None, timeout: float | None = 1800) -> None:
         limit = check_limit("timeout", timeout)
-        try:
+        with needs("mpi4py", "minidl.distributed"):
             import mpi4py  # noqa: F401
-        except ImportError as error:
-            raise ImportError(NO_MPI4PY) from error
         try:
             from mpi4py import MPI as mpi
         except (ImportError, RuntimeError) as error:

@@ -10,11 +10,16 @@
 True
 """
 
-from minidl.estimators.classifier import SequentialClassifier
-from minidl.estimators.ensembles import EnsembleClassifier, EnsembleRegressor
-from minidl.estimators.regressor import SequentialRegressor
-from minidl.estimators.tabular_classifier import TabularClassifier
-from minidl.estimators.tabular_regressor import TabularRegressor
+from minidl.utils.optional import needs
+
+with needs("sklearn", "minidl.estimators"):
+    import sklearn  # noqa: F401
+
+    from minidl.estimators.classifier import SequentialClassifier
+    from minidl.estimators.ensembles import EnsembleClassifier, EnsembleRegressor
+    from minidl.estimators.regressor import SequentialRegressor
+    from minidl.estimators.tabular_classifier import TabularClassifier
+    from minidl.estimators.tabular_regressor import TabularRegressor
 
 __all__ = [
     "EnsembleClassifier",

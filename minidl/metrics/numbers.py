@@ -6,6 +6,7 @@ import numpy as np
 
 from minidl.metrics.counts import of_equal_shapes
 from minidl.utils.arrays import Array
+from minidl.utils.optional import needs
 
 
 def mae(y: Array, scores: Array) -> float:
@@ -133,8 +134,8 @@ def r2(y: Array, scores: Array) -> float:
     targets, outputs = _numbers("r2", y, scores)
     if len(targets) < 2 or not targets.size or not np.isfinite(outputs).all():
         return float("nan")
-    from sklearn.metrics import r2_score  # imports scipy: not before it is needed
-
+    with needs("sklearn", "the metric r2"):
+        from sklearn.metrics import r2_score  # imports scipy: not before it is needed
     return float(r2_score(targets.reshape(len(targets), -1), outputs.reshape(len(outputs), -1)))
 
 

@@ -20,6 +20,7 @@ from minidl.plots.pixels import encode_labels, is_of_pixels, name_classes, predi
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
 from minidl.utils.data import ArraySource, Index
+from minidl.utils.optional import needs
 from minidl.utils.validation import Shape
 
 Chain = list[tuple[str, Layer]]  # the layers that all data pass through, with their paths, in order
@@ -103,7 +104,8 @@ def compute_grad_cam(network: Sequential, chain: Chain, x: Array, dscores: Array
 
 def resize(maps: NDArray[np.float64], size: Shape) -> NDArray[np.float64]:
     """Returns maps (n, *old) in another size, interpolated linearly; pixels are areas, as in most image programs."""
-    from scipy.ndimage import zoom  # imports scipy: not before it is needed
+    with needs("scipy", "a class activation map"):
+        from scipy.ndimage import zoom  # not before it is needed
 
     factors = (1, *(new / old for new, old in zip(size, maps.shape[1:], strict=True)))
     return np.asarray(zoom(maps, factors, order=1, mode="nearest", grid_mode=True))

@@ -6,6 +6,8 @@ import io
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from minidl.utils.optional import needs
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
@@ -24,10 +26,8 @@ def figure_size(figure: Figure | SubFigure | None) -> tuple[float, float | None]
 
     Raises ImportError without matplotlib, TypeError unless it is a figure, ValueError unless it is empty.
     """
-    try:
+    with needs("matplotlib", "a plot"):
         from matplotlib.figure import Figure, SubFigure
-    except ImportError as error:
-        raise ImportError('plots need matplotlib: pip install "minidl[plot]"') from error
     if figure is None:
         return PAGE_WIDTH, None
     if not isinstance(figure, (Figure, SubFigure)):

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from minidl.saving import atomic
 from minidl.saving.atomic import Path
 from minidl.saving.canonical_json import dump, load
+from minidl.utils.optional import needs
 
 Array = NDArray[Any]
 Json = dict[str, Any]
@@ -299,8 +300,8 @@ def _load_json(name: str, text: str, sort_keys: bool = False) -> dict[str, Any]:
 
 def _read_tensors(content: bytes) -> dict[str, Array]:
     """Returns the tensors as parsed by the safetensors library, which validates the header independently."""
-    from safetensors import SafetensorError, deserialize
-
+    with needs("safetensors", "reading a model or a checkpoint"):
+        from safetensors import SafetensorError, deserialize
     try:
         tensors = deserialize(content)
     except SafetensorError as error:

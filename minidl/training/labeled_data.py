@@ -20,6 +20,7 @@ from minidl.training.targets_on_disk import TargetsOnDisk, stays_on_disk
 from minidl.utils.arrays import Array, check_array
 from minidl.utils.data import CHUNK, ArraySource, Index, fingerprint, shape_of_examples, some_rows
 from minidl.utils.errors import InputError, kind_of, refusing_input
+from minidl.utils.optional import needs
 from minidl.utils.validation import Shape
 from minidl.utils.weights import (
     Weights,
@@ -147,8 +148,8 @@ class LabeledData:
             raise ValueError(f"validation_split: expected a fraction in [0, 1), got {share}")
         if share == 0:
             return self.active_rows, None
-        from sklearn.model_selection import train_test_split  # imports scipy: not before it is needed
-
+        with needs("sklearn", "validation_split"):
+            from sklearn.model_selection import train_test_split  # imports scipy: not before it is needed
         stratify = None if self.labels is None else self.labels[self.active_rows]
         try:
             state = int(np.random.default_rng(seed).integers(2**32))  # scikit-learn takes seeds of 32 bits

@@ -18,6 +18,7 @@ from minidl.losses import Loss
 from minidl.training.steps import StepBatches
 from minidl.utils.arrays import Array
 from minidl.utils.data import ArraySource, Index
+from minidl.utils.optional import needs
 from minidl.utils.validation import Shape
 
 STREAM = (
@@ -91,6 +92,8 @@ def as_numbers(loss: Any, targets: Array, shape: Shape) -> Array:
 
 def check_mixable(network: Network, loss: Any, targets: Array) -> None:
     """Raises TypeError or ValueError unless the model takes mixtures of examples, and the loss those of targets."""
+    with needs("scipy", "mixup"):
+        import scipy.special  # noqa: F401
     if network.outputs is not None:
         several = ", ".join(network.outputs.shapes)
         raise ValueError(f"mixup: expected a model of one output, got {several}: their targets are not mixed")

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from typing import Any
 
+from minidl.utils.optional import needs
 from minidl.utils.validation import check_choice
 
 
 class Progress:
     """Prints the epochs of a fit, counted from 1.
 
-    verbose: 0 prints nothing, 1 lines, 2 lines and a bar; None: 2 on a terminal, else 1.
+    verbose: 0 prints nothing, 1 lines, 2 lines and a bar of tqdm; None: 2 on a terminal if there is tqdm, else 1.
     """
 
     def __init__(self, verbose: int | None, epochs: int) -> None:
         verbose = int(verbose) if isinstance(verbose, bool) else check_choice("verbose", verbose, None, 0, 1, 2)
         if verbose is None:
-            verbose = 2 if sys.stderr.isatty() else 1
+            verbose = 2 if sys.stderr.isatty() and find_spec("tqdm") is not None else 1
         self.verbose, self.epochs = verbose, epochs
         self._bar: Any = None
+        if verbose == 2:
+            with needs("tqdm", "verbose=2"):
+                import tqdm  # noqa: F401 (takes a third as long as importing minidl)
 
     def begin_epoch(self, number: int, steps: int | None, done: int = 0) -> None:
         """Begins epoch `number` of this fit, counted from 1.
@@ -32,7 +37,7 @@ class Progress:
     def begin(self, what: str, unit: str, total: int | None, done: int = 0) -> None:
         """Begins a bar for `total` units, if it is known."""
         if self.verbose == 2:
-            from tqdm import tqdm  # its import takes a third as long as that of minidl
+            from tqdm import tqdm
 
             self._bar = tqdm(total=total, initial=done, desc=what, unit=unit, leave=False)
 

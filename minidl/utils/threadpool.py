@@ -3,42 +3,27 @@
 import os
 import sys
 import threading
-from typing import Any, ClassVar
+from contextlib import suppress
+from typing import Any
 
-import threadpoolctl
-
-from minidl_c import __version__
+from minidl.utils.hints import warn_caller
 from minidl_c.runtime.threads import openmp
 
-
-class ThreadPoolController(threadpoolctl.LibController):
-    """The thread pool of a build without OpenMP, for threadpoolctl: internal_api is "minidl".
-
-    Its user_api is "openmp", so a limit that is meant for OpenMP holds for every build. It limits the default, not an
-    explicit `num_threads`.
-    """
-
-    user_api: ClassVar[str] = "openmp"
-    internal_api: ClassVar[str] = "minidl"
-    filename_prefixes: ClassVar[tuple[str, ...]] = ("threads.",)  # minidl_c/runtime/threads.pyx
-    check_symbols: ClassVar[tuple[str, ...]] = ("minidl_get_num_threads", "minidl_set_num_threads")
-
-    def get_num_threads(self) -> int:
-        """Returns the limit."""
-        return int(self.dynlib.minidl_get_num_threads())
-
-    def set_num_threads(self, num_threads: int) -> None:
-        """Sets the limit."""
-        self.dynlib.minidl_set_num_threads(num_threads)
-
-    def get_version(self) -> str:
-        """Returns the version of minidl."""
-        return __version__
+ALL_THREADS = (
+    "parts in Python use all threads of NumPy's BLAS, which may be slower beside those of minidl: limiting them needs "
+    "threadpoolctl: pip install threadpoolctl"
+)
 
 
 def register() -> None:
-    """Registers the pool with threadpoolctl, if this build uses it."""
-    if not openmp():
+    """Registers the pool with threadpoolctl, if this build has one; without threadpoolctl, nothing limits it."""
+    if openmp():
+        return
+    with suppress(ModuleNotFoundError):
+        import threadpoolctl
+
+        from minidl.utils.thread_pool_controller import ThreadPoolController
+
         threadpoolctl.register(ThreadPoolController)
 
 
@@ -74,8 +59,18 @@ class OneBlasThread:
                     _set_threads(library, number)
 
     def _find(self) -> list[Any]:
-        """Returns threadpoolctl's controllers; looks for libraries only after an import, which may have loaded one."""
+        """Returns threadpoolctl's controllers; looks for libraries only after an import, which may have loaded one.
+
+        Warns once if threadpoolctl is missing.
+        """
         if len(sys.modules) != self._modules:
+            try:
+                import threadpoolctl
+            except ModuleNotFoundError:
+                if not self._modules:
+                    warn_caller(ALL_THREADS)
+                self._modules = len(sys.modules)
+                return []
             found = threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
             self._libraries = [one for one in found if getattr(one, "threading_layer", None) != "openmp"]
             self._modules = len(sys.modules)

@@ -71,7 +71,7 @@ def test_plot():
 
 def test_plot_without_matplotlib_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r'plots need matplotlib: pip install "minidl\[plot\]"'):
+    with pytest.raises(ImportError, match=r'a plot needs matplotlib: pip install "minidl\[plot\]"'):
         History(PLAIN).plot()
 
 

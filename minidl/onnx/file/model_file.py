@@ -24,6 +24,7 @@ from minidl.onnx.file.tensor_values import check_utf8, load_tensors
 from minidl.onnx.graph import IR_VERSION, MAX_NODES, Graph, Node, ValueInfo, shortest_float
 from minidl.saving.safetensors_file import FileError, open_regular
 from minidl.utils.arrays import Array
+from minidl.utils.optional import needs
 from minidl.utils.text import escape
 from minidl_c import __version__
 
@@ -33,10 +34,8 @@ MAX_BYTES = 2**31 - 1  # limit of a protobuf message
 
 def import_onnx() -> Any:
     """Returns the module onnx; raises ImportError with the command that installs it."""
-    try:
+    with needs("onnx", "minidl.onnx"):
         import onnx
-    except ImportError as error:
-        raise ImportError('minidl.onnx needs onnx: pip install "minidl[onnx]"') from error
     return onnx
 
 

@@ -24,7 +24,7 @@ LANES, SLOTS = 16, 16  # examples of a tile, and the most slots of a batch
 
 
 def chain(start, factors, others):
-    """start + a b + a b + ...: one fused multiply-add after the other."""
+    """start + a[0] b[0] + a[1] b[1] + ...: one fused multiply-add after the other."""
     for a, b in zip(factors, others):
         start = fma(a, b, start)
     return start
@@ -36,6 +36,13 @@ def added(numbers):
     for number in numbers:
         total += number
     return total
+
+
+def each(function, *nested):
+    """The function of all numbers in nested lists of one form."""
+    if isinstance(nested[0], (list, tuple)):
+        return [each(function, *parts) for parts in zip(*nested)]
+    return function(*nested)
 
 
 # ---- layers: forward and backward of one example. An image is a list of channels, a channel a list of rows.
@@ -98,7 +105,7 @@ class MaxPool2D:
         dx = [[[0.0] * len(row) for row in channel] for channel in x]
         for dx_c, dy_c, winners_c in zip(dx, dy, winners):
             for (h, w), gradient in zip(joined(*winners_c), joined(*dy_c)):
-                dx_c[h][w] = gradient
+                dx_c[h][w] = gradient  # windows do not overlap: else it would be +=
         return dx, None
 
 
@@ -181,25 +188,18 @@ def batch_sum(numbers):
     return tree([added(map(tile_sum, slot)) for slot in slots_of(numbers)])
 
 
-def product_sum(xs, ys):
+def product_sum(dy, x):
     """The sum of a product of each example: one chain for each slot."""
-    return tree([chain(0.0, joined(*a), joined(*b)) for a, b in zip(slots_of(xs), slots_of(ys))])
+    return tree([chain(0.0, joined(*a), joined(*b)) for a, b in zip(slots_of(dy), slots_of(x))])
 
 
 def pixel_sum(pixels):
-    """The sum over the pixels of a channel, of at most 128: four chains of every fourth pixel, added in pairs."""
+    """The sum over the pixels of a channel, of at most 128: four sums of every fourth pixel, added in pairs."""
     a, b, c, d = (added(pixels[k::4]) for k in range(4))
     return (a + b) + (c + d)
 
 
 # ---- training
-
-
-def each(function, *nested):
-    """The function of all numbers in nested lists of one form."""
-    if isinstance(nested[0], (list, tuple)):
-        return [each(function, *parts) for parts in zip(*nested)]
-    return function(*nested)
 
 
 def initial_weights(name, outputs, fan_in, ratio):

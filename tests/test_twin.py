@@ -122,8 +122,8 @@ MUTANTS = {
     "dense from zero, bias last": ("[chain(b, w, x) for w, b", "[chain(0.0, w, x) + b for w, b"),
     "dense input gradient from the last output": ("chain(0.0, column, dy)", "chain(0.0, column[::-1], dy[::-1])"),
     "dense weight gradient in tiles": (
-        "tree([chain(0.0, joined(*a), joined(*b)) for a, b in zip(slots_of(xs), slots_of(ys))])",
-        "batch_sum([x * y for x, y in zip(xs, ys)])",
+        "tree([chain(0.0, joined(*a), joined(*b)) for a, b in zip(slots_of(dy), slots_of(x))])",
+        "batch_sum([a * b for a, b in zip(dy, x)])",
     ),
     "softmax times 1 / total": ("power / total -", "power * (1 / total) -"),
     "exp of the C library": ("powers = [exp(", "powers = [__import__('math').exp("),

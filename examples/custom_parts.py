@@ -59,16 +59,16 @@ class Yogi:
 
     def __init__(self, lr=0.01, betas=(0.9, 0.999), eps=0.001):
         self.lr, self.betas, self.eps = lr, betas, eps
-        self.steps, self.m, self.v = 0, {}, {}
+        self.steps, self.m, self.v = {}, {}, {}  # by the name of a parameter, as some may be frozen at first
 
     def step(self, params, lr):
-        self.steps += 1
         beta1, beta2 = self.betas
         for name, p in params.items():
+            self.steps[name] = t = self.steps.get(name, 0) + 1
             m, v, square = self.m.get(name, 0), self.v.get(name, 0), p.grad**2
             self.m[name] = m = beta1 * m + (1 - beta1) * p.grad
             self.v[name] = v = v - (1 - beta2) * np.sign(v - square) * square
-            m, v = m / (1 - beta1**self.steps), v / (1 - beta2**self.steps)
+            m, v = m / (1 - beta1**t), v / (1 - beta2**t)
             p.value -= lr * m / (np.sqrt(v) + self.eps)
 
 

@@ -1,6 +1,7 @@
-"""check_layer and check_loss: tests of the contracts of layers and losses, for built-in ones and your own."""
+"""check_layer, check_loss, check_optimizer: tests of the contracts of layers, losses and optimizers, also your own."""
 
 from minidl.testing.layer_check import check_layer
 from minidl.testing.loss_check import check_loss
+from minidl.testing.optimizer_check import check_optimizer
 
-__all__ = ["check_layer", "check_loss"]
+__all__ = ["check_layer", "check_loss", "check_optimizer"]

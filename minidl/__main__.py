@@ -1,4 +1,4 @@
-"""The command line: python -m minidl prints versions and build options; its commands are export-c, inspect, verify."""
+"""The command line: python -m minidl prints versions and build options; commands: export-c, grade, inspect, verify."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ DATA = ("X", "y", "sample_weight", "X_val", "y_val", "sample_weight_val")  # arr
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs a command; without one, prints the properties of this installation. Ends with status 2 for invalid input.
 
-    Ends with status 1 for a file that cannot be imported (inspect), and for a run that is not equal (verify).
+    Ends with status 1 for a file that cannot be imported (inspect), a wrong solution (grade), and a run that is not
+    equal (verify).
     """
     parser = argparse.ArgumentParser("python -m minidl", description="Without a command: versions and build options.")
     commands = parser.add_subparsers(dest="command")
-    for add in (_add_inspect, _add_export, _add_verify):
+    for add in (_add_inspect, _add_export, _add_grade, _add_verify):
         add(commands)
     options = vars(parser.parse_args(arguments))
     name = options.pop("command")
@@ -42,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 REMEDIES = {  # a command has no classes of the user's
     "export-c": "export it from Python, by minidl.export_c",
+    "grade": "",
     "inspect": "",
     "verify": "verify it from Python, by Trainer.verify",
 }
@@ -124,6 +126,29 @@ def _load(path: str, options: dict[str, Any]) -> Sequential:
             raise ValueError(f"--{name.replace('_', '-')}: expected an ONNX file (.onnx) with it, got {path!r}")
     model = Sequential.load(path)
     return model[outputs[0] if len(outputs) == 1 else outputs] if outputs else model
+
+
+# ---- the course
+
+
+def _add_grade(commands: Any) -> None:
+    command = commands.add_parser("grade", help="run solutions of the course's exercises, and say what is wrong")
+    command.add_argument("paths", nargs="+", metavar="path", help="a script or a notebook, such as dense.ipynb")
+    command.set_defaults(run=_grade)
+
+
+def _grade(paths: Sequence[str]) -> int:
+    """Grades files with exercises; returns 0 if all is right, 1 if something is wrong, 2 if one has no exercise."""
+    from minidl.testing.grading.files import grade_file
+
+    status = 0
+    for path in paths:
+        try:
+            status = max(status, int(not grade_file(path)))
+        except (OSError, ValueError) as error:
+            print(f"grade: {escape_lines(str(error))}", file=sys.stderr)
+            status = 2
+    return status
 
 
 # ---- receipts

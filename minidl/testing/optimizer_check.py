@@ -14,7 +14,7 @@ import numpy as np
 from minidl.layers.dense import Dense
 from minidl.layers.param import Param
 from minidl.losses import Loss
-from minidl.optimizers.base import rate_at
+from minidl.optimizers.base import Optimizer, rate_at
 from minidl.schedules import Exponential
 from minidl.sequential import Sequential
 from minidl.trainer import Trainer
@@ -207,8 +207,10 @@ class _Check:
 
     def state_dict(self) -> None:
         """Checks that a state is a snapshot, with which another optimizer continues."""
-        if not hasattr(self.optimizer, "state_dict") or not hasattr(self.optimizer, "load_state_dict"):
-            return
+        kind = type(self.optimizer)
+        inherited = isinstance(self.optimizer, Optimizer) and kind.state_dict is Optimizer.state_dict
+        if not hasattr(kind, "load_state_dict") or (inherited and kind.step is not Optimizer.step):
+            return  # the inherited one is of steps by the inherited `step`
         hand, other = _Hand(self.optimizer, self.seed), _Hand(self.optimizer, self.seed)
         middle = hand.take(range(2))
         with _translated(self.name, "state_dict() failed"):

@@ -7,7 +7,7 @@ import pytest
 from contract.optimizers import DRAWS
 
 from minidl import Param
-from minidl.optimizers import SGD
+from minidl.optimizers import SGD, Optimizer
 from minidl.testing import check_optimizer
 from minidl_c.optimizers.sgd import SGDUpdate
 
@@ -59,6 +59,17 @@ class Snapshots(Momentum):
         self.v = {name: v.copy() for name, v in state.items()}
 
 
+class Derived(Optimizer):
+    """Its step is its own, so the state_dict that it inherits has nothing to save."""
+
+    def __init__(self, lr=0.1):
+        super().__init__(lr)
+        self.v, self.momentum = {}, 0.9
+
+    def step(self, params, lr):
+        Momentum.step(self, params, lr)
+
+
 class Wrapper(Plain):
     def __init__(self, base, lr=0.1):
         super().__init__(lr)
@@ -86,7 +97,16 @@ def test_minidls_optimizers_pass(kind):
 
 @pytest.mark.parametrize(
     "optimizer",
-    [Plain(), Momentum(), Lion(), Noisy(), Snapshots(), Wrapper(SGD(0.1, 0.9)), Wrapper(Wrapper(Momentum()))],
+    [
+        Plain(),
+        Momentum(),
+        Lion(),
+        Noisy(),
+        Snapshots(),
+        Derived(),
+        Wrapper(SGD(0.1, 0.9)),
+        Wrapper(Wrapper(Momentum())),
+    ],
     ids=lambda optimizer: type(optimizer).__name__,
 )
 def test_correct_optimizers_pass(optimizer):

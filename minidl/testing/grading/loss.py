@@ -1,0 +1,204 @@
+"""The exercise softmax_cross_entropy: losses, their gradients, and the mistakes that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from minidl import losses
+from minidl.losses import check_targets
+from minidl.testing.grading.comparison import Mistakes, compare, place
+from minidl.testing.grading.report import RIGHT, UNTRIED, UNWRITTEN, WRONG, Outcome, Report
+from minidl.testing.loss_check import check_loss
+from minidl.utils.arrays import Array
+
+CLASSES = 4
+SMALLEST = tuple(10.0**-power for power in range(5, 17))  # numbers that are added to a probability, for its logarithm
+
+
+def softmax(scores: Array, axis: int | None = 1) -> Array:
+    """Returns exp(scores), divided by the sum along an axis; None: by the sum of all."""
+    odds = np.exp(scores - scores.max(axis=axis, keepdims=True))
+    return odds / odds.sum(axis=axis, keepdims=True)
+
+
+def marked(c: Any, labels: Array | None = None) -> Array:
+    """Returns 1 at the label of each example, and 0 elsewhere."""
+    return np.eye(CLASSES)[c.labels if labels is None else labels]
+
+
+def of_label(c: Any, values: Array) -> Array:
+    """Returns the value of each example's class."""
+    return values[np.arange(c.n), c.labels]
+
+
+def minus_listed(c: Any) -> Array:
+    """Returns the probabilities with 1 subtracted in the columns of all labels."""
+    p = softmax(c.x)
+    p[:, c.labels] -= 1
+    return p
+
+
+MISTAKES: dict[str, Mistakes] = {
+    "losses": [
+        ("the losses are averaged over the batch; each example has a loss of its own, and the Trainer divides",
+         lambda c: c.losses.mean()),
+        ("the losses are summed over the batch; each example has a loss of its own",
+         lambda c: c.losses.sum()),
+        ("each loss is divided by the number of examples; the Trainer divides",
+         lambda c: c.losses / c.n),
+        ("the sign is missing: the logarithm of a probability is negative, a loss is not",
+         lambda c: -c.losses),
+        ("the logarithm has the base 2; it is the natural one",
+         lambda c: c.losses / np.log(2)),
+        ("the logarithm has the base 10; it is the natural one",
+         lambda c: c.losses / np.log(10)),
+        ("the softmax runs over the batch (axis 0); it runs over the classes of one example",
+         lambda c: -np.log(of_label(c, softmax(c.x, 0)))),
+        ("the softmax divides by the sum of all examples; each example has a sum of its own",
+         lambda c: -np.log(of_label(c, softmax(c.x, None)))),
+        ("the logarithm is missing: the loss is 1 - p",
+         lambda c: 1 - of_label(c, softmax(c.x))),
+        ("the logarithm is that of the largest probability; it is that of the label's",
+         lambda c: -np.log(softmax(c.x).max(1))),
+        ("the logarithms of all classes are summed; only the label's counts",
+         lambda c: -np.log(softmax(c.x)).sum(1)),
+        ("the loss is averaged over the classes; only the label's counts",
+         lambda c: c.losses / CLASSES),
+        ("the loss is minus the score of the label; the logarithm of the sum of exp is missing",
+         lambda c: -of_label(c, c.x)),
+        ("there is a loss for each class; only that of the label counts",
+         lambda c: -np.log(softmax(c.x))),
+        ("the loss is that of a sigmoid; softmax compares the label's score with those of all classes",
+         lambda c: np.log1p(np.exp(-of_label(c, c.x)))),
+        ("the loss is a squared error; cross-entropy is a logarithm",
+         lambda c: ((softmax(c.x) - marked(c)) ** 2).sum(1)),
+        *(("a small number is added to the probability before the logarithm; dscores belongs to another loss then",
+           lambda c, e=e: -np.log(of_label(c, softmax(c.x)) + e)) for e in (0.01, 1e-3, 1e-4, 1e-5)),
+    ],
+    "dscores": [
+        ("dscores is divided by the number of examples; row i is the gradient of losses[i], the Trainer divides",
+         lambda c: c.dscores / c.n),
+        ("dscores is the softmax alone: at the label, something is missing",
+         lambda c: softmax(c.x)),
+        ("the sign of dscores is the other one; the optimizer subtracts",
+         lambda c: -c.dscores),
+        ("dscores is the gradient with respect to the probability; the chain rule goes on through the softmax",
+         lambda c: -marked(c) / softmax(c.x)),
+        ("1 is subtracted in the columns of all labels, in every row; each row has one label of its own",
+         minus_listed),
+        ("1 is subtracted from every class; only the label's differs",
+         lambda c: softmax(c.x) - 1),
+        ("1 is subtracted at the largest score; it belongs to the label",
+         lambda c: softmax(c.x) - marked(c, c.x.argmax(1))),
+        ("only the label's column has a gradient; the other scores change the loss, too, by the sum",
+         lambda c: c.dscores * marked(c)),
+        ("only the other columns have a gradient; the label's score changes the loss, too",
+         lambda c: c.dscores * (1 - marked(c))),
+        ("dscores is p (1 - p), the derivative of a probability by its own score",
+         lambda c: softmax(c.x) * (1 - softmax(c.x))),
+        ("the softmax runs over the batch (axis 0); it runs over the classes of one example",
+         lambda c: softmax(c.x, 0) - marked(c)),
+        ("the softmax divides by the sum of all examples; each example has a sum of its own",
+         lambda c: softmax(c.x, None) - marked(c)),
+        ("the softmax is missing: scores are not probabilities",
+         lambda c: c.x - marked(c)),
+        ("dscores is multiplied by the loss; it is the gradient already",
+         lambda c: c.dscores * c.losses[:, None]),
+        ("dscores is summed over the batch; only gradients of parameters are",
+         lambda c: np.broadcast_to(c.dscores.sum(0), c.x.shape)),
+        ("dscores is doubled, as the gradient of a square",
+         lambda c: 2 * c.dscores),
+    ],
+}  # fmt: skip
+SATURATED = [
+    (
+        "a small number is added to the probability, or bounds it: very wrong examples all get the same loss",
+        lambda c, e=e, bounded=bounded: -np.log(np.clip(of_label(c, softmax(c.x)), e, 1 - e if bounded else 1)),
+    )
+    for e in SMALLEST
+    for bounded in (False, True)
+]
+OVERFLOW = (
+    "exp overflows: it must not see large numbers; a softmax stays the same if one number is subtracted from all scores"
+    " of an example"
+)
+UNDERFLOW = (
+    "a probability is rounded to 0, and its logarithm is infinite: compute the logarithm from the scores, without the "
+    "probability"
+)
+
+
+class LossExercise:
+    """The loss that a student writes, compared with minidl's."""
+
+    @cached_property
+    def case(self) -> SimpleNamespace:
+        """Six examples with scores x of four classes, labels (none is the last class), losses and dscores."""
+        rng = np.random.default_rng(0)
+        return self._case(rng.integers(-3, 4, (6, CLASSES)) * 1.0, np.array([0, 2, 1, 1, 0, 2]))
+
+    @cached_property
+    def large(self) -> SimpleNamespace:
+        """The same with scores of some thousands."""
+        return self._case(self.case.x * 1000, self.case.labels)
+
+    def _case(self, x: Array, labels: Array) -> SimpleNamespace:
+        ours = losses.softmax_cross_entropy
+        found = ours(x, check_targets(ours, labels, len(x), x.shape[1:], "float64"))
+        case = SimpleNamespace(x=x, labels=labels, n=len(x), losses=np.array(found[0]), dscores=np.array(found[1]))
+        for array in (x, labels):
+            array.flags.writeable = False
+        return case
+
+    def grade(self, answer: Callable[..., Any], report: Report) -> None:
+        """Adds the lines of this exercise to a report."""
+        for case, labels in ((self.case, ("losses", "dscores")), (self.large, ("large scores",))):
+            if not report.all_right:
+                report.add(*labels, UNTRIED, "when the lines above are right")
+                break
+            shapes = f"here scores is {case.x.shape}, and y {case.labels.shape}"
+            outcome = report.call(answer, case.x, case.labels, reads="scores or y", shapes=shapes)
+            pair = outcome.value
+            if outcome.verdict == RIGHT and not (isinstance(pair, (tuple, list)) and len(pair) == 2):
+                got = type(pair).__name__ if pair is not None else "nothing: is a `return` missing?"
+                outcome = Outcome(None, WRONG, f"expected it to return two arrays, (losses, dscores), got {got}")
+            elif outcome.verdict == RIGHT and np.shape(pair[0]) == case.x.shape and np.shape(pair[1]) == (case.n,):
+                outcome = Outcome(None, WRONG, "the two results are exchanged: the losses come first")
+            if outcome.verdict != RIGHT:
+                report.add(labels[0], outcome.verdict, outcome.says)
+                for label in labels[1:]:
+                    report.add(label, outcome.verdict if outcome.verdict != WRONG else UNTRIED)
+            elif len(labels) == 2:
+                for label, value in zip(labels, pair, strict=True):
+                    written = Outcome(value) if value is not None else Outcome(None, UNWRITTEN)
+                    compare(report, label, written, case, label, MISTAKES[label])
+            else:
+                self._compare_large(report, labels[0], pair)
+        if report.all_right:
+            outcome = report.contract(check_loss, answer, (CLASSES,), np.arange(24) % CLASSES)
+            report.add("contract", outcome.verdict, outcome.says)
+        else:
+            report.add("contract", UNTRIED, "when all lines above are right, check_loss tests the rest")
+
+    def _compare_large(self, report: Report, label: str, pair: Any) -> None:
+        """Adds the line of large scores, whose exp is infinite."""
+        found = [np.asarray(value, "float64") for value in pair]
+        infinite = ~np.isfinite(found[0])
+        if np.isnan(found[1]).any() or infinite[self.large.losses < 100].any():
+            report.add(label, WRONG, OVERFLOW, place("losses", found[0], self.large.losses))
+        elif infinite.any():
+            report.add(label, WRONG, UNDERFLOW, place("losses", found[0], self.large.losses))
+        else:
+            for name, value in zip(("losses", "dscores"), found, strict=True):
+                if not np.allclose(value, getattr(self.large, name), 1e-5, 1e-4):
+                    compare(report, label, Outcome(value), self.large, name, SATURATED)
+                    return
+            report.add(label)
+
+
+LOSS = LossExercise()

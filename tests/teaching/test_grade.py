@@ -55,6 +55,7 @@ def test_unfinished_exercises_say_so(name, suffix, capsys):
     out = capsys.readouterr().out
     assert "not written yet" in out
     assert "wrong" not in out
+    assert out.count("lines are right.") == 1  # its last cell grades only if it is run
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -179,6 +180,7 @@ def test_other_mistakes(old, new, says, tmp_path, capsys):
     ("def SGD(lr, momentum):\n    pass\n", "step 1 +wrong: AttributeError"),
     ("class softmax_cross_entropy:\n    def __init__(self, scores, y): pass\n",
      "losses +wrong: expected it to return two arrays, .losses, dscores., got softmax_cross_entropy"),
+    ("def softmax_cross_entropy(scores, y):\n    return [[1], [1, 2]], 0\n", "losses +wrong: ValueError: setting"),
     ("def softmax_cross_entropy(scores, y):\n    pass\n", "losses +wrong: .*, got nothing: is a\\s+`return` missing"),
     ("def softmax_cross_entropy(scores, y):\n    return 0 * scores[:, 0], None\n",
      "losses wrong: all numbers are 0 .* dscores not written yet"),
@@ -293,6 +295,15 @@ class Softmax(Layer):
 def test_what_is_no_solution_is_refused(answer, error, says):
     with pytest.raises(error, match=f"^answer: {says}"):
         grade(answer)
+
+
+def test_only_the_gradient_overflows(tmp_path, capsys):
+    text = (TEACHING / "solutions" / "loss.py").read_text(encoding="utf-8")
+    naive = "np.exp(scores[n]) / np.exp(scores[n]).sum()"
+    assert run(write(tmp_path, text.replace("np.exp(log_p)", naive))) == 1
+    assert re.search(
+        r"large scores  wrong: exp overflows(.*\n)+ +dscores\[\d, \d\]: .*got nan", capsys.readouterr().out
+    )
 
 
 def test_layers_of_minidl_are_no_solutions(capsys):

@@ -12,7 +12,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from minidl.testing.grading.exercises import EXERCISES
-from minidl.testing.grading.grade import graded
+from minidl.testing.grading.grader import graded
 from minidl.testing.grading.report import RIGHT, Report
 
 NAME = "exercise"  # of the module: not "__main__", so that the last lines of an exercise do not grade it a second time

@@ -82,7 +82,7 @@ class LayerExercise:
 
     def _compare_gradients(self, report: Report, layer: Layer, backward: Outcome, gradients: Sequence[str]) -> None:
         """Adds the lines of backward: each gradient that it has written has its own, also if it failed afterwards."""
-        case, follows = self.case, "" if report.all_right else "perhaps for the reason that forward has"
+        case, follows = self.case, "" if report.all_right() else "perhaps for the reason that forward has"
         outcomes = {"dx": backward}
         outcomes |= {name: self._written(backward, layer.params[PARAMS[name]].grad, PARAMS[name]) for name in gradients}
         failed = [name for name, outcome in outcomes.items() if outcome is backward and backward.verdict == WRONG]
@@ -123,7 +123,7 @@ class LayerExercise:
 
     def _check(self, answer: type[Layer], report: Report) -> None:
         """Adds the line of what the comparison cannot see: check_layer, if all else is right."""
-        if not report.all_right:
+        if not report.all_right():
             report.add("contract", UNTRIED, "when all lines above are right, check_layer tests the rest")
             return
         for arguments, shape in ((self.arguments, self.case.x.shape[1:]), *self.others):

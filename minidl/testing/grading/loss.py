@@ -157,48 +157,60 @@ class LossExercise:
 
     def grade(self, answer: Callable[..., Any], report: Report) -> None:
         """Adds the lines of this exercise to a report."""
-        for case, labels in ((self.case, ("losses", "dscores")), (self.large, ("large scores",))):
-            if not report.all_right:
-                report.add(*labels, UNTRIED, "when the lines above are right")
-                break
-            shapes = f"here scores is {case.x.shape}, and y {case.labels.shape}"
-            outcome = report.call(answer, case.x, case.labels, reads="scores or y", shapes=shapes)
-            pair = outcome.value
-            if outcome.verdict == RIGHT and not (isinstance(pair, (tuple, list)) and len(pair) == 2):
-                got = type(pair).__name__ if pair is not None else "nothing: is a `return` missing?"
-                outcome = Outcome(None, WRONG, f"expected it to return two arrays, (losses, dscores), got {got}")
-            elif outcome.verdict == RIGHT and np.shape(pair[0]) == case.x.shape and np.shape(pair[1]) == (case.n,):
-                outcome = Outcome(None, WRONG, "the two results are exchanged: the losses come first")
-            if outcome.verdict != RIGHT:
-                report.add(labels[0], outcome.verdict, outcome.says)
-                for label in labels[1:]:
-                    report.add(label, outcome.verdict if outcome.verdict != WRONG else UNTRIED)
-            elif len(labels) == 2:
-                for label, value in zip(labels, pair, strict=True):
-                    written = Outcome(value) if value is not None else Outcome(None, UNWRITTEN)
-                    compare(report, label, written, case, label, MISTAKES[label])
-            else:
-                self._compare_large(report, labels[0], pair)
-        if report.all_right:
-            outcome = report.contract(check_loss, answer, (CLASSES,), np.arange(24) % CLASSES)
-            report.add("contract", outcome.verdict, outcome.says)
+        outcome = self._call(answer, report, self.case)
+        if outcome.verdict == RIGHT:
+            for label, value in zip(("losses", "dscores"), outcome.value, strict=True):
+                written = Outcome(value) if value is not None else Outcome(None, UNWRITTEN)
+                compare(report, label, written, self.case, label, MISTAKES[label])
         else:
+            report.add("losses", outcome.verdict, outcome.says)
+            report.add("dscores", UNTRIED if outcome.verdict == WRONG else outcome.verdict)
+        if not report.all_right():
+            report.add("large scores", UNTRIED, "when the lines above are right")
             report.add("contract", UNTRIED, "when all lines above are right, check_loss tests the rest")
+            return
+        self._grade_large("large scores", self._call(answer, report, self.large), report)
+        if not report.all_right():
+            report.add("contract", UNTRIED, "when all lines above are right, check_loss tests the rest")
+            return
+        outcome = report.contract(check_loss, answer, (CLASSES,), np.arange(24) % CLASSES)
+        report.add("contract", outcome.verdict, outcome.says)
 
-    def _compare_large(self, report: Report, label: str, pair: Any) -> None:
+    def _call(self, answer: Callable[..., Any], report: Report, case: SimpleNamespace) -> Outcome:
+        """Returns what the student's loss returns, as a pair of arrays, or None for a missing one."""
+
+        def called() -> tuple[Array | None, ...]:
+            pair = answer(case.x, case.labels)
+            got = type(pair).__name__ if pair is not None else "nothing: is a `return` missing?"
+            is_pair = isinstance(pair, (tuple, list)) and len(pair) == 2
+            assert is_pair, f": expected it to return two arrays, (losses, dscores), got {got}"
+            arrays = tuple(None if value is None else np.asarray(value, "float64") for value in pair)
+            exchanged = [getattr(value, "shape", None) for value in arrays] == [case.x.shape, (case.n,)]
+            assert not exchanged, ": the two results are exchanged: the losses come first"
+            return arrays
+
+        shapes = f"here scores is {case.x.shape}, and y {case.labels.shape}"
+        return report.call(called, reads="scores or y", shapes=shapes)
+
+    def _grade_large(self, label: str, outcome: Outcome, report: Report) -> None:
         """Adds the line of large scores, whose exp is infinite."""
-        found = [np.asarray(value, "float64") for value in pair]
-        infinite = ~np.isfinite(found[0])
-        if np.isnan(found[1]).any() or infinite[self.large.losses < 100].any():
-            report.add(label, WRONG, OVERFLOW, place("losses", found[0], self.large.losses))
-        elif infinite.any():
-            report.add(label, WRONG, UNDERFLOW, place("losses", found[0], self.large.losses))
-        else:
-            for name, value in zip(("losses", "dscores"), found, strict=True):
-                if not np.allclose(value, getattr(self.large, name), 1e-5, 1e-4):
-                    compare(report, label, Outcome(value), self.large, name, SATURATED)
-                    return
-            report.add(label)
+        if outcome.verdict != RIGHT:
+            report.add(label, outcome.verdict, outcome.says)
+            return
+        named = dict(zip(("losses", "dscores"), outcome.value, strict=True))
+        infinite = ~np.isfinite(named["losses"])
+        for name, value in named.items():
+            expected = getattr(self.large, name)
+            if np.allclose(value, expected, 1e-5, 1e-4):
+                continue
+            if np.isnan(named["dscores"]).any() or infinite[self.large.losses < 100].any():
+                report.add(label, WRONG, OVERFLOW, place(name, value, expected))
+            elif infinite.any():
+                report.add(label, WRONG, UNDERFLOW, place(name, value, expected))
+            else:
+                compare(report, label, Outcome(value), self.large, name, SATURATED)
+            return
+        report.add(label)
 
 
 LOSS = LossExercise()

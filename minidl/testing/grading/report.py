@@ -50,7 +50,6 @@ class Report:
         self.printed: list[str] = []
         self.title = title
 
-    @property
     def all_right(self) -> bool:
         """True if all lines so far are right."""
         return all(verdict == RIGHT for verdict in self.verdicts)
@@ -76,8 +75,10 @@ class Report:
     def end(self) -> bool:
         """Prints the result; returns True if all is right."""
         done = self.verdicts.count(RIGHT)
-        print(f"All {done} lines are right." if self.all_right else f"{done} of {len(self.verdicts)} lines are right.")
-        return self.all_right
+        print(
+            f"All {done} lines are right." if self.all_right() else f"{done} of {len(self.verdicts)} lines are right."
+        )
+        return self.all_right()
 
     def call(self, function: Callable[..., Any], *arguments: Any, reads: str = "", shapes: str = "") -> Outcome:
         """Calls the student's code.
@@ -118,7 +119,7 @@ class Report:
         frames = list(traceback.walk_tb(error.__traceback__))
         where = self._where(error) or (self._where(error.__cause__) if error.__cause__ else "")
         if isinstance(error, AssertionError) and frames[-1][0].f_globals is not self.namespace:
-            return str(error).partition(": ")[2] + where
+            return str(error).partition(": ")[2].replace(" (couples_examples=True if it should)", "") + where
         if "read-only" in str(error) and reads:
             return f"writes into {reads}, which others use, too: make an array of your own{where}"
         message = SIGNATURE.sub("sizes do not fit in a product: ", str(error))

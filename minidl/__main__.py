@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         status = options.pop("run")(**options)
     except (ImportError, OSError, TypeError, ValueError) as error:
-        remedy = f"; {REMEDIES[name]}" if "custom_objects" in str(error) else ""
+        remedy = f"; {REMEDIES[name]}" if "custom_objects" in str(error) and name in REMEDIES else ""
         print(f"{name}: {escape_lines(str(error))}{remedy}", file=sys.stderr)
         raise SystemExit(2) from None
     if status is not None:
@@ -43,8 +43,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 REMEDIES = {  # a command has no classes of the user's
     "export-c": "export it from Python, by minidl.export_c",
-    "grade": "",
-    "inspect": "",
     "verify": "verify it from Python, by Trainer.verify",
 }
 

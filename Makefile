@@ -4,6 +4,7 @@ ARGS ?=
 WORKERS ?= 2
 PIP_ARGS ?= --quiet
 ISAS ?= all
+TARGETS ?=
 TORCH := torch==2.13.0
 ONNX := onnx==1.23.2 onnxruntime==1.31.1
 RIVER := river==0.26.1 pandas
@@ -43,7 +44,7 @@ AXE := build/axe/node_modules/axe-core/axe.min.js
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 10
 
 .DEFAULT_GOAL := help
-.PHONY: help mnist test check lint oracles oldest openmpi two-machines same-bits clang arm64 docs docs-browser pictures conformance conformance-short zoo c-export sdist sdist-check wheel wheels bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-cores bench-threads bench-batches bench-callers bench-segmentation bench-tables bench-winograd bench-c-export clean
+.PHONY: help mnist test check lint oracles oldest openmpi two-machines same-bits clang arm64 docs docs-browser pictures conformance conformance-short zoo c-export sdist sdist-check wheel wheel-test wheels bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-cores bench-threads bench-batches bench-callers bench-segmentation bench-tables bench-winograd bench-c-export clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -172,13 +173,16 @@ sdist: $(ALL) $(VENV)/wheel-tools ## build the sdist into dist/, twice: the byte
 
 wheel: $(ALL) $(VENV)/wheel-tools ## build the wheel of this platform; check and test it in an environment without a compiler (ISAS=native: to test only)
 	$(BIN)/python build_tools/wheels.py linux-$(shell uname -m) --isas $(ISAS)
+	@$(MAKE) --no-print-directory wheel-test
+
+wheel-test: ## test the wheel of this platform that is in dist/, in an environment without a compiler
 	@rm -rf $(WHEEL_TEST); $(PYTHON) -m venv $(WHEEL_TEST)
 	@$(WHEEL_TEST)/bin/pip install $(PIP_ARGS) dist/minidl-*-manylinux*_$(shell uname -m).whl $(WHEEL_TESTS) $(if $(wildcard $(ORACLE)),$(TORCH))
 	@rm -rf $(WHEEL_TEST)/check; mkdir $(WHEEL_TEST)/check; cp -r build_tools/check_wheel.py pyproject.toml tests examples docs $(WHEEL_TEST)/check
 	@cd $(WHEEL_TEST)/check; PATH=$(CURDIR)/$(WHEEL_TEST)/bin ../bin/python check_wheel.py $(ISAS)
 
-wheels: $(ALL) $(VENV)/wheel-tools ## build the wheels of all platforms into dist/
-	$(BIN)/python build_tools/wheels.py
+wheels: $(ALL) $(VENV)/wheel-tools ## build the wheels of all platforms into dist/ (TARGETS="linux-x86_64 linux-aarch64" for some)
+	$(BIN)/python build_tools/wheels.py $(TARGETS)
 
 sdist-check: $(ALL) ## build the sdist, install it elsewhere, train with it, build a custom kernel
 	@set -e; elsewhere=$$(mktemp -d); trap 'rm -rf "$$elsewhere"' EXIT; \

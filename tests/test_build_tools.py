@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from setuptools import Distribution
 
+import minidl_c
+
 ROOT = Path(__file__).parents[1]
 FILES = {"a.txt": "first", "folder/b.txt": "second", "folder/run": "#!/bin/sh"}
 
@@ -167,3 +169,34 @@ def test_each_problem_of_a_page_is_found(monkeypatch, tmp_path, added, problem):
 def test_a_style_sheet_that_loads_from_elsewhere_is_found(monkeypatch, tmp_path):
     pages = {"index.html": GOOD, "other.html": OTHER, "_static/a.css": "a { background: url('https://x.org/a.png') }"}
     assert site_problems(monkeypatch, tmp_path, pages) == ["_static/a.css: loads https://x.org/a.png"]
+
+
+# ---- check_tag.py
+
+
+@pytest.mark.parametrize(
+    ("tag", "version", "changelog", "problems"),
+    [
+        ("v0.2.0", "0.2.0", "## [0.2.0] - 2027-01-31\n", []),
+        ("v0.2.0", "0.2.1", "## [0.2.1] - 2027-01-31\n", ["the tag v0.2.0 does not name"]),
+        ("v0.2.0.dev0", "0.2.0.dev0", "## [0.2.0.dev0] - 2027-01-31\n", ["0.2.0.dev0 is not a release"]),
+        ("v0.2.0", "0.2.0", "## [Unreleased]\n## [0.2.0]\n", ["CHANGELOG.md has no section [0.2.0] with a date"]),
+        ("v0.2.0", "0x2.0", "", ["the tag v0.2.0", "0x2.0 is not a release", "CHANGELOG.md has no section [0x2.0]"]),
+    ],
+)
+def test_a_tag_names_the_version_which_the_changelog_has(monkeypatch, tmp_path, tag, version, changelog, problems):
+    monkeypatch.syspath_prepend(ROOT)
+    from build_tools import check_tag
+
+    (tmp_path / "minidl_c").mkdir()
+    (tmp_path / "minidl_c" / "__init__.py").write_text(f'"""Kernels."""\n\n__version__ = "{version}"\n')
+    (tmp_path / "CHANGELOG.md").write_text(changelog)
+    found = check_tag.problems(tag, tmp_path)
+    assert len(found) == len(problems) and all(map(str.startswith, found, problems))
+
+
+def test_the_version_of_this_source_is_found(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    from build_tools import check_tag
+
+    assert check_tag.problems("v0.0.0")[0].endswith(minidl_c.__version__)

@@ -58,9 +58,10 @@ test: $(NATIVE) $(TESTS) lint ## after each change: linters, tests and docstring
 check: $(ALL) lint ## before merging a change: the same and the tests marked slow
 	$(PYTEST) -m 'not oracle' $(ARGS)
 
-lint: $(NATIVE) $(TESTS) ## run ruff, mypy and the prose lint
+lint: $(NATIVE) $(TESTS) ## run ruff, mypy, zizmor (of workflows) and the prose lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/zizmor --quiet --offline .github
 	$(BIN)/python .ci/prose.py
 
 oracles: $(ORACLE) $(CASES) $(VENV)/keras $(VENV)/river ## compare with PyTorch, Keras, river and ONNX's test cases (installs them)
@@ -214,16 +215,21 @@ $(VENV)/native: $(SOURCES) $(VENV)/tools
 	@MINIDL_BUILD_ISA=native $(BIN)/python -m pip install $(PIP_ARGS) --no-build-isolation --editable .
 	@touch $@
 
-# The packages of the extra `test`; to name minidl itself would build it again.
+# The dependency group `test`; the pip of Python 3.11 does not know groups.
+define INSTALL_TESTS
+@$(BIN)/python -c 'import tomllib; t = tomllib.load(open("pyproject.toml", "rb")); \
+    print(*t["dependency-groups"]["test"], sep="\n")' > $(TESTS).txt
+@$(BIN)/python -m pip install $(PIP_ARGS) --requirement $(TESTS).txt
+endef
+
 $(TESTS): pyproject.toml $(NATIVE)
-	@$(BIN)/python -c 'import tomllib; t = tomllib.load(open("pyproject.toml", "rb")); \
-	    print(*t["project"]["optional-dependencies"]["test"], sep="\n")' > $@.txt
-	@$(BIN)/python -m pip install $(PIP_ARGS) --requirement $@.txt
+	$(INSTALL_TESTS)
 	@touch $@
 
 $(VENV)/all: $(SOURCES) $(VENV)/tools
 	@echo 'Building minidl for every instruction set: about two minutes ...'
-	@MINIDL_BUILD_ISA=all $(BIN)/python -m pip install $(PIP_ARGS) --no-build-isolation --editable '.[test]'
+	@MINIDL_BUILD_ISA=all $(BIN)/python -m pip install $(PIP_ARGS) --no-build-isolation --editable .
+	$(INSTALL_TESTS)
 	@touch $@
 
 $(VENV)/torch: $(ALL)

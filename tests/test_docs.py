@@ -373,7 +373,7 @@ def test_named_files_exist(page):
 def test_named_extras_are_installable():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     named = {extra for text in PAGES.values() for extra in re.findall(r'"(?:minidl|\.)\[(\w+)\]"', text)}
-    assert named == project["optional-dependencies"].keys() - {"test"}
+    assert named == project["optional-dependencies"].keys()
 
 
 def anchors(text):

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 USES = re.compile(r"^\s*(?:- )?uses: *(.*)$", re.M)
 PINNED = re.compile(r"(?P<action>[\w.-]+/[\w./-]+)@(?P<commit>[0-9a-f]{40}) # (?P<version>v\d+\.\d+\.\d+)(?:,.*)?")
-LOCAL = re.compile(r"\./\.github/workflows/[\w-]+\.yml")
+LOCAL = re.compile(r"\./\.github/workflows/[\w-]+\.yml(?: #.*)?")
 
 
 def unpinned(text):

@@ -84,7 +84,7 @@ clang: $(ALL) $(VENV)/wheel-tools ## build with clang (CLANG=, the system's, or 
 	OMP_WAIT_POLICY=passive $(BIN)/python tests/conformance/builds.py clang --tests tests/native/kernels $(ARGS)
 
 arm64: $(VENV)/wheel-tools $(ARM64)/done ## build for ARM64 and run it under qemu-user: the bits of x86-64, kernel tests (an hour; needs Debian or Ubuntu)
-	$(BIN)/python build_tools/wheels.py linux-aarch64
+	$(BIN)/python build_tools/wheels.py linux-aarch64 --once
 	rm -rf $(ARM64)/site && $(BIN)/python -m zipfile -e dist/minidl-*-manylinux*_aarch64.whl $(ARM64)/site
 	$(BIN)/python tests/conformance/builds.py arm64 --tests tests/native/kernels $(ARGS)
 
@@ -170,9 +170,9 @@ sdist: $(ALL) $(VENV)/wheel-tools ## build the sdist into dist/, twice: the byte
 	@set -e; again=$$(mktemp -d); trap 'rm -rf "$$again"' EXIT; rm -f dist/minidl-*.tar.gz; \
 	$(BIN)/python -m build --sdist --no-isolation --outdir dist >/dev/null; \
 	$(BIN)/python -m build --sdist --no-isolation --outdir "$$again" >/dev/null; \
-	cd dist; sha256sum minidl-*.tar.gz; cmp minidl-*.tar.gz "$$again"/minidl-*.tar.gz; echo "two builds, the same bytes"
+	$(BIN)/python build_tools/compare.py dist/minidl-*.tar.gz "$$again"/minidl-*.tar.gz
 
-wheel: $(ALL) $(VENV)/wheel-tools ## build the wheel of this platform; check and test it in an environment without a compiler (ISAS=native: to test only)
+wheel: $(ALL) $(VENV)/wheel-tools ## build the wheel of this platform, twice; check and test it in an environment without a compiler (ISAS=native: to test only)
 	$(BIN)/python build_tools/wheels.py linux-$(shell uname -m) --isas $(ISAS)
 	@$(MAKE) --no-print-directory wheel-test
 
@@ -182,7 +182,7 @@ wheel-test: ## test the wheel of this platform that is in dist/, in an environme
 	@rm -rf $(WHEEL_TEST)/check; mkdir $(WHEEL_TEST)/check; cp -r build_tools/check_wheel.py pyproject.toml tests examples docs $(WHEEL_TEST)/check
 	@cd $(WHEEL_TEST)/check; PATH=$(CURDIR)/$(WHEEL_TEST)/bin ../bin/python check_wheel.py $(ISAS)
 
-wheels: $(ALL) $(VENV)/wheel-tools ## build the wheels of all platforms into dist/ (TARGETS="linux-x86_64 linux-aarch64" for some)
+wheels: $(ALL) $(VENV)/wheel-tools ## build the wheels of all platforms into dist/, each twice (TARGETS="linux-x86_64 linux-aarch64" for some)
 	$(BIN)/python build_tools/wheels.py $(TARGETS)
 
 sdist-check: $(ALL) ## build the sdist, install it elsewhere, train with it, build a custom kernel

@@ -1,9 +1,11 @@
 """build_tools: archives of a release depend on the files alone."""
 
+import json
 import os
 import shutil
 import subprocess
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -200,3 +202,93 @@ def test_the_version_of_this_source_is_found(monkeypatch):
     from build_tools import check_tag
 
     assert check_tag.problems("v0.0.0")[0].endswith(minidl_c.__version__)
+
+
+# ---- compare.py
+
+
+def write_wheel(path, members):
+    """Writes a wheel of pairs of name and text, with a date and permissions for each."""
+    with zipfile.ZipFile(path, "w") as wheel:
+        for name, text, date, permissions in members:
+            info = zipfile.ZipInfo(name, date_time=date)
+            info.external_attr = permissions << 16
+            wheel.writestr(info, text)
+    return path
+
+
+DATE = (2020, 1, 1, 0, 0, 0)
+A, B = ("minidl/a.py", "a", DATE, 0o644), ("minidl/b.py", "b", DATE, 0o644)
+
+
+@pytest.mark.parametrize(
+    ("second", "problems"),
+    [
+        ([A, B], []),
+        ([A], ["minidl/b.py: only in first.whl"]),
+        ([A, ("minidl/b.py", "B", DATE, 0o644)], ["minidl/b.py: content"]),
+        ([A, ("minidl/b.py", "b", (2021, 1, 1, 0, 0, 0), 0o755)], ["minidl/b.py: date and permissions"]),
+        ([B, A], ["the order of the files, or their compression"]),
+        (
+            [("minidl/c.py", "a", DATE, 0o644), B],
+            ["minidl/a.py: only in first.whl", "minidl/c.py: only in second.whl"],
+        ),
+    ],
+)
+def test_files_that_differ_between_two_builds_are_named(monkeypatch, tmp_path, second, problems):
+    monkeypatch.syspath_prepend(ROOT)
+    from build_tools import compare
+
+    monkeypatch.chdir(tmp_path)
+    paths = write_wheel(Path("first.whl"), [A, B]), write_wheel(Path("second.whl"), second)
+    assert compare.differences(*paths) == problems
+    if problems:
+        with pytest.raises(SystemExit, match=rf"two builds of first.whl differ:\n{problems[0]}"):
+            compare.main(*paths)
+
+
+def test_differences_of_archives_are_named(monkeypatch, make_archive, tmp_path):
+    from build_tools import compare
+
+    first = make_archive(tmp_path / "first", 1_000_000_000, 0o600)
+    other = make_archive(tmp_path / "other", 1_000_000_000, 0o600, {"a.txt": "First"})
+    assert compare.differences(first, other) == ["pack-1.0/a.txt: content"]
+
+
+# ---- sbom.py
+
+
+def test_the_bill_of_a_wheel_names_what_was_compiled_into_it(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    from build_tools import sbom
+
+    build = {"cython": "3.3.1", "compiler": "gcc (Debian 12.2.0-14+deb12u1) 12.2.0", "commit": "abc"}
+    bill = sbom.bill("0.2.0", [build | {"isa": "v3"}, build | {"isa": "v4"}])
+    assert bill == sbom.bill("0.2.0", [build | {"isa": "v4"}])  # neither a date nor a random number
+    assert bill["metadata"]["component"]["purl"] == "pkg:pypi/minidl@0.2.0"
+    assert bill["metadata"]["component"]["properties"] == [{"name": "minidl:commit", "value": "abc"}]
+    parts = [(part["name"], part["version"], part["scope"]) for part in bill["components"]]
+    assert parts == [("Cython", "3.3.1", "required"), ("gcc", "12.2.0", "excluded")]
+    zig = sbom.compiler("clang version 21.1.0 (https://codeberg.org/ziglang/zig-bootstrap 1.2.3)")
+    assert (zig["name"], zig["version"]) == ("clang", "21.1.0")
+
+
+def test_wheels_have_the_bill_and_fixed_permissions(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(ROOT)
+    from build_tools.reproducible import ReproducibleWheel
+
+    command = ReproducibleWheel(Distribution({"name": "pack", "version": "1.0"}))
+    command.ensure_finalized()
+    info = tmp_path / "pack-1.0.dist-info"
+    info.mkdir()
+    command.write_wheelfile(str(info))
+    assert [path.name for path in info.iterdir()] == ["WHEEL"]  # an editable install
+    (tmp_path / "minidl_c" / "v3").mkdir(parents=True)
+    build = {"cython": "3.3.1", "compiler": "gcc 12.2.0", "commit": ""}
+    (tmp_path / "minidl_c" / "v3" / "build.json").write_text(json.dumps(build))
+    (tmp_path / "a.py").touch(0o600)
+    (tmp_path / "a.so").touch(0o775)
+    command.write_wheelfile(str(info))
+    bill = json.loads((info / "sboms" / "minidl.cdx.json").read_text())
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a.py", "a.so", "minidl_c")] == [0o644, 0o755, 0o755]

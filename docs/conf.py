@@ -1,6 +1,7 @@
 """Settings of Sphinx for the site: `make docs`."""
 
 import inspect
+import os
 import re
 import sys
 from pathlib import Path
@@ -79,6 +80,17 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
 copybutton_exclude = ".linenos, .gp, .go"
+
+# Where this build will be, beside other versions (build_tools/site_versions.py): https://example.org/minidl/0.2/
+if address := os.environ.get("MINIDL_DOCS_URL"):
+    folder = address.rstrip("/").rpartition("/")[2]
+    html_baseurl = address if folder == "dev" else address.removesuffix(f"{folder}/") + "stable/"
+    html_theme_options |= {
+        "switcher": {"json_url": "../switcher.json", "version_match": folder},
+        "check_switcher": False,  # the file is beside this build, not in it
+        "navbar_start": ["navbar-logo", "version-switcher"],
+        "show_version_warning_banner": True,
+    }
 
 
 INTERNAL = {  # called by other modules of minidl, not by its users

@@ -218,20 +218,20 @@ def write_wheel(path, members):
 
 
 DATE = (2020, 1, 1, 0, 0, 0)
-A, B = ("minidl/a.py", "a", DATE, 0o644), ("minidl/b.py", "b", DATE, 0o644)
+A, B = ("pack/a.py", "a", DATE, 0o644), ("pack/b.py", "b", DATE, 0o644)
 
 
 @pytest.mark.parametrize(
     ("second", "problems"),
     [
         ([A, B], []),
-        ([A], ["minidl/b.py: only in first.whl"]),
-        ([A, ("minidl/b.py", "B", DATE, 0o644)], ["minidl/b.py: content"]),
-        ([A, ("minidl/b.py", "b", (2021, 1, 1, 0, 0, 0), 0o755)], ["minidl/b.py: date and permissions"]),
+        ([A], ["pack/b.py: only in first.whl"]),
+        ([A, ("pack/b.py", "B", DATE, 0o644)], ["pack/b.py: content"]),
+        ([A, ("pack/b.py", "b", (2021, 1, 1, 0, 0, 0), 0o755)], ["pack/b.py: date and permissions"]),
         ([B, A], ["the order of the files, or their compression"]),
         (
-            [("minidl/c.py", "a", DATE, 0o644), B],
-            ["minidl/a.py: only in first.whl", "minidl/c.py: only in second.whl"],
+            [("pack/c.py", "a", DATE, 0o644), B],
+            ["pack/a.py: only in first.whl", "pack/c.py: only in second.whl"],
         ),
     ],
 )
@@ -292,3 +292,50 @@ def test_wheels_have_the_bill_and_fixed_permissions(monkeypatch, tmp_path):
     bill = json.loads((info / "sboms" / "minidl.cdx.json").read_text())
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
     assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a.py", "a.so", "minidl_c")] == [0o644, 0o755, 0o755]
+
+
+# ---- site_versions.py
+
+
+@pytest.fixture
+def add_version(monkeypatch, tmp_path):
+    """Returns a function that builds a site of one page, and adds it to the site in the folder `pages`."""
+    monkeypatch.syspath_prepend(ROOT)
+    from build_tools.site_versions import add
+
+    def build_and_add(version, text):
+        built = tmp_path / "built"
+        shutil.rmtree(built, ignore_errors=True)
+        (built / "how-to").mkdir(parents=True)
+        (built / "index.html").write_text('<a href="how-to/a.html">a</a>')
+        (built / "how-to" / "a.html").write_text(f'{text} <a href="../index.html">up</a>')
+        add(built, tmp_path / "pages", version, "/minidl/")
+
+    (tmp_path / "pages").mkdir()
+    return build_and_add
+
+
+def test_versions_of_the_site_are_beside_each_other_and_stable_is_the_newest_release(add_version, tmp_path):
+    pages = tmp_path / "pages"
+    add_version("dev", "dev")
+    assert json.loads((pages / "switcher.json").read_text()) == [{"version": "dev", "url": "/minidl/dev/"}]
+    assert not (pages / "stable").exists() and "url=dev/" in (pages / "index.html").read_text()
+    for version in ("0.9", "0.10"):
+        add_version(version, version)
+    add_version("0.9", "0.9.1")  # a patch of the older release
+    texts = {folder: (pages / folder / "how-to" / "a.html").read_text() for folder in ("0.9", "0.10", "stable", "dev")}
+    found = {folder: text.split()[0] for folder, text in texts.items()}
+    assert found == {"0.9": "0.9.1", "0.10": "0.10", "stable": "0.10", "dev": "dev"}
+    assert json.loads((pages / "switcher.json").read_text()) == [
+        {"version": "0.10", "url": "/minidl/stable/", "name": "0.10 (stable)", "preferred": True},
+        {"version": "0.9", "url": "/minidl/0.9/"},
+        {"version": "dev", "url": "/minidl/dev/"},
+    ]
+    from build_tools.check_site import problems
+
+    assert "url=stable/" in (pages / "index.html").read_text() and problems(pages) == []
+
+
+def test_other_names_of_versions_are_refused(add_version):
+    with pytest.raises(ValueError, match=r"version: expected dev or two numbers such as 0.2, got 'v0.2.0'"):
+        add_version("v0.2.0", "")

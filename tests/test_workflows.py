@@ -56,7 +56,10 @@ def writing_jobs():
 
 
 def test_only_jobs_that_publish_may_write():
-    assert writing_jobs() == {("wheels.yml", "publish"): {"id-token", "attestations"}}
+    assert writing_jobs() == {
+        ("docs.yml", "publish"): {"contents"},
+        ("wheels.yml", "publish"): {"id-token", "attestations"},
+    }
 
 
 def test_files_are_published_after_the_tests_of_the_same_commit_and_of_the_wheels():

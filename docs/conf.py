@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+
 sys.path.insert(0, str(Path(__file__).parent))
 import gallery
 
@@ -123,6 +125,15 @@ def forget_compiled(app: Any, env: Any) -> None:
     env._viewcode_modules = {name: entry for name, entry in env._viewcode_modules.items() if entry}
 
 
+def mark_tables(app: Any, doctree: Any) -> None:
+    """Marks the blocks of text that are wide tables: see site.css."""
+    for block in doctree.findall(nodes.literal_block):
+        lines = block.astext().splitlines()
+        columns = [line for line in lines if len(re.findall(r"\S {2,}(?=\S)", line)) > 1]
+        if block.get("language") == "text" and len(columns) > 2 and len(max(lines, key=len)) > 80:
+            block["classes"].append("wide-table")
+
+
 def setup(app: Any) -> None:
     """Connects the functions above."""
     app.connect("builder-inited", gallery.prepare, priority=1)  # before sphinx-gallery reads the copies
@@ -130,4 +141,5 @@ def setup(app: Any) -> None:
     app.connect("source-read", gallery.tidy)
     app.connect("autodoc-skip-member", skip_member)
     app.connect("autodoc-process-docstring", link_pages)
+    app.connect("doctree-read", mark_tables)
     app.connect("env-updated", forget_compiled)

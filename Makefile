@@ -93,7 +93,8 @@ docs: $(ALL) $(VENV)/docs ## build the site into build/docs, and check its links
 	$(BIN)/python -m sphinx -W --keep-going --quiet --builder html --doctree-dir build/doctrees docs $(SITE)
 	$(BIN)/python build_tools/check_site.py $(SITE)
 
-pictures: $(ALL) ## draw docs/images/*.png of the guide to plots, and the chart of `make bench` if it was run (some minutes; needs MNIST)
+pictures: $(ALL) ## draw the picture of the start page, docs/images/*.png of the guide to plots, and the chart of `make bench` if it was run (some minutes; needs MNIST)
+	$(BIN)/python docs/batch_picture.py
 	$(BIN)/python docs/pictures.py
 
 docs-browser: docs $(AXE) ## open pages of the site in Chromium: widths, themes, accessibility, requests; screenshots

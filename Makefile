@@ -4,6 +4,7 @@ ARGS ?=
 WORKERS ?= 2
 PIP_ARGS ?= --quiet
 ISAS ?= all
+TARGETS ?=
 TORCH := torch==2.13.0
 ONNX := onnx==1.23.2 onnxruntime==1.31.1
 RIVER := river==0.26.1 pandas
@@ -43,7 +44,7 @@ AXE := build/axe/node_modules/axe-core/axe.min.js
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 10
 
 .DEFAULT_GOAL := help
-.PHONY: help mnist test check lint oracles oldest openmpi two-machines same-bits clang arm64 docs docs-browser pictures conformance conformance-short zoo c-export sdist sdist-check wheel wheels bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-cores bench-threads bench-batches bench-callers bench-segmentation bench-tables bench-winograd bench-c-export clean
+.PHONY: help mnist test check lint oracles oldest openmpi two-machines same-bits clang arm64 docs docs-browser pictures conformance conformance-short zoo c-export sdist sdist-check wheel wheel-test wheels bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-cores bench-threads bench-batches bench-callers bench-segmentation bench-tables bench-winograd bench-c-export clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -57,9 +58,10 @@ test: $(NATIVE) $(TESTS) lint ## after each change: linters, tests and docstring
 check: $(ALL) lint ## before merging a change: the same and the tests marked slow
 	$(PYTEST) -m 'not oracle' $(ARGS)
 
-lint: $(NATIVE) $(TESTS) ## run ruff, mypy and the prose lint
+lint: $(NATIVE) $(TESTS) ## run ruff, mypy, zizmor (of workflows) and the prose lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/zizmor --quiet --offline .github
 	$(BIN)/python .ci/prose.py
 
 oracles: $(ORACLE) $(CASES) $(VENV)/keras $(VENV)/river ## compare with PyTorch, Keras, river and ONNX's test cases (installs them)
@@ -82,7 +84,7 @@ clang: $(ALL) $(VENV)/wheel-tools ## build with clang (CLANG=, the system's, or 
 	OMP_WAIT_POLICY=passive $(BIN)/python tests/conformance/builds.py clang --tests tests/native/kernels $(ARGS)
 
 arm64: $(VENV)/wheel-tools $(ARM64)/done ## build for ARM64 and run it under qemu-user: the bits of x86-64, kernel tests (an hour; needs Debian or Ubuntu)
-	$(BIN)/python build_tools/wheels.py linux-aarch64
+	$(BIN)/python build_tools/wheels.py linux-aarch64 --once
 	rm -rf $(ARM64)/site && $(BIN)/python -m zipfile -e dist/minidl-*-manylinux*_aarch64.whl $(ARM64)/site
 	$(BIN)/python tests/conformance/builds.py arm64 --tests tests/native/kernels $(ARGS)
 
@@ -91,7 +93,8 @@ docs: $(ALL) $(VENV)/docs ## build the site into build/docs, and check its links
 	$(BIN)/python -m sphinx -W --keep-going --quiet --builder html --doctree-dir build/doctrees docs $(SITE)
 	$(BIN)/python build_tools/check_site.py $(SITE)
 
-pictures: $(ALL) ## draw docs/images/*.png of the guide to plots, and the chart of `make bench` if it was run (some minutes; needs MNIST)
+pictures: $(ALL) ## draw the picture of the start page, docs/images/*.png of the guide to plots, and the chart of `make bench` if it was run (some minutes; needs MNIST)
+	$(BIN)/python docs/batch_picture.py
 	$(BIN)/python docs/pictures.py
 
 docs-browser: docs $(AXE) ## open pages of the site in Chromium: widths, themes, accessibility, requests; screenshots
@@ -168,17 +171,20 @@ sdist: $(ALL) $(VENV)/wheel-tools ## build the sdist into dist/, twice: the byte
 	@set -e; again=$$(mktemp -d); trap 'rm -rf "$$again"' EXIT; rm -f dist/minidl-*.tar.gz; \
 	$(BIN)/python -m build --sdist --no-isolation --outdir dist >/dev/null; \
 	$(BIN)/python -m build --sdist --no-isolation --outdir "$$again" >/dev/null; \
-	cd dist; sha256sum minidl-*.tar.gz; cmp minidl-*.tar.gz "$$again"/minidl-*.tar.gz; echo "two builds, the same bytes"
+	$(BIN)/python build_tools/compare.py dist/minidl-*.tar.gz "$$again"/minidl-*.tar.gz
 
-wheel: $(ALL) $(VENV)/wheel-tools ## build the wheel of this platform; check and test it in an environment without a compiler (ISAS=native: to test only)
+wheel: $(ALL) $(VENV)/wheel-tools ## build the wheel of this platform, twice; check and test it in an environment without a compiler (ISAS=native: to test only)
 	$(BIN)/python build_tools/wheels.py linux-$(shell uname -m) --isas $(ISAS)
+	@$(MAKE) --no-print-directory wheel-test
+
+wheel-test: ## test the wheel of this platform that is in dist/, in an environment without a compiler
 	@rm -rf $(WHEEL_TEST); $(PYTHON) -m venv $(WHEEL_TEST)
 	@$(WHEEL_TEST)/bin/pip install $(PIP_ARGS) dist/minidl-*-manylinux*_$(shell uname -m).whl $(WHEEL_TESTS) $(if $(wildcard $(ORACLE)),$(TORCH))
 	@rm -rf $(WHEEL_TEST)/check; mkdir $(WHEEL_TEST)/check; cp -r build_tools/check_wheel.py pyproject.toml tests examples docs $(WHEEL_TEST)/check
 	@cd $(WHEEL_TEST)/check; PATH=$(CURDIR)/$(WHEEL_TEST)/bin ../bin/python check_wheel.py $(ISAS)
 
-wheels: $(ALL) $(VENV)/wheel-tools ## build the wheels of all platforms into dist/
-	$(BIN)/python build_tools/wheels.py
+wheels: $(ALL) $(VENV)/wheel-tools ## build the wheels of all platforms into dist/, each twice (TARGETS="linux-x86_64 linux-aarch64" for some)
+	$(BIN)/python build_tools/wheels.py $(TARGETS)
 
 sdist-check: $(ALL) ## build the sdist, install it elsewhere, train with it, build a custom kernel
 	@set -e; elsewhere=$$(mktemp -d); trap 'rm -rf "$$elsewhere"' EXIT; \
@@ -210,16 +216,21 @@ $(VENV)/native: $(SOURCES) $(VENV)/tools
 	@MINIDL_BUILD_ISA=native $(BIN)/python -m pip install $(PIP_ARGS) --no-build-isolation --editable .
 	@touch $@
 
-# The packages of the extra `test`; to name minidl itself would build it again.
+# The dependency group `test`; the pip of Python 3.11 does not know groups.
+define INSTALL_TESTS
+@$(BIN)/python -c 'import tomllib; t = tomllib.load(open("pyproject.toml", "rb")); \
+    print(*t["dependency-groups"]["test"], sep="\n")' > $(TESTS).txt
+@$(BIN)/python -m pip install $(PIP_ARGS) --requirement $(TESTS).txt
+endef
+
 $(TESTS): pyproject.toml $(NATIVE)
-	@$(BIN)/python -c 'import tomllib; t = tomllib.load(open("pyproject.toml", "rb")); \
-	    print(*t["project"]["optional-dependencies"]["test"], sep="\n")' > $@.txt
-	@$(BIN)/python -m pip install $(PIP_ARGS) --requirement $@.txt
+	$(INSTALL_TESTS)
 	@touch $@
 
 $(VENV)/all: $(SOURCES) $(VENV)/tools
 	@echo 'Building minidl for every instruction set: about two minutes ...'
-	@MINIDL_BUILD_ISA=all $(BIN)/python -m pip install $(PIP_ARGS) --no-build-isolation --editable '.[test]'
+	@MINIDL_BUILD_ISA=all $(BIN)/python -m pip install $(PIP_ARGS) --no-build-isolation --editable .
+	$(INSTALL_TESTS)
 	@touch $@
 
 $(VENV)/torch: $(ALL)

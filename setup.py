@@ -29,7 +29,7 @@ from setuptools.errors import OptionError, PlatformError
 sys.path.insert(0, os.path.dirname(__file__))
 from build_tools.commit import commit
 from build_tools.compiler import Probe
-from build_tools.reproducible import ReproducibleSdist
+from build_tools.reproducible import ReproducibleSdist, ReproducibleWheel
 
 DIRECTIVES = {
     "language_level": 3,
@@ -306,6 +306,6 @@ if __name__ == "__main__":  # Cython's worker processes import this file
         include_package_data=False,
         ext_modules=extensions(),
         options={"bdist_wheel": {"py_limited_api": "cp311"}} if LIMITED_API else {},
-        cmdclass={"build_ext": BuildKernels, "sdist": ReproducibleSdist},
+        cmdclass={"build_ext": BuildKernels, "bdist_wheel": ReproducibleWheel, "sdist": ReproducibleSdist},
         zip_safe=False,
     )

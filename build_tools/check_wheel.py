@@ -6,6 +6,7 @@
 import importlib.metadata
 import importlib.util
 import itertools
+import json
 import os
 import shutil
 import subprocess
@@ -84,6 +85,9 @@ def check_files(isas: str) -> None:
     assert built == minidl_c.cpu.known() or isas != "all", built
     files = importlib.metadata.files("minidl") or []
     assert any(path.name == "LICENSE" for path in files), "no LICENSE"
+    [bill] = [json.loads(path.read_text()) for path in files if "sboms" in path.parts]  # auditwheel grafts nothing
+    assert bill["metadata"]["component"]["version"] == minidl.__version__, bill
+    assert info["commit"] in str(bill["metadata"]["component"]["properties"]), bill
     tags = (importlib.metadata.distribution("minidl").read_text("WHEEL") or "").split("\n")
     print(*(line for line in tags if line.startswith("Tag")), f"{len(files)} files", sep="\n")
 

@@ -1,12 +1,15 @@
-"""An sdist that depends on its files alone: building it twice gives the same bytes."""
+"""An sdist and wheels that depend on their files alone: building them twice gives the same bytes."""
 
 import gzip
+import json
 import os
 import tarfile
 from pathlib import Path
 
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.sdist import sdist
 
+from build_tools import sbom
 from build_tools.commit import IN_SDIST, commit
 
 SOURCE_DATE = 1577836800  # 1 January 2020; SOURCE_DATE_EPOCH overrides it (https://reproducible-builds.org/specs/)
@@ -44,3 +47,26 @@ class ReproducibleSdist(sdist):
             for member in (Path(base_dir), *sorted(Path(base_dir).rglob("*"))):
                 archive.add(member, recursive=False, filter=normalize)
         return path
+
+
+class ReproducibleWheel(bdist_wheel):
+    """The command `bdist_wheel`; it fixes dates and permissions, and adds the bill of materials."""
+
+    def run(self):
+        """Builds the wheel."""
+        os.environ.setdefault("SOURCE_DATE_EPOCH", str(SOURCE_DATE))
+        super().run()
+
+    def write_wheelfile(self, wheelfile_base, *args, **kwargs):
+        """Writes the last files of the folder that is archived; that of an editable install has no kernels."""
+        super().write_wheelfile(wheelfile_base, *args, **kwargs)
+        folder = Path(wheelfile_base).parent
+        builds = [json.loads(path.read_text()) for path in sorted(folder.glob("minidl_c/*/build.json"))]
+        if not builds:
+            return
+        bills = Path(wheelfile_base, "sboms")
+        bills.mkdir()
+        bill = sbom.bill(self.distribution.get_version(), builds)
+        (bills / sbom.FILE).write_text(json.dumps(bill, indent=1) + "\n", encoding="utf-8")
+        for path in folder.rglob("*"):
+            path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)

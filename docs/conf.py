@@ -1,16 +1,22 @@
 """Settings of Sphinx for the site: `make docs`."""
 
 import inspect
+import os
 import re
 import sys
+import tomllib
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
+
+from docutils import nodes
 
 sys.path.insert(0, str(Path(__file__).parent))
 import gallery
 
 from minidl import Sequential, Trainer, __version__
 
+SUMMARY = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text())["project"]["description"]
 project = "minidl"
 author = copyright = "The minidl developers"
 version = release = __version__
@@ -80,6 +86,18 @@ html_theme_options = {
 }
 copybutton_exclude = ".linenos, .gp, .go"
 
+# Where this build will be, beside other versions (build_tools/site_versions.py): https://example.org/minidl/0.2/
+address = os.environ.get("MINIDL_DOCS_URL")
+if address:
+    folder = address.rstrip("/").rpartition("/")[2]
+    html_baseurl = address if folder == "dev" else address.removesuffix(f"{folder}/") + "stable/"
+    html_theme_options |= {
+        "switcher": {"json_url": "../switcher.json", "version_match": folder},
+        "check_switcher": False,  # the file is beside this build, not in it
+        "navbar_start": ["navbar-logo", "version-switcher"],
+        "show_version_warning_banner": True,
+    }
+
 
 INTERNAL = {  # called by other modules of minidl, not by its users
     *(f"BaseTrainer.{name}" for name in ("at", "batches", "evaluate_rows", "keeps_scores", "nothing_seen")),
@@ -106,9 +124,28 @@ def link_pages(app: Any, what: str, name: str, value: Any, options: Any, lines: 
     lines[:] = [re.sub(r"\bdocs/([\w/-]+)\.md", r":doc:`/\1`", line) for line in lines]
 
 
+def describe(app: Any, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
+    """Adds title, description and picture of the page for links to it (https://ogp.me)."""
+    title = unescape(re.sub("<[^>]+>", "", context.get("title", "")))
+    shown = {"title": title, "description": SUMMARY, "image": f"{address}_static/card.png"}
+    tags = {f"og:{name}": text for name, text in shown.items()} | {"og:type": "website", "og:site_name": "minidl"}
+    lines = [f'<meta property="{name}" content="{escape(text)}">' for name, text in tags.items()]
+    lines += ['<meta name="twitter:card" content="summary_large_image">']
+    context["metatags"] = context.get("metatags", "") + "\n".join(lines)
+
+
 def forget_compiled(app: Any, env: Any) -> None:
     """Removes compiled modules, which have no page, from the list of pages of source code."""
     env._viewcode_modules = {name: entry for name, entry in env._viewcode_modules.items() if entry}
+
+
+def mark_tables(app: Any, doctree: Any) -> None:
+    """Marks the blocks of text that are wide tables: see site.css."""
+    for block in doctree.findall(nodes.literal_block):
+        lines = block.astext().splitlines()
+        columns = [line for line in lines if len(re.findall(r"\S {2,}(?=\S)", line)) > 1]
+        if block.get("language") == "text" and len(columns) > 2 and len(max(lines, key=len)) > 80:
+            block["classes"].append("wide-table")
 
 
 def setup(app: Any) -> None:
@@ -118,4 +155,7 @@ def setup(app: Any) -> None:
     app.connect("source-read", gallery.tidy)
     app.connect("autodoc-skip-member", skip_member)
     app.connect("autodoc-process-docstring", link_pages)
+    app.connect("doctree-read", mark_tables)
     app.connect("env-updated", forget_compiled)
+    if address:
+        app.connect("html-page-context", describe)

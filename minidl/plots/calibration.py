@@ -20,7 +20,8 @@ from minidl.plots.figures import (
     truncate,
     wrap,
 )
-from minidl.plots.predictions import IGNORED, TICK_SPACE, Classifier, net_of_pixels, predictions_of
+from minidl.plots.pixels import IGNORED
+from minidl.plots.predictions import TICK_SPACE, Classifier, net_of_pixels, predictions_of
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
 from minidl.utils.validation import check_int

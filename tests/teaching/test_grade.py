@@ -212,9 +212,7 @@ def test_an_endless_loop_can_be_interrupted(tmp_path):
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
-    assert re.search(
-        r"forward +right\n  dx +wrong: interrupted \(line 1[89]: (while True:|pass)\)\n  contract +not tried", out
-    )
+    assert re.search(r"forward +right\n  dx +wrong: interrupted \(line 1[789]: .*\)\n  contract +not tried", out)
     assert (process.returncode, err) == (1, "")
 
 

@@ -103,7 +103,7 @@ INTERNAL = {  # called by other modules of minidl, not by its users
     *(f"BaseTrainer.{name}" for name in ("at", "batches", "evaluate_rows", "keeps_scores", "nothing_seen")),
     *(f"BaseTrainer.check_{name}" for name in ("between_steps", "targets", "trainable")),
     *(f"BaseTrainer.{name}" for name in ("network", "outputs", "run", "sample_key", "scores_of", "stepping", "steps")),
-    *("Trainer.check_savable", "Trainer.measures"),
+    *("Trainer.check_savable", "Trainer.fit_origin", "Trainer.fit_outcome", "Trainer.measures"),
     *(f"Sequential.{name}" for name in ("as_layer", "build_from", "check_one_size", "discard", "unbuilt_on_error")),
 }
 CLASSES = {kind.__name__: kind for kind in (*Trainer.__mro__, Sequential)}

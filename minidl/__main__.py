@@ -154,7 +154,7 @@ def _grade(paths: Sequence[str]) -> int:
 
 def _add_verify(commands: Any) -> None:
     command = commands.add_parser("verify", help="train again as a receipt says, and compare every bit")
-    command.add_argument("receipt", help="a file of Trainer.receipt")
+    command.add_argument("receipt", help="a file of the callback Receipt")
     arrays = f"a file of numpy.savez with the arrays of the fit: {', '.join(DATA)}; of several outputs y.NAME"
     command.add_argument("--data", required=True, metavar="FILE", help=arrays)
     command.add_argument("--start", metavar="FILE", help="the checkpoint that the fit began with, if it had one")
@@ -163,29 +163,33 @@ def _add_verify(commands: Any) -> None:
 
 def _verify(receipt: str, data: str, start: str | None) -> int:
     """Prints what is equal; returns 1 if the runs part, else 0."""
-    found = Trainer.verify(receipt, **_read_data(data), start=start, verbose=2 if sys.stdout.isatty() else 0)
+    found = Trainer.verify(receipt, **_read_data(data), start=start, verbose=None if sys.stdout.isatty() else 0)
     print(found)
     return int(not found.equal)
 
 
 def _read_data(path: str) -> dict[str, Any]:
     """Returns the arguments of `Trainer.verify` that are in a file; raises ValueError for another file."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            if not hasattr(file, "files"):
-                raise ValueError("got one array")
-            arrays = {name: file[name] for name in file.files}
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"--data: expected a file of numpy.savez with X and y, without objects: {error}") from None
-    outputs = {name[2:]: arrays.pop(name) for name in list(arrays) if name[:2] == "y."}
-    held_outputs = {name[6:]: arrays.pop(name) for name in list(arrays) if name[:6] == "y_val."}
-    arrays |= ({"y": outputs} if outputs else {}) | ({"y_val": held_outputs} if held_outputs else {})
+    with open(path, "rb") as file:
+        try:
+            with np.load(file, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
+        except Exception as error:  # of zipfile, zlib and NumPy's reader; also MemoryError for a forged shape
+            what = f"{type(error).__name__}: {escape_lines(str(error))[:200]}"
+            raise ValueError(f"--data: expected a file of numpy.savez, whole and without objects, got {what}") from None
+    for name in ("y", "y_val"):
+        outputs = {key[len(name) + 1 :]: arrays.pop(key) for key in list(arrays) if key.startswith(f"{name}.")}
+        if outputs and name in arrays:
+            raise ValueError(f"--data: expected {name}, or {name}.NAME for each output, got both")
+        arrays |= {name: outputs} if outputs else {}
     unknown, missing = sorted(arrays.keys() - set(DATA)), sorted({"X", "y"} - arrays.keys())
     if unknown or missing:
-        got = f"got {', '.join(unknown)}" if unknown else f"{' and '.join(missing)} missing"
+        got = f"got {escape_lines(', '.join(unknown))}" if unknown else f"{' and '.join(missing)} missing"
         raise ValueError(f"--data: expected the arrays {', '.join(DATA)}, of which X and y are needed: {got}")
-    held = [arrays.pop(name) for name in DATA[3:] if name in arrays]
-    return arrays | {"validation_data": tuple(held) if held else None}
+    held = [arrays.pop(name, None) for name in DATA[3:]]
+    if (held[0] is None) != (held[1] is None) or (held[2] is not None and held[0] is None):
+        raise ValueError("--data: expected X_val and y_val together, and sample_weight_val only with them")
+    return arrays | {"validation_data": tuple(one for one in held if one is not None) or None}
 
 
 if __name__ == "__main__":

@@ -675,71 +675,30 @@ class Trainer(BaseTrainer):
 
     # ---- receipts
 
-    def receipt(
-        self,
-        path: Path,
-        X: ArrayLike,
-        y: Targets,
-        *,
-        sample_weight: ArrayLike | None = None,
-        validation_data: tuple[ArrayLike, ...] | None = None,
-    ) -> dict[str, Any]:
-        """Writes a receipt of the last fit: a small JSON file with all that is needed to verify it, except the data.
-
-        It has the layers, the arguments of the trainer and of the fit, the version and the build, and SHA-256 hashes of
-        the data, of the weights at the begin, after each epoch and at the end, and of the predictions for X.
-
-        Parameters
-        ----------
-        path : str or os.PathLike
-            The file, such as "receipt.json".
-        X, y, sample_weight, validation_data : array-like
-            The data, as `fit` got them. They are hashed; the file does not contain them.
+    def fit_origin(self) -> dict[str, Any]:
+        """Returns what the running fit follows from, for a receipt.
 
         Returns
         -------
         dict
-            What was written.
+            Values of JSON.
 
         Raises
         ------
-        InputError
-            If the data are not those of the last fit.
-        ValueError
-            If there is no fit that came to its end, or if something was trained after it, or if it was one on batches.
-        TypeError
-            If the trainer or a callback has something that JSON cannot hold.
-        OSError
-            If the file cannot be written.
-
-        See Also
-        --------
-        Trainer.verify : Trains again, and compares.
-
-        Examples
-        --------
-        >>> import os, tempfile
-        >>> from minidl import Sequential, Trainer
-        >>> from minidl.layers import Dense
-        >>> from minidl.optimizers import SGD
-        >>> X, y = [[1.0], [2.0]], [1.0, 2.0]
-        >>> trainer = Trainer(Sequential([Dense(1)]), "mean_squared_error", SGD(0.1))
-        >>> history = trainer.fit(X, y, epochs=3, verbose=0)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = os.path.join(folder, "receipt.json")
-        ...     receipt = trainer.receipt(path, X, y)
-        ...     print(Trainer.verify(path, X, y).equal)
-        True
-        >>> receipt["fit"]["epochs"], len(receipt["weights"]["epochs"])
-        (3, 3)
+        TypeError, ValueError
+            If the fit has something that a receipt cannot hold.
         """
-        data = {"X": X, "y": y, "sample_weight": sample_weight, "validation_data": validation_data}
-        self.check_between_steps("receipt")
-        with self.model.usage.reading("receipt"):
-            content = receipts.make(self, self._fits.to_save(self.step), data)
-        if self.comm.rank == 0:
-            receipts.write(path, content)
-        return content
+        return receipts.origin(self, self._fits.running)
+
+    def fit_outcome(self) -> dict[str, Any]:
+        """Returns what has come out of the running fit, for a receipt.
+
+        Returns
+        -------
+        dict
+            Values of JSON.
+        """
+        return receipts.outcome(self, self._fits.running)
 
     @classmethod
     def verify(
@@ -763,7 +722,7 @@ class Trainer(BaseTrainer):
         Parameters
         ----------
         path : str or os.PathLike
-            A file that `receipt` wrote.
+            A file that the callback `Receipt` wrote.
         X, y, sample_weight, validation_data : array-like
             The data of the fit.
         start : str, os.PathLike or None, default None
@@ -794,9 +753,28 @@ class Trainer(BaseTrainer):
 
         See Also
         --------
-        Trainer.receipt : Writes the file.
+        minidl.callbacks.Receipt : Writes the file.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from minidl import Sequential, Trainer
+        >>> from minidl.callbacks import Receipt
+        >>> from minidl.layers import Dense
+        >>> from minidl.optimizers import SGD
+        >>> X, y = [[1.0], [2.0]], [1.0, 2.0]
+        >>> trainer = Trainer(Sequential([Dense(1)]), "mean_squared_error", SGD(0.1))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "receipt.json")
+        ...     history = trainer.fit(X, y, epochs=2, callbacks=[Receipt(path)], verbose=0)
+        ...     Trainer.verify(path, [[1.0], [3.0]], y)
+        data  differs: X (shape, dtype or numbers)
+        not equal: the runs part at data
         """
         custom, content = checked_custom(custom_objects), receipts.read(path)
+        num_threads = checked.threads_of("num_threads", num_threads)
+        if y is None:
+            raise TypeError("y: expected the targets of the fit, got None")
         begun = None if start is None else cls.resume(start, None, custom, num_threads)
         data = {"X": X, "y": y, "sample_weight": sample_weight, "validation_data": validation_data}
         return verify(partial(cls, num_threads=num_threads), begun, content, data, custom, verbose, text(path))

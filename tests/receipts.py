@@ -1,11 +1,12 @@
 """Three runs whose receipts are in tests/receipts, and how to write them again: python tests/receipts.py"""
 
+import json
 import os
 import tempfile
 from pathlib import Path
 
 from minidl import Sequential, Trainer
-from minidl.callbacks import EarlyStopping, ExponentialMovingAverage, ReduceLROnPlateau
+from minidl.callbacks import EarlyStopping, ExponentialMovingAverage, Receipt, ReduceLROnPlateau
 from minidl.datasets import load_digits
 from minidl.layers import (
     BatchNorm2D,
@@ -88,9 +89,9 @@ def verified(trainer, **data):
     with tempfile.TemporaryDirectory() as folder:
         start, path = os.path.join(folder, "start.safetensors"), os.path.join(folder, "receipt.json")
         trainer.save_checkpoint(start)
-        trainer.fit(**data, verbose=0)
-        receipt = trainer.receipt(path, **data)
+        trainer.fit(**data, callbacks=[Receipt(path)], verbose=0)
         found = Trainer.verify(path, **data, start=start)
+        receipt = json.loads(Path(path).read_text())
     return receipt["weights"], receipt["predictions"], str(found)
 
 
@@ -103,5 +104,4 @@ if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for name, run in RUNS.items():
         trainer, fit, callbacks = run()
-        trainer.fit(**data_of(name), **fit, callbacks=callbacks, verbose=1)
-        trainer.receipt(FOLDER / f"{name}.json", **data_of(name))
+        trainer.fit(**data_of(name), **fit, callbacks=[*callbacks, Receipt(FOLDER / f"{name}.json")], verbose=1)

@@ -260,12 +260,11 @@ ENTRIES = {
     "arrays.as_dtype:array": (W, without_trainer(lambda v: as_dtype(as_array(v, "w"), "float64", "w"))),
 }  # fmt: skip
 # These receive what one of the above has checked, or accept any array without a mask.
-ENTRIES |= {
-    f"trainer.Trainer.{function}:{name}": (
+ENTRIES |= {  # with a receipt of the fit
+    f"trainer.Trainer.verify:{name}": (
         value,
         on_trainer(lambda t, v, k=name: verified(t, **{"X": X, "y": Y, k: (v, Y) if k[0] == "v" else v})),
     )
-    for function in ("receipt", "verify")  # the entry calls both
     for name, value in (("X", X), ("y", Y), ("sample_weight", WEIGHTS), ("validation_data", X))
 }
 
@@ -313,7 +312,7 @@ INSIDE_TOO = {
     "labeled_data.LabeledData.__init__:targets", "labeled_data.LabeledData.__init__:weights",
     "labeled_data.LabeledData.__init__:active_rows", "sparse.SparseRows.__init__:matrix",
     "sparse.is_sparse:X", "base_trainer.BaseTrainer.__init__:optimizer", "base.Optimizer.step:lr",
-    "data.fingerprint:array", "data.fingerprint:rows", "data.numbered:rows",
+    "hashes.arrays_hash:arrays", "data.fingerprint:array", "data.fingerprint:rows", "data.numbered:rows",
     "probabilities.predicted_probabilities:scores", "probabilities.check_defined:values",
     "base_trainer.BaseTrainer.batches:rows", "base_trainer.BaseTrainer.evaluate_rows:rows",
     "data.shape_of_examples:X", "label_loss.check_ignored:ignore_index",

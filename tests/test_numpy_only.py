@@ -41,12 +41,12 @@ def test_it_trains_predicts_and_exports(tmp_path):
     code = f"""
 warnings.simplefilter("error")
 trainer.fit(X, y, epochs=2, validation_data=(X, y), class_weight="balanced", callbacks=[
-    minidl.callbacks.EarlyStopping(), minidl.callbacks.CSVLogger({str(tmp_path / "log.csv")!r})])
+    minidl.callbacks.EarlyStopping(), minidl.callbacks.CSVLogger({str(tmp_path / "log.csv")!r}),
+    minidl.callbacks.Receipt({str(tmp_path / "receipt.json")!r})])
 print(trainer.predict(X).shape, trainer.predict_proba(X).shape, sorted(trainer.evaluate(X, y)))
 minidl.export_c(model, {str(tmp_path / "net.c")!r})
 model.save({str(tmp_path / "net.safetensors")!r})
 trainer.save_checkpoint({str(tmp_path / "run.safetensors")!r})
-trainer.receipt({str(tmp_path / "receipt.json")!r}, X, y, validation_data=(X, y))
 print(minidl.show_config().packages.get("none", "runs"))
 """
     printed = run(code)

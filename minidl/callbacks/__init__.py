@@ -7,6 +7,7 @@ from minidl.callbacks.csv_logger import CSVLogger
 from minidl.callbacks.early_stopping import EarlyStopping
 from minidl.callbacks.exponential_moving_average import ExponentialMovingAverage
 from minidl.callbacks.jsonl_logger import JSONLLogger
+from minidl.callbacks.receipt import Receipt
 from minidl.callbacks.reduce_lr_on_plateau import ReduceLROnPlateau
 from minidl.callbacks.tensorboard import TensorBoard
 from minidl.callbacks.time_limit import TimeLimit
@@ -18,6 +19,7 @@ __all__ = [
     "EarlyStopping",
     "ExponentialMovingAverage",
     "JSONLLogger",
+    "Receipt",
     "ReduceLROnPlateau",
     "TensorBoard",
     "TimeLimit",

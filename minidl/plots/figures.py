@@ -66,9 +66,9 @@ def _png(figure: Figure) -> bytes:
 
 def text_width(text: str, size: float = TEXT_POINTS) -> float:
     """Returns the width of a line of text in inches. size: of the font, in points."""
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import text_to_path
-
+    with needs("matplotlib", "a plot"):
+        from matplotlib.font_manager import FontProperties
+        from matplotlib.textpath import text_to_path
     width, _, _ = text_to_path.get_text_width_height_descent(text, FontProperties(size=size), ismath=False)
     return float(width) / 72
 

@@ -27,7 +27,7 @@ from minidl.sequential import Sequential
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.batch_feed import UNKNOWN, check_batches
 from minidl.training.checked_attributes import history_of
-from minidl.training.fit_state import FitState, check_provenance
+from minidl.training.fit_state import FitState
 from minidl.training.history import History
 from minidl.training.measurement import check_counts, is_counted
 from minidl.training.optimizer_state import TensorCodec, get_state, set_state
@@ -302,7 +302,6 @@ def _fit_state(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> Fit
         raise ValueError(f"fit: expected an epoch of its {fit.arguments['epochs']}, got {fit}")
     if fit.step != trainer.step:
         raise ValueError(f"fit: expected its step to be {trainer.step}, got {fit.step}")
-    check_provenance(fit.provenance)
     seen = (len(fit.losses),)
     shape = trainer.network.out_shape
     arrays = [(fit.losses, seen), *([(fit.scores, (*seen, *shape))] if trainer.keeps_scores else [])]

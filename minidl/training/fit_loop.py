@@ -10,14 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from minidl.callbacks.callback_list import CallbackList, State
+from minidl.callbacks.callback_list import CallbackList
 from minidl.optimizers.base import rate_at
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.consistency import check_epoch, warnings_for
 from minidl.training.epoch_numbers import end_epoch
 from minidl.training.fit_state import FitConfig, FitState
 from minidl.training.progress import Progress
-from minidl.training.provenance import provenance, weights_hash
 from minidl.training.signals import Signals
 from minidl.utils.errors import InputError, kind_of
 from minidl.utils.hints import warn_caller
@@ -51,7 +50,6 @@ class FitLoop(ABC):
         self._stopping = False  # whether to stop, the same in all processes
         self._restored = callbacks.carried  # the states of callbacks that do not hold them yet, or no longer
         self._arguments: dict[str, Any] | None = None
-        self._provenance: dict[str, Any] | None = None  # None: not begun
 
     @property
     def sized(self) -> BaseTrainer:
@@ -104,15 +102,13 @@ class FitLoop(ABC):
             self.seen.scores,
             self.seen.counts,
             self.callbacks.states() if self._restored is None else self._restored,
-            provenance=self._provenance,
         )
 
     def final_state(self) -> FitState:
         """Returns the state of a complete fit for a file: few rows are hashed, and callbacks have no state."""
         arguments, seen = self.config.describe(self.trainer.outputs, ROWS_HASHED), self.sized.nothing_seen()
         step, stop = self.trainer.step, self.trainer.should_stop
-        end = (seen.losses, seen.scores, dict[str, Any](), list[State]())
-        return FitState(arguments, step, self.epochs_done, False, stop, *end, provenance=self._provenance)
+        return FitState(arguments, step, self.epochs_done, False, stop, seen.losses, seen.scores, {}, [])
 
     def difference(self, state: FitState) -> str | None:
         """Returns how this call differs from the fit of the state, in words; None if it completes that fit."""
@@ -137,7 +133,6 @@ class FitLoop(ABC):
         self.epochs_done, self.in_epoch, self._should_stop = state.epochs_done, state.in_epoch, state.should_stop
         self.seen, self._restored = self.sized.nothing_seen(), state.callbacks
         self.seen.restore(state.losses, state.scores, state.counts)
-        self._provenance = copy.deepcopy(state.provenance)
         if state.is_complete:
             self.progress.note("nothing to do: the saved fit is complete")
         else:
@@ -156,8 +151,6 @@ class FitLoop(ABC):
         """Resets callbacks, calls on_fit_begin, and then gives them the states of an interrupted fit."""
         trainer = self.trainer
         trainer.should_stop = self._stopping = self._should_stop
-        if self._provenance is None and not self.epochs_done and not self.in_epoch:
-            self._provenance = provenance(trainer, self.callbacks)
         steps = self.sized.steps(in_parts=self.config.gradient_accumulation_steps > 1)
         network = self.sized.network
         size = self.config.step_size
@@ -253,8 +246,6 @@ class FitLoop(ABC):
             end_epoch(trainer, self.callbacks, trainer.epoch - 1, logs)
         finally:
             self.progress.end_epoch(logs)
-        if self._provenance is not None:
-            self._provenance["epochs"].append(weights_hash(trainer.model))
         self._agree()
         self._call("on_save")
         check()

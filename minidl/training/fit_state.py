@@ -136,7 +136,6 @@ class FitState:
     counts: CountsByName  # what metrics of labels have counted in this epoch
     callbacks: list[State]  # the states of the callbacks that have one
     batches: dict[str, Any] | None = None  # what a BatchFitLoop knows of the batches it has read; None for arrays
-    provenance: dict[str, Any] | None = None  # see provenance.py; None in files from before there were receipts
 
     @property
     def is_complete(self) -> bool:
@@ -145,12 +144,3 @@ class FitState:
 
     def __repr__(self) -> str:
         return f"<fit at step {self.step}, {self.epochs_done} of {self.arguments['epochs']} epochs done>"
-
-
-def check_provenance(found: Any) -> None:
-    """Raises ValueError unless this is what provenance.py writes, as far as a fit that goes on reads it."""
-    if found is None:
-        return
-    known = isinstance(found, dict) and found.keys() in ({"first", "epochs", "run"}, {"first", "epochs", "refused"})
-    if not known or not isinstance(found["epochs"], list) or not all(isinstance(one, str) for one in found["epochs"]):
-        raise ValueError(f"fit: expected the provenance of its weights, got {found!r:.100}")

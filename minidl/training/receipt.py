@@ -1,38 +1,42 @@
-"""Receipts: what a fit was made of and what came out, as a small JSON file. verification.py trains again and compares.
-
-A fit keeps the provenance of its weights (provenance.py). Data are hashed only when a receipt is written.
-"""
+"""Receipts: what a fit follows from and what came out, as JSON. verification.py trains again and compares."""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
-from collections.abc import Mapping
 from typing import Any
 
-from minidl.callbacks.callback_list import CallbackList
+from minidl import callbacks as our_callbacks
+from minidl.callbacks.recorder import weights_hash
+from minidl.callbacks.time_limit import TimeLimit
 from minidl.saving import atomic
 from minidl.saving.atomic import Path
 from minidl.saving.json_codec import decode, encode
+from minidl.saving.object_codec import ObjectCodec
 from minidl.saving.safetensors_file import FileError
 from minidl.training.base_trainer import BaseTrainer
-from minidl.training.fit_arguments import FitArguments, make_loop
+from minidl.training.checkpoint_content import OURS, run_config
 from minidl.training.fit_loop import FitLoop
-from minidl.training.fit_state import FitState
-from minidl.training.progress import Progress
-from minidl.training.provenance import arrays_hash, weights_hash
+from minidl.training.fit_state import ArrayFitConfig
+from minidl.utils.arrays import Array
 from minidl.utils.config import show_config
-from minidl.utils.errors import InputError
-from minidl.utils.validation import check_counter
+from minidl.utils.data import CHUNK, Index
+from minidl.utils.validation import MAX_INT64, check_counter
 
 FORMAT = 1
-MAX_BYTES = 2**24  # of a file that is read
+MAX_BYTES, MAX_DEPTH = 2**26, 100  # of a file that is read
+CALLBACKS = {made.__name__: made for made in vars(our_callbacks).values() if isinstance(made, type)}
 DATA = ("X", "y", "sample_weight", "validation_data")
 BUILD = ("minidl", "commit", "instruction_set", "numpy", "python", "platform")  # of show_config()
+NUMBERS = (  # arguments of fit
+    *("epochs", "batch_size", "gradient_accumulation_steps", "shuffle", "validation_split", "class_weight", "mixup"),
+    "normalize_weights",
+)
 PARTS = {  # the objects of a receipt, and what each needs to have
     "build": ("minidl", "instruction_set", "numpy"),
-    "run": ("model", "loss", "metrics", "optimizer", "seed", "clip", "callbacks", "epoch", "step"),
-    "fit": ("epochs",),
+    "run": ("model", "loss", "metrics", "optimizer", "seed", "clip", "callbacks", "left_out", "epoch", "step"),
+    "fit": NUMBERS,
     "data": DATA,
     "weights": ("first", "epochs", "last"),
     "results": (),
@@ -41,73 +45,63 @@ PARTS = {  # the objects of a receipt, and what each needs to have
 Receipt = dict[str, Any]
 
 
-def make(trainer: BaseTrainer, fit: FitState | None, data: Mapping[str, Any]) -> Receipt:
-    """Returns the receipt of a complete fit on these data, by the names of DATA.
+# ---- of a running fit
 
-    Raises TypeError or ValueError for a fit that has none, and InputError for data that are not those of the fit.
+
+def origin(trainer: BaseTrainer, loop: FitLoop | None) -> Receipt:
+    """Returns what a fit follows from; "is_whole": whether it is at its begin.
+
+    Raises ValueError for a fit on batches, TypeError for what JSON cannot hold.
     """
-    if fit is None or not fit.is_complete:
-        expected = "a fit that came to its end, after which nothing was trained and no metric replaced"
-        raise ValueError(f"receipt: expected {expected}, got none")
-    if "batches" in fit.arguments:
-        raise ValueError("receipt: expected a fit on arrays X and y, got one on batches, which are not kept")
-    origin = fit.provenance
-    if origin is None:
-        raise ValueError("receipt: expected a fit of this version, got one that began in an earlier version")
-    if "refused" in origin:
-        raise TypeError(f"receipt: cannot be written: {origin['refused']}")
-    numbers = {name: fit.arguments[name] for name in fit.arguments.keys() & NUMBERS}
-    loop = data_loop(trainer, data, numbers)
-    _check_data(fit.arguments, loop.config.describe(trainer.outputs, fit.arguments["rows_hashed"]))
-    build = dataclasses.asdict(show_config())
+    config = None if loop is None else loop.config
+    if loop is None or not isinstance(config, ArrayFitConfig):
+        raise ValueError("Receipt: expected a fit on arrays X and y, got batches, which are read only once")
+    build, custom = dataclasses.asdict(show_config()), dict[str, Any]()
+    left_out = [one for one in loop.callbacks if getattr(one, "rank_zero_only", False) or type(one) is TimeLimit]
+    needed = [one for one in loop.callbacks if not any(one is other for other in left_out)]
+    try:
+        run = run_config(trainer, ObjectCodec(OURS, custom), custom)
+        run["callbacks"] = ObjectCodec(CALLBACKS, custom).encode(needed, "callbacks")
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"Receipt: {error}") from error
+    hashes = config.describe(trainer.outputs, MAX_INT64)  # of all rows
     return {
         "minidl_receipt": FORMAT,
         "build": {name: build[name] for name in BUILD},
-        "run": origin["run"],
-        "fit": {name: _plain(numbers[name]) for name in sorted(numbers)},
-        "data": {name: loop.arguments[name] for name in DATA},
-        "weights": {name: origin[name] for name in ("first", "epochs")} | {"last": weights_hash(trainer.model)},
-        "steps": trainer.step - origin["run"]["step"],
-        "results": results(trainer),
-        "predictions": predictions_hash(trainer, data["X"]),
+        "run": run | {"left_out": len(left_out) > 1, "epoch": trainer.epoch, "step": trainer.step},
+        "fit": {name: _plain(value) for name, value in config.numbers().items()},
+        "data": {name: hashes[name] for name in DATA},
+        "is_whole": not loop.epochs_done and not loop.in_epoch,
     }
 
 
-NUMBERS = {field.name for field in dataclasses.fields(FitArguments)} - set(DATA)
+def outcome(trainer: Any, loop: FitLoop | None) -> Receipt:
+    """Returns what has come out of a fit at its end."""
+    assert loop is not None and isinstance(loop.config, ArrayFitConfig)
+    names = ("epoch", *trainer.measures, "lr") if loop.epochs_done else ()
+    return {
+        "last": weights_hash(trainer),
+        "epochs_done": loop.epochs_done,
+        "step": trainer.step,
+        "stopped": trainer.should_stop,
+        "results": {name: _plain(trainer.history[name][-1]) for name in names},
+        "predictions": _predictions_hash(loop.sized, loop.config.data.examples, loop.config.data.active_rows),
+    }
 
 
-def data_loop(trainer: BaseTrainer, data: Mapping[str, Any], numbers: Mapping[str, Any]) -> FitLoop:
-    """Returns the loop of a fit on arrays, for the hashes of its data."""
-    return make_loop(trainer, FitArguments(**data, **numbers), CallbackList(()), Progress(0, 0))
+def _predictions_hash(trainer: BaseTrainer, examples: Any, rows: Index) -> str:
+    digest = hashlib.sha256()
+    for start in range(0, len(rows), CHUNK):
+        scores: Array = trainer.scores_of(examples, rows[start : start + CHUNK])
+        digest.update(scores.astype(scores.dtype.newbyteorder("<")).tobytes())
+    return digest.hexdigest()
 
 
-def _check_data(expected: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-    for name in DATA:
-        if found[name] != expected[name]:
-            got = "none" if found[name] is None else "other data (shape, dtype or numbers)"
-            was = "none" if expected[name] is None else "the same data"
-            raise InputError(f"{name}: expected {was}, as in the last fit, got {got}")
-
-
-def results(trainer: BaseTrainer) -> dict[str, Any]:
-    """Returns the numbers of the last epoch, except its speed."""
-    last = {name: values[-1] for name, values in trainer.history.items() if values}
-    return {name: _plain(value) for name, value in last.items() if name != "images_per_second"}
-
-
-def predictions_hash(trainer: BaseTrainer, X: Any) -> str:
-    """Returns the SHA-256 of the predictions for X, of all outputs in order."""
-    scores = trainer.predict(X)
-    return arrays_hash(scores.values() if isinstance(scores, Mapping) else [scores])
-
-
-def write(path: Path, receipt: Receipt) -> None:
-    """Writes a receipt, atomically, with a line for each value."""
-    atomic.write(path, [memoryview((json.dumps(receipt, indent=1, allow_nan=False) + "\n").encode())])
+# ---- of a file
 
 
 def read(path: Path) -> Receipt:
-    """Returns the receipt in a file; raises FileError for another content, and OSError."""
+    """Returns the receipt in a file, with the arguments of fit decoded; raises FileError for another content."""
     name = atomic.text(path)
     with open(name, "rb") as file:
         content = file.read(MAX_BYTES + 1)
@@ -121,30 +115,42 @@ def read(path: Path) -> Receipt:
 
 def _parsed(content: bytes) -> Any:
     try:
-        return json.loads(content)
+        value = json.loads(content)
     except (ValueError, RecursionError):
         raise ValueError("got no JSON") from None
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer)
+                 if isinstance(inner, (dict, list))]  # fmt: skip
+    if level:
+        raise ValueError(f"expected JSON at most {MAX_DEPTH} deep, got deeper")
+    return value
 
 
 def _checked(receipt: Any) -> Receipt:
-    """Returns a receipt with the arguments of fit decoded; raises ValueError if it is none."""
+    """Returns a receipt with the arguments of fit decoded; raises TypeError or ValueError if it is none."""
     if not isinstance(receipt, dict) or "minidl_receipt" not in receipt:
         raise ValueError("got other JSON")
-    if receipt["minidl_receipt"] != FORMAT:
-        got = f"got format {receipt['minidl_receipt']!r:.20}, which another version of minidl writes"
+    version = receipt["minidl_receipt"]
+    if type(version) is not int or version != FORMAT:
+        got = f"got format {version!r:.20}, which another version of minidl may write"
         raise ValueError(f"expected format {FORMAT}, {got}")
     for part, names in PARTS.items():
         found = receipt.get(part)
         if not isinstance(found, dict) or (lacking := sorted(set(names) - found.keys())):
             got = f"none with {lacking[0]!r}" if isinstance(found, dict) else "none"
             raise ValueError(f"expected an object {part!r}, got {got}")
-    check_counter("steps", receipt.get("steps"))
+    for name in ("epochs_done", "step"):
+        check_counter(name, receipt.get(name))
     for name in ("epoch", "step"):
         check_counter(f"run: {name}", receipt["run"][name])
-    if not isinstance(receipt["weights"]["epochs"], list):
-        raise ValueError("expected a list of hashes in 'weights'")
-    if unknown := sorted(receipt["fit"].keys() - NUMBERS):
+    hashes = receipt["weights"]["epochs"]
+    if not isinstance(hashes, list) or len(hashes) != receipt["epochs_done"]:
+        raise ValueError(f"expected the hashes of {receipt['epochs_done']} epochs in 'weights', got another number")
+    if unknown := sorted(receipt["fit"].keys() - set(NUMBERS)):
         raise ValueError(f"expected arguments of fit that this version has, got {', '.join(unknown)[:100]}")
+    if not isinstance(receipt["run"]["callbacks"], list) or "predictions" not in receipt:
+        raise ValueError("expected a list 'callbacks' in 'run', and 'predictions'")
     return receipt | {"fit": {name: decode(value, _nothing_else) for name, value in receipt["fit"].items()}}
 
 

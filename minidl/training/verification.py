@@ -6,17 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from minidl.callbacks.recorder import Recorder
 from minidl.engine.layer_list import OUR_LAYERS
 from minidl.saving.object_codec import check_names
 from minidl.saving.object_codec import decode as decode_object
 from minidl.sequential import Sequential
-from minidl.training.base_trainer import BaseTrainer
 from minidl.training.checkpoint_content import OURS, as_file_error, parse_config
-from minidl.training.provenance import CALLBACKS, provenance, weights_hash
-from minidl.training.receipt import DATA, Receipt, data_loop, predictions_hash, results
+from minidl.training.receipt import CALLBACKS, DATA, Receipt
 from minidl.utils.config import show_config
+from minidl.utils.text import escape
 
 FIRST = "they are not those of the seed; if the fit began with loaded weights, start from a checkpoint of before it"
+MAX_TEXT = 300  # characters of a line, of which parts are from the file
 
 
 @dataclass
@@ -63,7 +64,7 @@ class Verification:
             Whether it is equal.
         """
         same = bool(found == expected)
-        self.parts[part] = "equal" if same else "differs" + (f": {why}" if why else "")
+        self.parts[part] = "equal" if same else "differs" + (f": {_shown(why)}" if why else "")
         if not same:
             self.first_difference = part
         return same
@@ -78,25 +79,57 @@ class Verification:
     __repr__ = __str__
 
 
-class _Watch:
-    """Compares the weights after each epoch, and ends the fit at the first difference, and after the last step.
+class _Watch(Recorder):
+    """Compares a fit with a receipt as it goes, and ends it at the first difference."""
 
-    It is the last callback, so it sees an epoch as the receipt does.
-    """
+    def __init__(self, receipt: Receipt, found: Verification, starts: bool) -> None:
+        super().__init__()
+        self.receipt, self.found, self.starts = receipt, found, starts
+        stops = receipt.get("stopped") and receipt["run"]["left_out"]  # the clock, or a callback that is not here
+        self.every_n_steps = max(receipt["step"], 1) if stops else None
 
-    def __init__(self, found: Verification, expected: list[str], last_step: int) -> None:
-        self.found, self.expected, self.every_n_steps = found, expected, max(last_step, 1)
-        self.count = 0
+    def on_fit_begin(self, trainer: Any) -> None:
+        super().on_fit_begin(trainer)
+        ours, theirs = self._origin, self.receipt
+        names = [name for name in ours["run"] if name != "left_out" and ours["run"][name] != theirs["run"][name]]
+        if self.starts and names:
+            self.found.compare("configuration", names, [], f"the checkpoint has another {', '.join(names)}")
+        else:
+            names = [name for name in DATA if ours["data"][name] != theirs["data"][name]]
+            if self.found.compare("data", names, [], f"{', '.join(names)} (shape, dtype or numbers)"):
+                self.found.compare("first weights", ours["weights"]["first"], theirs["weights"]["first"], FIRST)
+        self._stop_unless_equal(trainer)
 
     def on_step_end(self, trainer: Any, step: int, loss: float) -> None:
-        trainer.should_stop = True  # where the clock, which is not repeated, ended the fit
+        trainer.should_stop = True  # at the last step of the receipt
 
-    def on_epoch_end(self, trainer: Any, epoch: int, logs: dict[str, float]) -> None:
-        expected = self.expected[self.count] if self.count < len(self.expected) else None
-        self.count += 1
-        why = "" if expected else f"the run of the receipt ended after epoch {self.count - 1}"
-        if not self.found.compare(f"epoch {self.count}", weights_hash(trainer.model), expected, why):
+    def on_save(self, trainer: Any) -> None:
+        before = len(self._epochs)
+        super().on_save(trainer)
+        if len(self._epochs) > before and self.found.equal:
+            expected = self.receipt["weights"]["epochs"]
+            why = "" if before < len(expected) else f"the fit of the receipt ended after epoch {before}"
+            self.found.compare(f"epoch {before + 1}", self._epochs[before], (*expected, None)[before], why)
+            self._stop_unless_equal(trainer)
+
+    def _stop_unless_equal(self, trainer: Any) -> None:
+        if not self.found.equal:
             trainer.should_stop = True
+
+    def _finish(self, trainer: Any) -> None:
+        if not self.found.equal:
+            return
+        found, theirs, ours = self.found, self.receipt, trainer.fit_outcome()
+        done, expected = (len(self._epochs), trainer.step), (theirs["epochs_done"], theirs["step"])
+        if done != expected:
+            ends = [f"epoch {epoch}, step {step}" for epoch, step in (done, expected)]
+            why = f"the fit ended after {ends[0]}; that of the receipt after {ends[1]}"
+            found.compare(f"epoch {done[0] + 1}", done, expected, why)
+        elif found.compare("last weights", ours["last"], theirs["weights"]["last"]):
+            mine, others = ours["results"], theirs["results"]
+            names = sorted(name for name in mine | others if mine.get(name) != others.get(name))
+            if found.compare("results", names, [], ", ".join(f"{name} is {mine.get(name)}" for name in names)):
+                found.compare("predictions", ours["predictions"], theirs["predictions"])
 
 
 def verify(
@@ -122,19 +155,23 @@ def verify(
         got = "none" if start is None else f"one of epoch {trainer.epoch}, step {trainer.step}"
         raise ValueError(f"start: {expected}, got {got}")
     found = Verification(notes=_notes(receipt["build"]))
-    if not _starts_equal(found, trainer, receipt, data, callbacks):
-        return found
-    watch = _Watch(found, receipt["weights"]["epochs"], run["step"] + receipt["steps"])
+    watch = _Watch(receipt, found, start is not None)
     trainer.interrupted = None  # a checkpoint of a complete fit with the same arguments would have nothing left to do
-    trainer.fit(**data, **receipt["fit"], callbacks=[*callbacks, watch], verbose=verbose)
-    _compare_end(found, trainer, receipt, data, watch.count)
+    fit = receipt["fit"] | ({"epochs": 0} if receipt["step"] == run["step"] else {})  # stopped before its first step
+    try:
+        trainer.fit(**data, **fit, callbacks=[*callbacks, watch], verbose=verbose)
+    except FloatingPointError as error:
+        found.compare(f"epoch {trainer.epoch - run['epoch'] + 1}", str(error), "", str(error))
     return found
 
 
 def _new_trainer(make: Callable[..., Any], run: Mapping[str, Any], custom: Mapping[str, Any]) -> Any:
     objects = [*run["model"]["layers"], *(run[name] for name in ("loss", "optimizer", "metrics", "callbacks"))]
     check_names(objects, OURS | OUR_LAYERS | CALLBACKS, custom)
-    return make(Sequential.from_config(run["model"], None, custom), **parse_config(run, custom))
+    try:
+        return make(Sequential.from_config(run["model"], None, custom), **parse_config(run, custom))
+    except (MemoryError, RecursionError) as error:
+        raise ValueError(f"model: expected one that fits into memory, got {type(error).__name__}") from error
 
 
 def _notes(build: Mapping[str, Any]) -> list[str]:
@@ -146,36 +183,9 @@ def _notes(build: Mapping[str, Any]) -> list[str]:
         notes.append(f"NumPy {build['numpy']} then, {here.numpy} here: it draws first weights and orders")
     if "v2" in (isas := (build["instruction_set"], here.instruction_set)) and isas[0] != isas[1]:
         notes.append(f"instruction set {isas[0]} then, {isas[1]} here: v2 has other bits")
-    return notes
+    return list(map(_shown, notes))
 
 
-def _starts_equal(
-    found: Verification, trainer: BaseTrainer, receipt: Receipt, data: Mapping[str, Any], callbacks: list[Any]
-) -> bool:
-    """Compares what the fit begins with: configuration, data and weights."""
-    run, here = receipt["run"], provenance(trainer, callbacks)
-    names = [name for name in run if here.get("run", {}).get(name) != run[name]]
-    if names:
-        return found.compare("configuration", names, [], f"the checkpoint has another {', '.join(names)}")
-    hashes = data_loop(trainer, data, receipt["fit"]).arguments
-    names = [name for name in DATA if hashes[name] != receipt["data"][name]]
-    if not found.compare("data", names, [], f"{', '.join(names)} (shape, dtype or numbers)"):
-        return False
-    return found.compare("first weights", here["first"], receipt["weights"]["first"], FIRST)
-
-
-def _compare_end(
-    found: Verification, trainer: BaseTrainer, receipt: Receipt, data: Mapping[str, Any], count: int
-) -> None:
-    """Compares what the fit has ended with, unless an epoch differed."""
-    expected = len(receipt["weights"]["epochs"])
-    if found.equal and count < expected:
-        found.compare(f"epoch {count + 1}", count, expected, f"the fit ended after epoch {count} here")
-    if found.equal:
-        found.compare("last weights", weights_hash(trainer.model), receipt["weights"]["last"])
-    if found.equal:
-        here, there = results(trainer), receipt["results"]
-        names = sorted(name for name in here | there if here.get(name) != there.get(name))
-        found.compare("results", names, [], ", ".join(f"{name} is {here.get(name)}" for name in names))
-    if found.equal:
-        found.compare("predictions", predictions_hash(trainer, data["X"]), receipt["predictions"])
+def _shown(text: str) -> str:
+    """Returns a text of a file as one short line."""
+    return escape(text)[:MAX_TEXT]

@@ -148,7 +148,7 @@ class ArraySource:
 
     def fingerprint(self, limit: int | None = None) -> str:
         """Returns a hash of shape, dtype and values of at most `limit` rows; None: all, or CHUNK of those on disk."""
-        if isinstance(self._array, SparseRows) and limit is None:
+        if isinstance(self._array, SparseRows) and (limit is None or limit >= len(self)):
             return self._array.fingerprint()
         return fingerprint(self._array, some_rows(len(self), CHUNK if self._is_on_disk and limit is None else limit))
 

@@ -18,7 +18,7 @@ from interrupted_fits import Y as SOME_Y
 
 import minidl_c
 from minidl import FileError, Sequential, Trainer, __main__
-from minidl.callbacks import CSVLogger, TimeLimit
+from minidl.callbacks import Checkpoint, CSVLogger, EarlyStopping, Receipt, TimeLimit
 from minidl.layers import Dense, ReLU
 from minidl.optimizers import SGD, Adam
 from minidl_c import cpu
@@ -41,9 +41,14 @@ def path(tmp_path):
 @pytest.fixture
 def receipt(path):
     """A receipt, which is also in the file."""
-    trainer = make_trainer()
-    trainer.fit(X, Y, **FIT)
-    return trainer.receipt(path, X, Y)
+    return fitted(path)
+
+
+def fitted(path, trainer=None, X=X, y=Y, callbacks=(), **arguments):
+    """Fits with a receipt; returns the receipt, or None without one."""
+    path.unlink(missing_ok=True)
+    (trainer or make_trainer()).fit(X, y, **FIT | arguments, callbacks=[*callbacks, Receipt(path)])
+    return json.loads(path.read_text()) if path.exists() else None
 
 
 def rewrite(path, receipt):
@@ -79,30 +84,84 @@ def test_hashes_are_those_of_the_bytes(receipt):
     assert receipt["weights"]["last"] == receipt["weights"]["epochs"][-1] == hashlib.sha256(weights).hexdigest()
     assert receipt["predictions"] == hashlib.sha256(trainer.predict(X).tobytes()).hexdigest()
     assert receipt["results"]["loss"] == trainer.history["loss"][-1]
+    assert list(receipt["results"]) == ["epoch", "loss", "accuracy", "lr"]
 
 
-def test_a_resumed_fit_has_the_receipt_of_one_that_was_not_interrupted(tmp_path, path):
-    whole = native_trainer()
-    whole.fit(SOME_X, SOME_Y, **OF_INTERRUPTED)
-    expected = whole.receipt(path, SOME_X, SOME_Y)
-    expected["run"].pop("callbacks")  # the interrupted ones have a callback that interrupts
-    for step in (0, 16, 26, 39):
-        interrupt_fit(native_trainer(), step).save_checkpoint(tmp_path / "c")
-        resumed = Trainer.resume(tmp_path / "c")
-        resumed.fit(SOME_X, SOME_Y, **OF_INTERRUPTED)
-        resumed.save_checkpoint(tmp_path / "c")
-        for trainer in (resumed, Trainer.resume(tmp_path / "c")):
-            found = trainer.receipt(path, SOME_X, SOME_Y)
-            found["run"].pop("callbacks")
-            assert found == expected
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_resumed_fit_has_the_receipt_of_one_that_was_not_interrupted(order, tmp_path, path):
+    """Also if the checkpoint was written before the receipt saw the epoch."""
+
+    def fit(trainer, *interrupting):
+        callbacks = [Receipt(path), *interrupting, Checkpoint(tmp_path / "c")][::order]
+        trainer.fit(SOME_X, SOME_Y, **OF_INTERRUPTED, callbacks=callbacks)
+        return json.loads(path.read_text())
+
+    expected = fit(native_trainer())
+    for step in (1, 13, 26, 39, 51):
+        path.unlink(missing_ok=True)
+        with pytest.raises(KeyboardInterrupt):
+            fit(native_trainer(), InterruptAt(step))
+        assert not path.exists()
+        assert fit(Trainer.resume(tmp_path / "c")) == expected
+
+
+class InterruptAt:
+    """Interrupts after a step."""
+
+    rank_zero_only = True
+
+    def __init__(self, step):
+        self.every_n_steps = step
+
+    def on_step_end(self, trainer, step, loss):
+        raise KeyboardInterrupt
+
+
+class Once:
+    """Raises an error once, or saves, at the end of the second epoch, before the receipt sees it."""
+
+    rank_zero_only = True
+
+    def __init__(self, do):
+        self.do = do
+
+    def on_epoch_end(self, trainer, epoch, logs):
+        if epoch == 1 and self.do is not None:
+            do, self.do = self.do, None
+            do(trainer)
+
+
+def test_an_interruption_at_the_end_of_an_epoch(tmp_path, path):
+    expected, file = fitted(path), tmp_path / "c"
+
+    def fail(trainer):
+        raise OSError("disk full")
+
+    trainer, callbacks = make_trainer(), [Once(fail), Receipt(path)]
+    with pytest.raises(OSError, match="disk full"):
+        trainer.fit(X, Y, **FIT, callbacks=callbacks)
+    trainer.fit(X, Y, **FIT, callbacks=callbacks)
+    expected["run"]["left_out"] = True
+    assert json.loads(path.read_text()) == expected
+    fitted(path, callbacks=[Once(lambda trainer: trainer.save_checkpoint(file))])
+    assert fitted(path, Trainer.resume(file)) == expected
+
+
+def test_a_fit_that_began_without_it_has_none(tmp_path, path, capsys):
+    interrupt_fit(native_trainer(), 16).save_checkpoint(tmp_path / "c")
+    trainer = Trainer.resume(tmp_path / "c")
+    trainer.fit(SOME_X, SOME_Y, **OF_INTERRUPTED | {"verbose": 1}, callbacks=[Receipt(path)])
+    assert not path.exists()
+    assert "Receipt: not complete, as it did not see the whole fit" in capsys.readouterr().out
 
 
 def test_a_second_fit_starts_from_a_checkpoint(tmp_path, path):
     trainer, start = make_trainer(), tmp_path / "start"
-    trainer.fit(X, Y, **FIT)
+    callbacks = [Receipt(path)]
+    trainer.fit(X, Y, **FIT, callbacks=callbacks)
+    assert Trainer.verify(path, X, Y).equal
     trainer.save_checkpoint(start)
-    trainer.fit(X, Y, **FIT)
-    trainer.receipt(path, X, Y)
+    trainer.fit(X, Y, **FIT, callbacks=callbacks)
     assert Trainer.verify(path, X, Y, start=start).equal
     expected = r"start: expected a checkpoint of epoch 3, step 21, where the fit began, got none"
     with pytest.raises(ValueError, match=expected):
@@ -118,8 +177,7 @@ def test_loaded_weights_need_a_checkpoint(tmp_path, path):
     trainer = make_trainer()
     trainer.model.load_state_dict({name: value + 1 for name, value in trainer.model.state_dict().items()})
     trainer.save_checkpoint(tmp_path / "start")
-    trainer.fit(X, Y, **FIT)
-    trainer.receipt(path, X, Y)
+    fitted(path, trainer)
     found = Trainer.verify(path, X, Y)
     assert found.first_difference == "first weights" and "start from a checkpoint" in found.parts["first weights"]
     assert Trainer.verify(path, X, Y, start=tmp_path / "start").equal
@@ -128,24 +186,64 @@ def test_loaded_weights_need_a_checkpoint(tmp_path, path):
 class StopAt:
     """A callback that stops in the middle of an epoch, as TimeLimit may."""
 
-    every_n_steps, rank_zero_only = 9, True
+    rank_zero_only = True
+
+    def __init__(self, step):
+        self.every_n_steps = step
 
     def on_step_end(self, trainer, step, loss):
         trainer.should_stop = True
 
 
+class StopAtBegin(StopAt):
+    def on_fit_begin(self, trainer):
+        trainer.should_stop = True
+
+
 def test_a_fit_that_the_clock_ended(path):
-    trainer = make_trainer()
-    trainer.fit(X, Y, **FIT | {"epochs": 100}, callbacks=[TimeLimit(1e6), StopAt()])
-    receipt = trainer.receipt(path, X, Y)
-    assert receipt["steps"] == 9 and len(receipt["weights"]["epochs"]) == 2 and receipt["run"]["callbacks"] == []
+    receipt = fitted(path, callbacks=[TimeLimit(1e6), StopAt(9)], epochs=100)
+    assert receipt["step"] == 9 and receipt["epochs_done"] == 2 and receipt["run"]["callbacks"] == []
+    assert Trainer.verify(path, X, Y).equal
+    fitted(path, callbacks=[StopAtBegin(9)])
+    assert Trainer.verify(path, X, Y).equal
+    fitted(path, epochs=0)
     assert Trainer.verify(path, X, Y).equal
 
 
+class ReadsStop:
+    """A callback whose numbers and weights depend on whether the fit is about to stop."""
+
+    def on_epoch_end(self, trainer, epoch, logs):
+        logs["stopping"] = float(trainer.should_stop)
+        for param in trainer.model.params.values():
+            param.value = param.value * (0.5 if trainer.should_stop else 1.0)
+
+
+def test_verifying_does_not_stop_a_fit_that_ended_by_itself(path):
+    for callbacks in ([ReadsStop()], [EarlyStopping("loss", patience=1), ReadsStop()]):
+        fitted(path, callbacks=callbacks, epochs=12)
+        assert Trainer.verify(path, X, Y, custom_objects={"ReadsStop": ReadsStop}).equal
+
+
+def test_the_place_in_the_list_of_callbacks_does_not_matter(path):
+    trainer = make_trainer()
+    trainer.fit(X, Y, **FIT | {"epochs": 9}, callbacks=[Receipt(path), EarlyStopping("accuracy"), ReadsStop()])
+    assert Trainer.verify(path, X, Y, custom_objects={"ReadsStop": ReadsStop}).equal
+
+
+def test_memory_maps_are_the_same_data_as_arrays(tmp_path, path):
+    X, y = RNG.normal(size=(9000, 4)).astype("float32"), RNG.integers(0, 3, 9000)
+    np.save(tmp_path / "X.npy", X)
+    on_disk = np.load(tmp_path / "X.npy", mmap_mode="r")
+    fitted(path, X=on_disk, y=y, validation_data=(on_disk, y))
+    assert Trainer.verify(path, X, y, validation_data=(X, y)).equal
+    X[5000, 2] += 1
+    assert "X" in Trainer.verify(path, X, y, validation_data=(on_disk, y)).parts["data"]
+
+
 def test_weights_of_numpy_and_sample_weights(path):
-    trainer, weights = make_trainer(), np.linspace(0, 1, 50)
-    trainer.fit(X, Y, **FIT, class_weight={np.int64(1): np.float32(2)}, sample_weight=weights)
-    receipt = trainer.receipt(path, X, Y, sample_weight=weights)
+    weights = np.linspace(0, 1, 50)
+    receipt = fitted(path, class_weight={np.int64(1): np.float32(2)}, sample_weight=weights)
     assert receipt["fit"]["class_weight"] == {"dict": [[1, 2.0]]}
     assert Trainer.verify(path, X, Y, sample_weight=weights).equal
     assert Trainer.verify(path, X, Y).parts == {"data": "differs: sample_weight (shape, dtype or numbers)"}
@@ -175,6 +273,8 @@ def changed(receipt, *keys, value):
         (["results", "accuracy"], 1.0, "results"),
         (["predictions"], "0" * 64, "predictions"),
         (["fit", "epochs"], 2, "epoch 3"),
+        (["fit", "epochs"], 1000, "epoch 4"),
+        (["step"], 20, "epoch 4"),
         (["data", "y"], "0" * 64, "data"),
     ],
 )
@@ -186,11 +286,18 @@ def test_the_first_difference_is_named(keys, value, part, receipt, path):
     assert all(text == "equal" for name, text in found.parts.items() if name != part)
 
 
-def test_a_fit_that_goes_on_is_stopped_at_the_last_step(receipt, path):
-    shorter = changed(receipt, "weights", "epochs", value=receipt["weights"]["epochs"][:2])
-    rewrite(path, shorter)
+def test_the_end_of_a_run_is_compared(receipt, path):
+    rewrite(path, changed(receipt, "fit", "epochs", value=2))
+    ends = "differs: the fit ended after epoch 2, step 14; that of the receipt after epoch 3, step 21"
+    assert Trainer.verify(path, X, Y).parts["epoch 3"] == ends
+    rewrite(path, changed(receipt, "fit", "epochs", value=4))
+    assert Trainer.verify(path, X, Y).parts["epoch 4"] == "differs: the fit of the receipt ended after epoch 3"
+
+
+def test_a_run_that_diverges_differs(receipt, path):
+    rewrite(path, changed(receipt, "run", "optimizer", "minidl", 1, "lr", value=1e38))
     found = Trainer.verify(path, X, Y)
-    assert found.parts["epoch 3"] == "differs: the run of the receipt ended after epoch 2"
+    assert found.first_difference == "epoch 1" and "differs: step " in found.parts["epoch 1"]
 
 
 def test_a_changed_pixel(receipt, path):
@@ -208,6 +315,12 @@ def test_another_version_and_build_are_noted(receipt, path):
     assert "NumPy 1.0 then" in found.notes[1] and (minidl_c.isa == "v2" or "instruction set v2 then" in found.notes[2])
 
 
+def test_what_a_file_says_is_printed_as_one_line(receipt, path):
+    rewrite(path, receipt | {"build": receipt["build"] | {"minidl": "9\ndata  equal\x1b[8m\ud800" + "x" * 999}})
+    lines = str(Trainer.verify(path, X, Y)).splitlines()
+    assert len(lines) == 10 and all(line.isprintable() and len(line) < 350 for line in lines)
+
+
 # ---- objects of the user's
 
 
@@ -222,73 +335,48 @@ class Silent:
 
 
 def test_custom_objects_are_passed_by_name(path):
-    trainer = make_trainer(layers=[NoiseLayer()])
-    trainer.fit(X, Y, **FIT, callbacks=[StepCounter()])
-    trainer.receipt(path, X, Y)
+    fitted(path, make_trainer(layers=[NoiseLayer()]), callbacks=[StepCounter()])
     with pytest.raises(FileError, match=r"cannot verify this receipt: custom_objects: .*{'NoiseLayer': NoiseLayer"):
         Trainer.verify(path, X, Y)
     objects = {"NoiseLayer": NoiseLayer, "StepCounter": StepCounter}
     assert Trainer.verify(path, X, Y, custom_objects=objects).equal
 
 
-def test_what_cannot_be_written_is_named_and_does_not_stop_the_fit(path, tmp_path):
+def test_what_a_receipt_cannot_hold_is_refused_before_the_first_step(path, tmp_path):
     trainer = make_trainer()
-    trainer.fit(X, Y, **FIT, callbacks=[Silent(np.zeros(3))])
-    with pytest.raises(TypeError, match=r"receipt: cannot be written: callbacks.*function"):
-        trainer.receipt(path, X, Y)
-    assert not path.exists()
+    with pytest.raises(TypeError, match=r"Receipt: callbacks.*function"):
+        trainer.fit(X, Y, **FIT, callbacks=[Silent(np.zeros(3)), Receipt(path)])
+    with pytest.raises(ValueError, match="Receipt: expected a fit on arrays X and y, got batches"):
+        trainer.fit([(X, Y)], epochs=1, verbose=0, callbacks=[Receipt(path)])
+    with pytest.raises(OSError, match="expected an existing folder"):
+        trainer.fit(X, Y, **FIT, callbacks=[Receipt(tmp_path / "none" / "receipt.json")])
+    assert trainer.step == 0 and not path.exists()
     watching = Silent(np.zeros(3))
     watching.rank_zero_only = True  # training is the same without it
-    trainer = make_trainer()
-    trainer.fit(X, Y, **FIT, callbacks=[watching, CSVLogger(tmp_path / "log.csv")])
-    assert trainer.receipt(path, X, Y)["run"]["callbacks"] == []
+    receipt = fitted(path, trainer, callbacks=[watching, CSVLogger(tmp_path / "log.csv")])
+    assert receipt["run"]["callbacks"] == [] and receipt["run"]["left_out"] is True
 
 
 # ---- refusals
 
 
-def test_what_has_no_receipt(path):
-    trainer = make_trainer()
-    none = "receipt: expected a fit that came to its end, .*, got none"
-    with pytest.raises(ValueError, match=none):
-        trainer.receipt(path, X, Y)
-    trainer.fit(X, Y, **FIT)
-    trainer.train_batch(X, Y)
-    with pytest.raises(ValueError, match=none):
-        trainer.receipt(path, X, Y)
-    with pytest.raises(ValueError, match=none):
-        interrupt_fit(native_trainer(), 16).receipt(path, SOME_X, SOME_Y)
-    trainer = make_trainer()
-    trainer.fit([(X, Y)], epochs=1, verbose=0)
-    with pytest.raises(ValueError, match="expected a fit on arrays X and y, got one on batches"):
-        trainer.receipt(path, X, Y)
-    assert not path.exists()
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ({"X": X + 1}, "X: expected the same data, as in the last fit, got other data"),
-        ({"y": Y[::-1]}, "y: expected the same data"),
-        ({"sample_weight": np.arange(50)}, "sample_weight: expected none, as in the last fit, got other data"),
-        ({"validation_data": (X, Y)}, "validation_data: expected none"),
-    ],
-)
-def test_other_data_than_those_of_the_fit_are_refused(data, message, path):
-    trainer = make_trainer()
-    trainer.fit(X, Y, **FIT)
-    with pytest.raises(ValueError, match=message):
-        trainer.receipt(path, **{"X": X, "y": Y} | data)
-
-
 def test_files_that_are_no_receipts(receipt, path, tmp_path):
-    texts = ["", "[1]", "{}", "[" * 100_000, '{"minidl_receipt": 2}', '{"minidl_receipt": 1, "build": 3}']
+    deep = json.dumps(receipt | {"steps": [[]]}).replace("[[]]", "[" * 900 + "]" * 900)
+    texts = ["", "[1]", "{}", "[" * 100_000, deep]
+    texts += [json.dumps({"minidl_receipt": version, "build": 3}) for version in (1, 2, True)]
     for text in texts:
         path.write_text(text)
         with pytest.raises(FileError, match=r"receipt.json: expected a receipt of minidl: "):
             Trainer.verify(path, X, Y)
+    rewrite(path, changed(receipt, "run", "model", "layers", 0, "minidl", 1, "units", value=2**40))
+    with pytest.raises(FileError, match="cannot verify this receipt: "):
+        Trainer.verify(path, X, Y)
     with pytest.raises(FileNotFoundError):
         Trainer.verify(tmp_path / "none", X, Y)
+    with pytest.raises(TypeError, match="y: expected the targets of the fit, got None"):
+        Trainer.verify(path, X, None)
+    with pytest.raises(ValueError, match="num_threads: "):
+        Trainer.verify(path, X, Y, num_threads=0)
 
 
 def places(value, keys=()):
@@ -314,21 +402,52 @@ def test_every_damaged_value_is_refused_or_found(receipt, path):
 # ---- the command line
 
 
-def test_the_command(receipt, path, tmp_path, capsys):
-    data = tmp_path / "train.npz"
+@pytest.fixture
+def command(path, tmp_path, capsys):
+    """Returns the status and what is printed for a file of data with this content."""
 
-    def run(**arrays):
-        np.savez(data, **arrays)
+    def run(content=None, **arrays):
+        data = tmp_path / "train.npz"
+        if content is None:
+            np.savez_compressed(data, **arrays)
+        else:
+            data.write_bytes(content)
         with pytest.raises(SystemExit) as exit_:
             __main__.main(["verify", str(path), "--data", str(data)])
         printed = capsys.readouterr()
         return exit_.value.code, printed.out, printed.err
 
-    assert run(X=X, y=Y) == (0, f"{Trainer.verify(path, X, Y)}\n", "")
-    assert run(X=-X, y=Y)[:2] == (1, f"{Trainer.verify(path, -X, Y)}\n")
-    for arrays in ({"X": X}, {"X": X, "Y": Y}, {"X": X.astype(object), "y": Y}):
-        status, printed, error = run(**arrays)
-        assert (status, printed) == (2, "") and error.startswith("verify: --data: expected ")
+    return run
+
+
+def test_the_command(receipt, path, command):
+    assert command(X=X, y=Y) == (0, f"{Trainer.verify(path, X, Y)}\n", "")
+    assert command(X=-X, y=Y)[:2] == (1, f"{Trainer.verify(path, -X, Y)}\n")
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"X": X}, {"X": X, "Y": Y}, {"X": X.astype(object), "y": Y}, {"X": X, "y": Y, "y.a": Y},
+        {"X": X, "y": Y, "X_val": X}, {"X": X, "y": Y, "X_val": X, "sample_weight_val": Y},
+        {"X": X, "y": Y, "y_val": Y, "sample_weight_val": Y},
+    ],
+    ids=lambda arrays: " ".join(arrays),
+)  # fmt: skip
+def test_other_arrays_are_refused(arrays, receipt, command):
+    status, printed, error = command(**arrays)
+    assert (status, printed) == (2, "") and error.startswith("verify: --data: expected ")
+
+
+def test_damaged_data_are_refused(receipt, command, tmp_path):
+    np.savez_compressed(tmp_path / "whole.npz", X=X, y=Y)
+    np.save(tmp_path / "array.npy", X)
+    whole = (tmp_path / "whole.npz").read_bytes()
+    damaged = [whole[: len(whole) // 2], (tmp_path / "array.npy").read_bytes(), b"", b"\0" * 99]
+    damaged += [whole[:k] + bytes([whole[k] ^ 255]) + whole[k + 1 :] for k in range(30, len(whole), 41)]
+    for content in damaged:
+        status, printed, error = command(content)
+        assert status < 2 or (printed == "" and error.startswith("verify: --data: expected "))
 
 
 def test_the_command_with_validation_and_outputs(tmp_path, capsys):
@@ -341,18 +460,12 @@ def test_the_command_with_validation_and_outputs(tmp_path, capsys):
     assert exit_.value.code == 0 and "equal, in every bit" in capsys.readouterr().out
 
 
-def test_the_command_names_the_remedy_for_custom_objects(path, tmp_path, capsys):
-    trainer = make_trainer(layers=[NoiseLayer()])
-    trainer.fit(X, Y, **FIT)
-    trainer.receipt(path, X, Y)
-    np.savez(tmp_path / "train.npz", X=X, y=Y)
-    with pytest.raises(SystemExit) as exit_:
-        __main__.main(["verify", str(path), "--data", str(tmp_path / "train.npz")])
-    assert exit_.value.code == 2 and "verify it from Python, by Trainer.verify" in capsys.readouterr().err
+def test_the_command_names_the_remedy_for_custom_objects(path, command):
+    fitted(path, make_trainer(layers=[NoiseLayer()]))
+    status, _, error = command(X=X, y=Y)
+    assert status == 2 and "verify it from Python, by Trainer.verify" in error
 
 
-def test_adam_and_threads_do_not_matter(path):
-    trainer = Trainer(Sequential([Dense(3)]), "softmax_cross_entropy", Adam(), num_threads=2)
-    trainer.fit(X, Y, **FIT)
-    trainer.receipt(path, X, Y)
+def test_threads_do_not_matter(path):
+    fitted(path, Trainer(Sequential([Dense(3)]), "softmax_cross_entropy", Adam(), num_threads=2))
     assert all(Trainer.verify(path, X, Y, num_threads=n).equal for n in (1, 3))

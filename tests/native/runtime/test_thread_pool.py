@@ -105,7 +105,7 @@ def test_a_call_without_new_threads_runs_on_those_that_exist():
 import resource
 predict(2)
 used = int(open("/proc/self/statm").read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-resource.setrlimit(resource.RLIMIT_AS, (used + 2**20, used + 2**20))
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**22, used + 2**22))  # for the batch; a stack has 8 MiB
 before = threads()
 predict(8)
 print(threads() - before)

@@ -119,7 +119,7 @@ def summed(axes: Axes, mean: Array, largest: float) -> None:
     axes.text(
         LEFT[7] - 10,
         below + 28 + CELL / 2,
-        "one step\nof the weights",
+        "the mean:\nfor one step",
         color=TEXT,
         fontsize=10,
         ha="right",
@@ -139,7 +139,8 @@ def panel(
 ) -> None:
     """Draws an array as a square of colours."""
     extent = (left, left + CELL, top + CELL, top)
-    axes.imshow(values, cmap=colours, vmin=low, vmax=high, extent=extent, interpolation="none", aspect="auto")
+    sharp = np.kron(values, np.ones((8, 8)))  # also where a viewer smooths images
+    axes.imshow(sharp, cmap=colours, vmin=low, vmax=high, extent=extent, interpolation="none", aspect="auto")
     axes.add_patch(Rectangle((left, top), CELL, CELL, fill=False, edgecolor=frame, linewidth=0.8))
     axes.set(xlim=(0, WIDTH), ylim=(HEIGHT, 0))
 

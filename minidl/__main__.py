@@ -172,8 +172,10 @@ def _read_data(path: str) -> dict[str, Any]:
     """Returns the arguments of `Trainer.verify` that are in a file; raises ValueError for another file."""
     with open(path, "rb") as file:
         try:
-            with np.load(file, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files}
+            archive = np.load(file, allow_pickle=False)
+            if isinstance(archive, np.ndarray):
+                raise TypeError("one array")
+            arrays = {name: archive[name] for name in archive.files}
         except Exception as error:  # of zipfile, zlib and NumPy's reader; also MemoryError for a forged shape
             what = f"{type(error).__name__}: {escape_lines(str(error))[:200]}"
             raise ValueError(f"--data: expected a file of numpy.savez, whole and without objects, got {what}") from None

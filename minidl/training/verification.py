@@ -155,6 +155,11 @@ def verify(
         got = "none" if start is None else f"one of epoch {trainer.epoch}, step {trainer.step}"
         raise ValueError(f"start: {expected}, got {got}")
     found = Verification(notes=_notes(receipt["build"]))
+    given, was = (one["validation_data"] is not None for one in (data, receipt["data"]))
+    if given != was:  # which a monitor or validation_split would refuse, without naming the reason
+        expected = "those of the fit" if was else "none, as in the fit"
+        found.compare("data", given, was, f"validation_data: expected {expected}")
+        return found
     watch = _Watch(receipt, found, start is not None)
     trainer.interrupted = None  # a checkpoint of a complete fit with the same arguments would have nothing left to do
     fit = receipt["fit"] | ({"epochs": 0} if receipt["step"] == run["step"] else {})  # stopped before its first step
@@ -179,6 +184,8 @@ def _notes(build: Mapping[str, Any]) -> list[str]:
     here, notes = show_config(), []
     if build["minidl"] != here.minidl:
         notes.append(f"version: the receipt is of minidl {build['minidl']}, this is {here.minidl}")
+    elif build.get("commit") != here.commit:
+        notes.append(f"commit: the receipt is of {build.get('commit')}, the kernels here are of {here.commit}")
     if build["numpy"] != here.numpy:
         notes.append(f"NumPy {build['numpy']} then, {here.numpy} here: it draws first weights and orders")
     if "v2" in (isas := (build["instruction_set"], here.instruction_set)) and isas[0] != isas[1]:

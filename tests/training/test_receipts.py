@@ -300,6 +300,14 @@ def test_a_run_that_diverges_differs(receipt, path):
     assert found.first_difference == "epoch 1" and "differs: step " in found.parts["epoch 1"]
 
 
+def test_missing_validation_data_are_named(path):
+    fitted(path, validation_data=(X, Y), callbacks=[EarlyStopping()])
+    assert Trainer.verify(path, X, Y).parts == {"data": "differs: validation_data: expected those of the fit"}
+    fitted(path, validation_split=0.2, callbacks=[EarlyStopping()])
+    found = Trainer.verify(path, X, Y, validation_data=(X, Y))
+    assert found.parts == {"data": "differs: validation_data: expected none, as in the fit"}
+
+
 def test_a_changed_pixel(receipt, path):
     other = X.copy()
     other[3, 2] = np.nextafter(other[3, 2], 9)
@@ -313,6 +321,12 @@ def test_another_version_and_build_are_noted(receipt, path):
     assert found.equal
     assert found.notes[0] == f"version: the receipt is of minidl 0.0.1, this is {minidl_c.__version__}"
     assert "NumPy 1.0 then" in found.notes[1] and (minidl_c.isa == "v2" or "instruction set v2 then" in found.notes[2])
+
+
+def test_another_commit_of_the_version_is_noted(receipt, path):
+    rewrite(path, receipt | {"build": receipt["build"] | {"commit": "abc"}})
+    (note,) = Trainer.verify(path, X, Y).notes
+    assert note.startswith("commit: the receipt is of abc, ")
 
 
 def test_what_a_file_says_is_printed_as_one_line(receipt, path):

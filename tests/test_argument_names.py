@@ -64,7 +64,7 @@ CALLS = {
     "state": (lambda: dense_model().load_state_dict(None), "state: expected arrays by name"),
     "config": (lambda: Sequential.from_config(None, {}, {}), "config: expected what get_config returns"),
     "from_config, state": (
-        lambda: Sequential.from_config(dense_model().get_config(), None, {}),
+        lambda: Sequential.from_config(dense_model().get_config(), 3, {}),
         "state: expected arrays by name",
     ),
     "nesterov": (lambda: SGD(0.1, nesterov=FLAGS), "nesterov: expected True or False"),

@@ -19,7 +19,7 @@ import sklearn.metrics
 import minidl
 from minidl import Sequential, Trainer
 from minidl.estimators import SequentialClassifier
-from minidl.layers import Dense, ReLU
+from minidl.layers import Dense, Flatten, ReLU
 from minidl.optimizers import SGD
 
 BOOKS = Path(__file__).parents[1] / "docs" / "coming-from"
@@ -95,6 +95,7 @@ def minidl_names():
     return names | {
         "minidl": minidl, "np": np, "copy": copy, "Sequential": Sequential, "Trainer": Trainer, "Layer": minidl.Layer,
         "X": X, "y": y, "X_val": X, "y_val": y, "weights": np.ones(ROWS), "images_last": np.zeros((4, 8, 8, 3)),
+        "images": np.zeros((4, 1, 8, 8)), "cnn": Sequential([Flatten(), Dense(CLASSES)], (1, 8, 8)),
         "model": model, "trainer": trainer, "loss": "softmax_cross_entropy", "optimizer": SGD(0.1),
         "history": trainer.history, "loader": [(X, y)], "path": "model.safetensors", "state": model.state_dict(),
         "classifier": classifier, "layer_list": [Dense(3)], "generator": itertools.repeat((X, y)), "sklearn": sklearn,

@@ -16,6 +16,7 @@ from subprocess_cases import Cases
 import minidl
 from minidl import Param, Sequential, Trainer, metrics, plots
 from minidl.engine.probabilities import probabilities
+from minidl.initializers import whitening
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, PiecewiseLinearEncoding, ReLU, Rescale
 from minidl.losses import Pinball, check_targets, checked_loss, huber, poisson, softmax_cross_entropy
 from minidl.losses.native import as_float_targets
@@ -255,6 +256,7 @@ ENTRIES = {
     "saliency.grad_cam:y": (Y, plotted(plots.grad_cam, "y")),
     "piecewise_linear_encoding.PiecewiseLinearEncoding.from_data:X": (
         X[:, 0, 0].copy(), without_trainer(lambda v: PiecewiseLinearEncoding.from_data(v, 4).config())),
+    "initializers.whitening:X": (X, without_trainer(lambda v: whitening(v).filters)),
     "arrays.as_array:value": (W, without_trainer(lambda v: as_array(v, "w"))),
     "arrays.as_floats:value": (W, without_trainer(lambda v: as_floats(v, "w"))),
     "arrays.as_dtype:array": (W, without_trainer(lambda v: as_dtype(as_array(v, "w"), "float64", "w"))),

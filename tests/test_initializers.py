@@ -1,12 +1,18 @@
 """Initializers: ranges, moments, shapes, and no random source except the given generator."""
 
+import copy
+import hashlib
+import re
+
 import numpy as np
 import pytest
 
-from minidl import Sequential, initializers
+import minidl
+from minidl import Sequential, Trainer, initializers
 from minidl.engine import layer_list
 from minidl.initializers import (
     damped_he_uniform,
+    dirac,
     glorot_normal,
     glorot_uniform,
     he_normal,
@@ -14,9 +20,11 @@ from minidl.initializers import (
     lecun_normal,
     ones,
     orthogonal,
+    whitening,
     zeros,
 )
-from minidl.layers import Conv2D, ConvTranspose2D, Dense, DepthwiseConv2D, Flatten
+from minidl.layers import Conv1D, Conv2D, ConvTranspose2D, Dense, DepthwiseConv2D, Flatten, Normalize
+from minidl.optimizers import SGD
 
 SHAPES = [(300, 400), (40, 30, 5, 3)]
 VARIANCES = {  # by fan-in and fan-out, as torch.nn.init counts them
@@ -90,9 +98,10 @@ def test_all_initializers_can_be_saved():
     public = {
         name for name, made in vars(initializers).items() if getattr(made, "__module__", "") == initializers.__name__
     }
-    assert {init.__name__ for init in layer_list.INITIALIZERS} == {name for name in public if name[0] != "_"} - {
-        "check_initializer"
-    }
+    functions = {"check_initializer", "dirac", "whitening"}  # the last two return objects
+    assert {init.__name__ for init in layer_list.INITIALIZERS} == {
+        name for name in public if name[0] != "_"
+    } - functions
 
 
 # ---- in layers
@@ -197,3 +206,233 @@ def test_masked_initial_values_are_refused(kind):
     layer = kind(*SIZES[kind], kernel_initializer=lambda rng, shape: np.ma.masked_equal(np.zeros(shape), 0))
     with pytest.raises(TypeError, match="init of 'weight': expected an array without a mask"):
         Sequential([layer], (5,) if kind is Dense else (2, 5, 5))
+
+
+# ---- identity
+IDENTITIES = [  # layers with as many filters as channels, 8
+    Conv2D(8, 3, padding="same", kernel_initializer=dirac()),
+    Conv2D(8, (2, 4), padding="same", dilation=2, kernel_initializer=dirac()),
+    Conv2D(8, 3, padding="same", groups=4, kernel_initializer=dirac(4)),
+    Conv2D(8, 1, kernel_initializer=dirac(rest=ones)),
+    ConvTranspose2D(8, 3, padding=1, kernel_initializer=dirac()),
+    DepthwiseConv2D(5, padding="same", kernel_initializer=dirac(8)),
+]
+
+
+@pytest.mark.parametrize("layer", IDENTITIES, ids=repr)
+def test_dirac_is_the_identity(layer, rng):
+    x = rng.standard_normal((2, 8, 9, 9))
+    y = Sequential([copy.deepcopy(layer)], (8, 9, 9), dtype="float64").predict(x)
+    if layer.kernel_size == (2, 4):
+        x = np.pad(x, [(0, 0), (0, 0), (0, 1), (0, 1)])[:, :, 1:, 1:]  # the one is after the middle: padding is uneven
+    np.testing.assert_array_equal(y, x)
+
+
+def test_dirac_of_vectors_and_signals(rng):
+    x = rng.standard_normal((3, 4))
+    np.testing.assert_array_equal(
+        Sequential([Dense(4, kernel_initializer=dirac())], (4,), dtype="float64").predict(x), x
+    )
+    layer = Conv1D(2, 3, padding="same", kernel_initializer=dirac())
+    x = rng.standard_normal((3, 4, 5))
+    np.testing.assert_array_equal(Sequential([layer], (4, 5), dtype="float64").predict(x), x[:, :2])
+
+
+def test_the_rest_is_that_of_another_initializer():
+    weight, other = (init(np.random.default_rng(5), (8, 3, 3, 3)) for init in (dirac(rest=he_uniform), he_uniform))
+    np.testing.assert_array_equal(weight[3:], other[3:])
+    np.testing.assert_array_equal(weight[:3], dirac()(None, (3, 3, 3, 3)))
+    weight = dirac(2, rest=numbered)(None, (6, 2, 1, 1))[..., 0, 0]
+    np.testing.assert_array_equal(weight, [[1, 0], [0, 1], [4, 5], [1, 0], [0, 1], [10, 11]])
+    mine = np.full((4, 2, 1), 7.0)
+    dirac(rest=lambda rng, shape: mine)(None, (4, 2, 1))
+    assert (mine == 7).all()
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(
+    ("shape", "groups"),
+    [((8, 4, 3, 3), 1), ((4, 8, 3, 3), 1), ((8, 2, 5, 5), 4), ((6, 3, 4, 2), 2), ((8, 1, 5), 8), ((3, 3, 1, 1), 1)],
+)
+def test_dirac_is_that_of_pytorch(shape, groups):
+    torch = pytest.importorskip("torch")
+    theirs = torch.nn.init.dirac_(torch.full(shape, 7.0), groups)
+    np.testing.assert_array_equal(dirac(groups)(None, shape), theirs.numpy())
+
+
+def refuse(error, message, call, *args, **kwargs):
+    with pytest.raises(error, match=message):
+        call(*args, **kwargs)
+
+
+def test_dirac_refuses():
+    refuse(ValueError, "groups: expected at least 1, got 0", dirac, 0)
+    refuse(
+        TypeError, r"rest: expected a function f\(rng, shape\), .* got 'zeros'; use minidl.init", dirac, rest="zeros"
+    )
+    refuse(TypeError, r"rest: expected .*dirac.*; call it, dirac\(\.\.\.\)", dirac, rest=dirac)
+    layer = Conv2D(6, 3, kernel_initializer=dirac(4))
+    refuse(
+        ValueError,
+        "layer 0, Conv2D.*dirac: expected filters in a multiple of 4 groups, got 6",
+        Sequential,
+        [layer],
+        (4, 5, 5),
+    )
+    refuse(
+        ValueError,
+        r"dirac: rest: expected values of shape \(4, 3\), got \(3,\)",
+        dirac(rest=lambda *_: np.zeros(3)),
+        None,
+        (4, 3),
+    )
+    refuse(ValueError, r"expected a shape \(outputs, inputs, \.\.\.\), got \(3,\)", dirac(), None, (3,))
+    for init in (dirac, whitening):
+        call = rf"kernel_initializer: expected .*; call it, {init.__name__}\(\.\.\.\)"
+        refuse(TypeError, call, Sequential, [Conv2D(4, 3, kernel_initializer=init)], (4, 5, 5))
+        layer = Conv2D(4, 3, kernel_initializer=init.__name__)
+        refuse(TypeError, rf"use minidl.initializers.{init.__name__}\(\.\.\.\)", Sequential, [layer], (4, 5, 5))
+
+
+# ---- whitening
+IMAGES = np.random.default_rng(0).integers(0, 100, (40, 3, 8, 8)).cumsum(axis=3) / 64  # neighbours are similar
+BITS = {1: "d8a0331e", 8: "c7d2049b"}  # of the filters of these images, and of 8 of each, divided by 7
+
+
+def linalg_filters(X, kernel, eps=5e-4):
+    """Returns the filters of both signs as NumPy's LAPACK computes them, up to their signs."""
+    axes = tuple(range(2, X.ndim))
+    windows = np.lib.stride_tricks.sliding_window_view(X, kernel, axes)
+    patches = np.moveaxis(windows, 1, len(axes) + 1).reshape(-1, X.shape[1] * np.prod(kernel))
+    values, vectors = np.linalg.eigh(patches.T @ patches / len(patches))
+    filters = (vectors / np.sqrt(values + eps)).T[::-1].reshape(-1, X.shape[1], *kernel)
+    return np.concatenate([filters, -filters])
+
+
+@pytest.mark.parametrize(("kernel", "eps"), [((2, 2), 5e-4), ((2, 2), 10), ((1, 3), 5e-4), ((3, 3), 0.1), ((1, 1), 1)])
+def test_whitening_is_that_of_linalg(kernel, eps):
+    expected = linalg_filters(IMAGES, kernel, eps)
+    filters = whitening(IMAGES, kernel, eps)(None, expected.shape)
+    assert filters.shape == expected.shape == (6 * np.prod(kernel), 3, *kernel)
+    axes = (1, 2, 3)
+    signs = np.sign((filters * expected).sum(axes, keepdims=True))
+    np.testing.assert_allclose(filters, signs * expected, rtol=1e-8, atol=1e-8 * abs(expected).max())
+    np.testing.assert_array_equal(np.split(filters, 2)[0], -np.split(filters, 2)[1])
+    lengths = (filters**2).sum(axes)
+    assert (np.diff(lengths[: len(lengths) // 2]) > 0).all()  # 1 / (eigenvalue + eps): the largest comes first
+
+
+def test_outputs_of_a_whitened_layer_are_uncorrelated():
+    before = Sequential([Normalize.from_data(IMAGES)], (3, 8, 8), dtype="float64")
+    init = whitening(before.predict(IMAGES), eps=1e-12)
+    model = Sequential([before.as_layer(), Conv2D(24, 2, kernel_initializer=init)], (3, 8, 8), dtype="float64")
+    y = np.moveaxis(model.predict(IMAGES), 1, 0).reshape(24, -1)
+    identity = np.eye(12)
+    np.testing.assert_allclose(
+        y @ y.T / y.shape[1], np.block([[identity, -identity], [-identity, identity]]), atol=1e-9
+    )
+
+
+def test_fewer_filters_are_the_first_ones():
+    init = whitening(IMAGES)
+    np.testing.assert_array_equal(init(None, (5, 3, 2, 2)), init(None, (24, 3, 2, 2))[:5])
+
+
+def test_whitening_of_signals():
+    X = IMAGES.reshape(40, 3, 64)
+    init, expected = whitening(X, 4), linalg_filters(X, (4,))
+    model = Sequential([Conv1D(24, 4, kernel_initializer=init)], (3, 64), dtype="float64")
+    np.testing.assert_allclose(abs(model.params["0.weight"].value), abs(expected), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("times", BITS)
+def test_whitening_has_the_same_bits_everywhere(times, tmp_path):
+    """For each version of NumPy, BLAS and LAPACK, number of threads and layout in memory."""
+    X = np.tile(IMAGES / (1 if times == 1 else 7), (times, 1, 1, 1))  # their products are exact, or not
+    np.save(tmp_path / "X.npy", X)
+    layouts = [X, np.asfortranarray(X), X[:, :, ::-1].copy()[:, :, ::-1], np.load(tmp_path / "X.npy", mmap_mode="r")]
+    for threads, X in enumerate(layouts, 1):
+        minidl.set_num_threads(threads)
+        try:
+            filters = np.array(whitening(X).filters)
+        finally:
+            minidl.set_num_threads(None)
+        assert hashlib.sha256(filters.tobytes()).hexdigest()[:8] == BITS[times]
+
+
+def test_sums_over_chunks_do_not_depend_on_the_layout(monkeypatch, rng):
+    X = rng.standard_normal((9, 2, 5, 6))
+    filters = whitening(X).filters
+    assert filters == whitening(np.asfortranarray(X)).filters
+    monkeypatch.setattr(initializers, "CHUNK", 1)
+    np.testing.assert_allclose(whitening(X).filters, filters, rtol=1e-10)
+
+
+@pytest.mark.parametrize("X", [np.zeros((2, 3, 4, 4)), np.ones((2, 3, 4, 4)), np.repeat(IMAGES[:, :1], 3, axis=1)])
+def test_directions_without_variance_are_limited_by_eps(X):
+    filters = np.array(whitening(X).filters).reshape(12, 12)
+    lengths = np.sqrt((filters**2).sum(axis=1))
+    assert lengths[-1] == pytest.approx(5e-4**-0.5)
+    np.testing.assert_allclose(filters @ filters.T, np.diag(lengths**2), atol=1e-9)
+
+
+def test_whitened_models_are_saved_and_their_filters_stay(tmp_path, rng):
+    before = Normalize.from_data(IMAGES)
+    first = Conv2D(24, 2, kernel_initializer=whitening(IMAGES - 3))
+    second = Conv2D(30, 3, kernel_initializer=dirac(rest=he_uniform))
+    model = Sequential([before, first, second, Flatten(), Dense(2)], (3, 8, 8))
+    model.set_param_group("1.weight", lr_mult=0)
+    start = model.state_dict()
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(0.01, momentum=0.9, weight_decay=0.1))
+    trainer.fit(IMAGES, np.arange(40) % 2, epochs=2, verbose=0)
+    assert {name for name, value in model.state_dict().items() if (value == start[name]).all()} == {"1.weight"}
+    model.save(tmp_path / "m.safetensors")
+    trainer.save_checkpoint(tmp_path / "c.safetensors")
+    x = rng.standard_normal((3, 3, 8, 8))
+    resumed = Trainer.resume(tmp_path / "c.safetensors").model
+    for same in (Sequential.load(tmp_path / "m.safetensors"), resumed, copy.deepcopy(model)):
+        np.testing.assert_array_equal(same.predict(x), model.predict(x))
+        made = Sequential.from_config(same.get_config(), None, {}).state_dict()  # what the initializers return
+        np.testing.assert_array_equal(made["1.weight"], start["1.weight"])
+        np.testing.assert_array_equal(made["2.weight"], start["2.weight"])
+        assert repr(same[1].kernel_initializer) == "Whitening(12 filters of (3, 2, 2))"
+        assert repr(same[2].kernel_initializer) == "dirac(groups=1, rest=he_uniform)"
+
+
+def test_whitening_refuses():
+    X, bad = IMAGES, IMAGES.copy()
+    bad[3, 0, 0, 0] = np.nan
+    refuse(TypeError, "X: expected floats, as a Normalize or Rescale .*got uint8; .*astype", whitening, X.astype("u1"))
+    refuse(ValueError, "X: expected finite values, got NaN", whitening, bad)
+    refuse(ValueError, "X: expected values whose squares float64 can hold", whitening, X * 1e200)
+    refuse(ValueError, r"X: expected images .* or signals .* got \(40, 192\)", whitening, X.reshape(40, -1))
+    refuse(ValueError, r"X: expected images .* got \(0, 3, 8, 8\)", whitening, X[:0])
+    refuse(ValueError, r"kernel_size: expected at most \(8, 8\), the size in X, got \(9, 9\)", whitening, X, 9)
+    refuse(
+        ValueError,
+        r"kernel_size: expected patches of at most 256 numbers, got \(32, 3, 3\)",
+        whitening,
+        X.reshape(-1, 32, 4, 6),
+        3,
+    )
+    refuse(ValueError, "kernel_size: expected at least 1, got 0", whitening, X, 0)
+    refuse(TypeError, "kernel_size: expected an integer", whitening, X[..., 0], (2, 2))
+    refuse(ValueError, "eps: expected a number above 0, got 0", whitening, X, eps=0)
+    for layer, got in ((Conv2D(25, 2), "(25, 3, 2, 2)"), (Conv2D(24, 3), "(24, 3, 3, 3)"), (Dense(3), "(3, 8)")):
+        layer.kernel_initializer = whitening(X)
+        expected = r"whitening: expected a weight of shape \(24 or fewer, 3, 2, 2\), of the data's patches, got "
+        refuse(
+            ValueError,
+            f"layer 0.*{expected}{re.escape(got)}",
+            Sequential,
+            [layer],
+            (8,) if isinstance(layer, Dense) else (3, 8, 8),
+        )
+
+
+@pytest.mark.parametrize("filters", ["x", [1, 2], [[["a"]]], [[[1.0], [1.0, 2.0]]]])
+def test_files_with_other_filters_are_refused(filters):
+    config = Sequential([Conv2D(2, 2, kernel_initializer=whitening(IMAGES))], (3, 8, 8)).get_config()
+    config["layers"][0]["minidl"][1]["kernel_initializer"] = {"minidl": ["Whitening", {"filters": filters}]}
+    with pytest.raises((TypeError, ValueError), match=r"filters: expected|expected a shape"):
+        Sequential.from_config(config, None, {})

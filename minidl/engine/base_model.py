@@ -15,6 +15,7 @@ from minidl.engine.network import Network
 from minidl.engine.param_groups import Select, set_param_group
 from minidl.engine.probabilities import link_of, one_output, predicted_probabilities
 from minidl.engine.sizes import Sizes
+from minidl.engine.views import Views, over_views
 from minidl.layers.base import Layer
 from minidl.layers.outputs import Outputs
 from minidl.losses import Loss
@@ -259,7 +260,7 @@ class BaseModel:
         return scores if outputs is None else outputs.split(scores)
 
     @known_arguments
-    def predict(self, X: ArrayLike, num_threads: int | None = None) -> Any:
+    def predict(self, X: ArrayLike, num_threads: int | None = None, views: Views | None = None) -> Any:
         """Returns the outputs (scores) for X.
 
         Each row is independent of the others, bit for bit. Any number of threads may predict at a time, and none may
@@ -271,6 +272,11 @@ class BaseModel:
             Real numbers, or 2-D rows of the same size. Rows may be sparse.
         num_threads : int or None, default None
             The most threads to use; None: see `get_num_threads`. Fewer are used if more would have too little work.
+        views : "flip", "flip+shift", callable or None, default None
+            Returns the mean of the scores over views of each image (test-time augmentation). "flip": the image and its
+            mirror image, left and right swapped. "flip+shift": these with half of the weight, and both moved by a pixel
+            down and right, and up and left, with reflected borders. Or a function of images (n, c, h, w) that returns
+            several arrays of this shape, in a list or by `yield`.
 
         Returns
         -------
@@ -280,33 +286,51 @@ class BaseModel:
         Raises
         ------
         InputError
-            If X is of another kind or shape, or holds NaN or infinity.
-        ValueError
-            If the model is not built.
+            If X is of another kind or shape, or holds NaN or infinity; or what the function `views` returns.
+        TypeError, ValueError
+            If the model is not built. With other `views`, or if they are none; and with `views` unless the model takes
+            images, and its outputs are vectors: those of pixels would have to be turned back.
         RuntimeError
             If another thread changes the model: in a fit, or in `load_state_dict` or `soft_update`.
+
+        References
+        ----------
+        Jordan, "94% on CIFAR-10 in 3.29 Seconds on a Single GPU" (2024), arXiv:2404.00498, has the views "flip+shift".
 
         Examples
         --------
         >>> import numpy as np
         >>> from minidl import Sequential
-        >>> from minidl.layers import MaxPool2D
+        >>> from minidl.layers import Flatten, MaxPool2D
         >>> model = Sequential([MaxPool2D(2)], input_shape=(1, 2, 4))
-        >>> model.predict(np.arange(8).reshape(1, 1, 2, 4))
+        >>> x = np.arange(8).reshape(1, 1, 2, 4)
+        >>> model.predict(x)
         array([[[[5., 7.]]]], dtype=float32)
+
+        The mean over an image and its mirror image, and over all turns of an image:
+
+        >>> Sequential([Flatten()], input_shape=(1, 2, 4)).predict(x, views="flip")
+        array([[1.5, 1.5, 1.5, 1.5, 5.5, 5.5, 5.5, 5.5]], dtype=float32)
+        >>> def turns(images):
+        ...     return [np.rot90(images, k, axes=(2, 3)) for k in range(4)]
+        >>> Sequential([Flatten()], input_shape=(1, 2, 2)).predict([[[[1, 2], [3, 6]]]], views=turns)
+        array([[3., 3., 3., 3.]], dtype=float32)
         """
         network = self._built()
         if self.sizes is not None:
-            return self.at(shape_of_examples(X)).predict(X, num_threads)
-        if network.reads(X):
+            return self.at(shape_of_examples(X)).predict(X, num_threads, views)
+        if views is None and network.reads(X):
             with self.usage.reading("predict"):
                 return network.predict(X, num_threads)
         examples = ArraySource(X, self.input_shape, self.dtype, missing=network.takes_missing)
+        predict = None if views is None else over_views(network, views)
         with self.usage.reading("predict"):
-            return self._named(network.predict_all(examples, num_threads))
+            return self._named(network.predict_all(examples, num_threads, predict))
 
     @known_arguments
-    def predict_proba(self, X: ArrayLike, num_threads: int | None = None, output: str | None = None) -> Array:
+    def predict_proba(
+        self, X: ArrayLike, num_threads: int | None = None, output: str | None = None, views: Views | None = None
+    ) -> Array:
         """Returns the softmax of the scores: probabilities of classes, of which one is right.
 
         A model does not know the loss that it was trained with, and assumes softmax_cross_entropy. For a single score
@@ -321,6 +345,8 @@ class BaseModel:
             As for `predict`.
         output : str or None, default None
             The name of one of several `Outputs`.
+        views : "flip", "flip+shift", callable or None, default None
+            As for `predict`: the softmax of mean scores.
 
         Returns
         -------
@@ -350,7 +376,7 @@ class BaseModel:
         network = self._built()
         layers, shape = one_output("predict_proba", network, output)
         link = link_of("predict_proba", layers, shape, None)
-        scores = self.predict(X, num_threads)
+        scores = self.predict(X, num_threads, views)
         return predicted_probabilities(scores if output is None else scores[output], link, network)
 
     def forward(self, X: ArrayLike, training: bool = False) -> Any:

@@ -24,6 +24,7 @@ INITIALIZERS = (
     *(initializers.damped_he_uniform, initializers.he_uniform, initializers.he_normal),
     *(initializers.glorot_uniform, initializers.glorot_normal, initializers.lecun_normal),
     *(initializers.orthogonal, initializers.small_uniform, initializers.zeros, initializers.ones),
+    *(initializers.Dirac, initializers.Whitening),
 )
 OUR_LAYERS = {name: getattr(ours, name) for name in ours.__all__} | {init.__name__: init for init in INITIALIZERS}
 MAX_NESTING = 16  # levels of layers in layers: what a file can hold

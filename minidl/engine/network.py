@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from typing import Any, TypeGuard
@@ -27,6 +27,7 @@ from minidl.utils.threadpool import one_blas_thread
 from minidl.utils.validation import Shape
 from minidl_c.optimizers.update import ParamRanges
 
+Predict = Callable[[Array, int | None], Array]
 CHUNK = 1024  # examples that predict processes at a time with NumPy layers or data that must be converted
 
 
@@ -248,14 +249,15 @@ class Network:
                 x = segment.predict(x, num_threads)
         return x
 
-    def predict_all(self, examples: ArraySource, num_threads: int | None) -> Array:
-        """Returns the outputs for all examples, chunk by chunk."""
+    def predict_all(self, examples: ArraySource, num_threads: int | None, predict: Predict | None = None) -> Array:
+        """Returns the outputs for all examples, chunk by chunk. predict: what is called instead of `self.predict`."""
+        predict = predict or self.predict
         n, shape = len(examples), self.layers[0].in_shape
         if self.native and n <= min(CHUNK, examples.chunk_size):
-            return self.predict(examples.chunk(0, n).reshape(n, *shape), num_threads)
+            return predict(examples.chunk(0, n).reshape(n, *shape), num_threads)
         out = np.empty((n, *self.out_shape), self.dtype)
         for here, block in examples.chunks(CHUNK):
-            out[here] = self.predict(block.reshape(-1, *shape), num_threads)
+            out[here] = predict(block.reshape(-1, *shape), num_threads)
         return out
 
     def forward(

@@ -22,6 +22,7 @@ from sklearn.utils.validation import (
 from minidl.callbacks import EarlyStopping, ExponentialMovingAverage
 from minidl.callbacks.callback_list import CallbackList
 from minidl.engine.probabilities import check_defined
+from minidl.engine.views import Views
 from minidl.estimators.data import Data, Validation, check_data, check_validation, naming_validation
 from minidl.estimators.held_out import hold_out
 from minidl.estimators.inputs import validate_input
@@ -244,11 +245,11 @@ class SequentialEstimator(  # type: ignore[call-arg]
         """With early stopping or X_val, the highest validation score."""
         return None if self.validation_scores_ is None else max(self.validation_scores_)
 
-    def _scores(self, X: Any) -> Array:
+    def _scores(self, X: Any, views: Views | None) -> Array:
         """Returns the scores; raises InputError for NaN, from which no label or target follows."""
         trainer = self._fitted_trainer()
         rows, _ = validate_input(self, X, reset=False)
-        scores: Array = self.model_.predict(rows, self.num_threads)
+        scores: Array = self.model_.predict(rows, self.num_threads, views)
         check_defined(scores, trainer.network, "scores")
         return scores
 

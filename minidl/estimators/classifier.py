@@ -13,6 +13,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 
 from minidl.engine.probabilities import check_defined, link_of, predicted_probabilities
+from minidl.engine.views import Views
 from minidl.estimators.base import SequentialEstimator
 from minidl.estimators.data import Data, Validation
 from minidl.estimators.targets import MulticlassTargets, MultilabelTargets, Targets
@@ -352,13 +353,15 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
 
     # ---- predicting
 
-    def predict(self, X: ArrayLike) -> Array:
+    def predict(self, X: ArrayLike, views: Views | None = None) -> Array:
         """Returns the label of each row.
 
         Parameters
         ----------
         X : array-like, data frame or sparse matrix of shape (n, features) or `(n, *input_shape)`
             Examples.
+        views : "flip", "flip+shift", callable or None, default None
+            Views of images whose mean scores count: see `Sequential.predict`.
 
         Returns
         -------
@@ -383,10 +386,10 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         >>> classifier.predict([[-2.0, 2.0]])
         array([[0, 1]])
         """
-        scores = self._scores(X)
+        scores = self._scores(X, views)
         return self._targets.decode(scores)
 
-    def predict_proba(self, X: ArrayLike) -> Array:
+    def predict_proba(self, X: ArrayLike, views: Views | None = None) -> Array:
         """Returns the probabilities of the classes, as the loss makes them of the scores; see `Trainer.predict_proba`.
 
         By default they are the softmax of the scores, or the sigmoid of each for multilabel targets.
@@ -395,6 +398,8 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         ----------
         X : array-like, data frame or sparse matrix of shape (n, features) or `(n, *input_shape)`
             Examples.
+        views : "flip", "flip+shift", callable or None, default None
+            Views of images whose mean scores count: see `Sequential.predict`.
 
         Returns
         -------
@@ -418,15 +423,17 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         >>> np.allclose(classifier.predict_proba([[3.0], [5.0]]).sum(axis=1), 1)
         True
         """
-        return predicted_probabilities(self._scores(X), self._link("predict_proba"), self.trainer_.network)
+        return predicted_probabilities(self._scores(X, views), self._link("predict_proba"), self.trainer_.network)
 
-    def predict_log_proba(self, X: ArrayLike) -> Array:
+    def predict_log_proba(self, X: ArrayLike, views: Views | None = None) -> Array:
         """Returns the logarithms of `predict_proba`, from the scores: finite even if a probability underflows.
 
         Parameters
         ----------
         X : array-like, data frame or sparse matrix of shape (n, features) or `(n, *input_shape)`
             Examples.
+        views : "flip", "flip+shift", callable or None, default None
+            Views of images whose mean scores count: see `Sequential.predict`.
 
         Returns
         -------
@@ -442,7 +449,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         ValueError
             If the loss is one of your own that does not say what it `applies`.
         """
-        scores = self._scores(X)
+        scores = self._scores(X, views)
         if self._link("predict_log_proba") == "Sigmoid" and scores.shape[1] > 1:
             return np.asarray(log_expit(scores))
         with np.errstate(over="ignore"):  # differences of the largest numbers

@@ -12,6 +12,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from minidl.engine.layer_list import last_leaf
+from minidl.engine.views import Views
 from minidl.estimators.base import SequentialEstimator
 from minidl.estimators.data import Data, Validation
 from minidl.estimators.stopping import D2OfQuantiles, d2_of_quantiles, r2_of_rates
@@ -363,13 +364,15 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
             return d2_of_quantiles(y, predicted, loss.quantiles, sample_weight)
         return float(r2_score(y, predicted, sample_weight=sample_weight))
 
-    def predict(self, X: ArrayLike) -> Array:
+    def predict(self, X: ArrayLike, views: Views | None = None) -> Array:
         """Returns the targets of each row.
 
         Parameters
         ----------
         X : array-like, data frame or sparse matrix of shape (n, features) or `(n, *input_shape)`
             Examples.
+        views : "flip", "flip+shift", callable or None, default None
+            Views of images whose mean scores count: see `Sequential.predict`.
 
         Returns
         -------
@@ -390,7 +393,7 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
         >>> regressor.fit([[0.0], [1.0]], [[1.0, 2.0], [3.0, 4.0]]).predict([[0.5]]).shape
         (1, 2)
         """
-        scores = self._scores(X)
+        scores = self._scores(X, views)
         return self._targets.decode(np.exp(scores) if isinstance(self.trainer_.loss, Poisson) else scores)
 
     def __sklearn_tags__(self) -> Any:

@@ -15,6 +15,7 @@ from minidl.engine.network import Network
 from minidl.engine.per_example import check_no_coupling
 from minidl.engine.pixel_targets import check_movable
 from minidl.engine.probabilities import link_of, one_output, predicted_probabilities
+from minidl.engine.views import Views
 from minidl.losses import Loss
 from minidl.losses.output_losses import OutputLosses, bound, by_output
 from minidl.metrics import Metric
@@ -93,8 +94,7 @@ class BaseTrainer:
             self.loss_weights = loss_weights
         self.metrics, self.seed = metrics, seed
         self.clip_norm, self.clip_value, self.per_example_clip_norm = clip_norm, clip_value, per_example_clip_norm
-        self.epoch = 0
-        self.should_stop = False
+        self.epoch, self.should_stop = 0, False
         self.history = History()
         self.sample_buffer = SampleBuffer()
         self.refused_feed: BatchFeed | None = None  # the feed of a fit that was refused after it had read a batch
@@ -234,13 +234,15 @@ class BaseTrainer:
             return sized.evaluate_rows(data, data.active_rows)
 
     @known_arguments
-    def predict(self, X: ArrayLike) -> Any:
+    def predict(self, X: ArrayLike, views: Views | None = None) -> Any:
         """Returns the scores of the model as it is now, as `Sequential.predict`.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape `(n, *input_shape)`
             Real numbers, or 2-D rows of the same size.
+        views : "flip", "flip+shift", callable or None, default None
+            As for `Sequential.predict`.
 
         Returns
         -------
@@ -252,10 +254,10 @@ class BaseTrainer:
         TypeError, ValueError, RuntimeError
             As `Sequential.predict`.
         """
-        return self.model.predict(X, self.num_threads)
+        return self.model.predict(X, self.num_threads, views)
 
     @known_arguments
-    def predict_proba(self, X: ArrayLike, output: str | None = None) -> Array:
+    def predict_proba(self, X: ArrayLike, output: str | None = None, views: Views | None = None) -> Array:
         """Returns probabilities, as the loss makes them of the scores.
 
         With softmax_cross_entropy, they are the softmax of the scores. With binary_cross_entropy, they are the sigmoid
@@ -268,6 +270,8 @@ class BaseTrainer:
             Real numbers, or 2-D rows of the same size.
         output : str or None, default None
             The name of one of several `Outputs`, which has a loss.
+        views : "flip", "flip+shift", callable or None, default None
+            As for `Sequential.predict`: the probabilities of mean scores.
 
         Returns
         -------
@@ -296,7 +300,7 @@ class BaseTrainer:
         _ = self.model.output_shape  # raises
         layers, shape = one_output("predict_proba", self.network, output)
         loss = self.loss.losses[output] if isinstance(self.loss, OutputLosses) and output is not None else self.loss
-        link, scores = link_of("predict_proba", layers, shape, loss), self.predict(X)
+        link, scores = link_of("predict_proba", layers, shape, loss), self.predict(X, views)
         return predicted_probabilities(scores if output is None else scores[output], link, self.network)
 
     def at(self, shape: Shape) -> Self:

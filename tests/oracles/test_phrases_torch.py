@@ -29,6 +29,7 @@ def torch_names():
         "torch": torch, "nn": nn, "F": nn.functional, "optim": torch.optim, "np": np, "copy": copy,
         "lr_scheduler": torch.optim.lr_scheduler, "DataLoader": data.DataLoader, "Dataset": data.Dataset,
         "TensorDataset": data.TensorDataset, "random_split": data.random_split,
+        "images": torch.zeros(4, 1, 8, 8), "cnn": nn.Sequential(nn.Flatten(), module),
         "X": X, "x": x, "y": y, "images_last": torch.zeros(4, 8, 8, 3), "body": nn.Linear(64, 64), "device": "cpu",
         "module": module, "loss_fn": loss_fn, "loss": loss_fn(module(x), y), "optimizer": optimizer,
         "params": list(module.parameters()), "loader": data.DataLoader(data.TensorDataset(x.detach(), y), 20),

@@ -132,6 +132,7 @@ CALLBACKS = {
     "EarlyStopping": lambda: callbacks.EarlyStopping("val_loss", patience=9),
     "ExponentialMovingAverage": lambda: callbacks.ExponentialMovingAverage(0.9),
     "JSONLLogger": lambda: callbacks.JSONLLogger("log.jsonl", overwrite=True),
+    "Receipt": lambda: callbacks.Receipt("receipt.json"),
     "ReduceLROnPlateau": lambda: callbacks.ReduceLROnPlateau("val_loss"),
     "TensorBoard": lambda: callbacks.TensorBoard("board", overwrite=True),
     "TimeLimit": lambda: callbacks.TimeLimit(60),

@@ -115,7 +115,7 @@ def test_the_page_quotes_what_is_said():
     quoted = re.findall(r"^\| (.*) \| .* \|$", page.partition("## 1. A dense layer")[2], re.M)
     quoted = [cell for cell in quoted if not re.fullmatch(r"-+|\d+|minutes|what students see", cell)]
     known = "\n".join(says for _, found, _ in catalogues() for says, _ in found)
-    known += "\n".join([*report.ERRORS.values(), loss.OVERFLOW, optimizer.ONE, *dict(loss.SATURATED)])
+    known += "\n".join([*report.ERRORS.values(), loss.OF_BATCH, loss.OVERFLOW, optimizer.ONE, *dict(loss.SATURATED)])
     assert len(quoted) >= 36
     assert [cell for cell in quoted if cell not in known] == []
 
@@ -188,6 +188,41 @@ def test_other_mistakes(old, new, says, tmp_path, capsys):
 def test_other_mistakes_of_losses_and_optimizers(text, says, tmp_path, capsys):
     assert run(write(tmp_path, text)) == 1
     assert re.search(says, re.sub(r"\s+", " ", capsys.readouterr().out))
+
+
+@pytest.mark.parametrize(("backward", "says"), [
+    ("self.weight.grad = dy * self.x", "dx not tried: .* dW wrong: ValueError: .* db not tried: backward ends before"),
+    ("dW = np.zeros((3, 4))\n        dW += dy[0] * self.x[0]",
+     "dx not tried: .* dW wrong: ValueError: .* db not tried"),
+    ("self.weight.grad = dy.T @ (self.x @ self.weight.value.T)",
+     r"dx not tried: .* dW wrong: ValueError: grad: expected shape \(3, 4\)"),
+    ("self.weight.grad = -0.1 * dy.T @ self.x\n        self.bias.grad = dy.sum(axis=0, keepdims=True)",
+     "dx not tried: .* dW wrong: all numbers are -0.1 .* db wrong: ValueError: .*got \\(1, 3\\)"),
+    ("own = self.bias\n        self.bias.grad[:] = self.of(dy)\n    def of(self, dy):\n        return dy[9]",
+     "dx not tried: .* dW not tried: .* db wrong: IndexError: .*return dy"),
+    ("dx = dy * self.x", "dx wrong: ValueError: .* dW not tried: .* db not tried"),
+    ("rows = dy * self.x", "dx wrong: ValueError: .* dW not tried: .* db not tried"),
+    ("if self.weight.grad == dy:\n            pass", "dx wrong: "),
+    ("self.wight.grad = dy", "dx wrong: AttributeError: .* dW not tried: .* db not tried"),
+])  # fmt: skip
+def test_an_error_belongs_to_the_gradient_of_its_line(backward, says, tmp_path, capsys):
+    start, end = DENSE.index("        dW = np.zeros"), DENSE.index("        return dx")
+    assert run(write(tmp_path, DENSE[:start] + f"        {backward}\n" + DENSE[end:])) == 1
+    assert re.search(says, re.sub(r"\s+", " ", capsys.readouterr().out))
+
+
+@pytest.mark.parametrize(("y", "says"), [
+    ("np.array([self.weight.value @ row + self.bias.value for row in x])",
+     r"make the result with its shape first, np\.z"),
+    ("0 * x[0, 0] + x @ self.weight.value.T + self.bias.value",
+     r"loops over the examples take care of it, indices such"),
+])  # fmt: skip
+def test_hints_for_a_batch_of_0(y, says, tmp_path, capsys):
+    text = DENSE.replace("        return y", f"        return {y}")
+    assert run(write(tmp_path, text)) == 1
+    said = re.sub(r"\s+", " ", capsys.readouterr().out)
+    assert re.search(f"contract wrong: a batch of 0 failed.*: .*; {says}", said)
+    assert said.count("a batch of 0") == 1 and ("such as x[0]" in said) != ("with its shape first" in said)
 
 
 def test_what_the_code_prints_is_shown_shortly(tmp_path, capsys):

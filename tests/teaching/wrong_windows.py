@@ -42,7 +42,7 @@ MAX_POOL = [
     ("row, column =", "column, row =", "dx: rows and columns are exchanged in the place of a maximum"),
     (PLACE, "row, column", "dx: the place in a window is taken for that in the image"),
     (f"{PLACE}] +=", "row, column] =",
-     "dx: the window's own offset is missing in the place of a maximum, and a window replaces"),
+     "dx: the window's own offset is missing in the place of a maximum, and windows replace"),
     (PLACE, "i + row, j + column", "dx: the stride is forgotten in the place of a maximum"),
     (f"{PLACE}] +=", "i + row, j + column] =", "dx: the stride is forgotten in the place of a maximum"),
     (f"dx[n, c, {PLACE}]", "dx[n, c].flat[first]",

@@ -161,7 +161,7 @@ MAX_POOL = LayerExercise(
              lambda c: sent(c, one(flat(c.x).argmax(-1))[..., np.arange(9).reshape(3, 3).T.reshape(9)])),
             ("the place in a window is taken for that in the image: the window's own offset is missing",
              lambda c: looped(c, without_offset)),
-            ("the window's own offset is missing in the place of a maximum, and a window replaces what others have sent",
+            ("the window's own offset is missing in the place of a maximum, and windows replace what others have sent",
              lambda c: looped(c, without_offset, adds=False)),
             *(("the stride is forgotten in the place of a maximum: windows begin at stride * i, not at i",
                lambda c, adds=adds: looped(c, without_stride, adds)) for adds in (True, False)),

@@ -74,6 +74,17 @@ def test_notebooks_have_the_cells_of_the_scripts(name):
         notebooks.notebook("# %% [raw]\n")
 
 
+@pytest.mark.parametrize("name", NAMES[:4])
+def test_a_layer_can_be_tried_by_hand(name):
+    exercise = (TEACHING / "exercises" / f"{name}.py").read_text(encoding="utf-8")
+    lines = exercise.partition("by hand")[2].partition("# %%")[0].replace("\n# ", "\n")
+    code = "".join(re.findall(r"^    (.+\n)", lines, re.M))
+    namespace = {"__name__": name}
+    solution = (TEACHING / "solutions" / f"{name}.py").read_text(encoding="utf-8")
+    exec(solution + code.replace("model.f", "y = model.f"), namespace)
+    assert namespace["y"].shape == (2, *namespace["model"].layers[0].out_shape)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_finished_exercise_trains_a_net(name, tmp_path):
@@ -115,7 +126,7 @@ def test_the_page_quotes_what_is_said():
     quoted = re.findall(r"^\| (.*) \| .* \|$", page.partition("## 1. A dense layer")[2], re.M)
     quoted = [cell for cell in quoted if not re.fullmatch(r"-+|\d+|minutes|what students see", cell)]
     known = "\n".join(says for _, found, _ in catalogues() for says, _ in found)
-    known += "\n".join([*report.ERRORS.values(), loss.OVERFLOW, optimizer.ONE, *dict(loss.SATURATED)])
+    known += "\n".join([*report.ERRORS.values(), loss.OF_BATCH, loss.OVERFLOW, optimizer.ONE, *dict(loss.SATURATED)])
     assert len(quoted) >= 36
     assert [cell for cell in quoted if cell not in known] == []
 
@@ -153,6 +164,8 @@ def test_what_backward_has_written_is_graded(tmp_path, capsys):
     ("self.bias.grad = db", "self.bias.grad = db * np.nan", "db +wrong: ValueError|db +wrong: there are NaN"),
     ("return dx", "return dx.T", r"dx +wrong: it is transposed\n +expected the shape \(5, 4\), got \(4, 5\)"),
     ("return dx", "return 'dx'", "dx +wrong: expected an array of numbers, got str"),
+    ("return dx", "return dx.tolist()", "dx +wrong: expected an array of numbers, got a list"),
+    ("return y\n", "return y.tolist()\n", "forward +wrong: expected an array of numbers, got a list"),
     ("return dx", "return dx[None] * np.ones((5, 1, 1))", "dx +wrong: there is a result for each example"),
     ("(self.units, inputs)", "(inputs, self.units)",
      r"build +wrong: expected the parameters \{'weight': \(3, 4\), 'bias': \(3,\)\}, got \{'weight': \(4, 3\)"),
@@ -188,6 +201,41 @@ def test_other_mistakes(old, new, says, tmp_path, capsys):
 def test_other_mistakes_of_losses_and_optimizers(text, says, tmp_path, capsys):
     assert run(write(tmp_path, text)) == 1
     assert re.search(says, re.sub(r"\s+", " ", capsys.readouterr().out))
+
+
+@pytest.mark.parametrize(("backward", "says"), [
+    ("self.weight.grad = dy * self.x", "dx not tried: .* dW wrong: ValueError: .* db not tried: backward ends before"),
+    ("dW = np.zeros((3, 4))\n        dW += dy[0] * self.x[0]",
+     "dx not tried: .* dW wrong: ValueError: .* db not tried"),
+    ("self.weight.grad = dy.T @ (self.x @ self.weight.value.T)",
+     r"dx not tried: .* dW wrong: ValueError: grad: expected shape \(3, 4\)"),
+    ("self.weight.grad = -0.1 * dy.T @ self.x\n        self.bias.grad = dy.sum(axis=0, keepdims=True)",
+     "dx not tried: .* dW wrong: all numbers are -0.1 .* db wrong: ValueError: .*got \\(1, 3\\)"),
+    ("own = self.bias\n        self.bias.grad[:] = self.of(dy)\n    def of(self, dy):\n        return dy[9]",
+     "dx not tried: .* dW not tried: .* db wrong: IndexError: .*return dy"),
+    ("dx = dy * self.x", "dx wrong: ValueError: .* dW not tried: .* db not tried"),
+    ("rows = dy * self.x", "dx wrong: ValueError: .* dW not tried: .* db not tried"),
+    ("if self.weight.grad == dy:\n            pass", "dx wrong: "),
+    ("self.wight.grad = dy", "dx wrong: AttributeError: .* dW not tried: .* db not tried"),
+])  # fmt: skip
+def test_an_error_belongs_to_the_gradient_of_its_line(backward, says, tmp_path, capsys):
+    start, end = DENSE.index("        dW = np.zeros"), DENSE.index("        return dx")
+    assert run(write(tmp_path, DENSE[:start] + f"        {backward}\n" + DENSE[end:])) == 1
+    assert re.search(says, re.sub(r"\s+", " ", capsys.readouterr().out))
+
+
+@pytest.mark.parametrize(("y", "says"), [
+    ("np.array([self.weight.value @ row + self.bias.value for row in x])",
+     r"make the result with its shape first, np\.z"),
+    ("0 * x[0, 0] + x @ self.weight.value.T + self.bias.value",
+     r"loops over the examples take care of it, indices such"),
+])  # fmt: skip
+def test_hints_for_a_batch_of_0(y, says, tmp_path, capsys):
+    text = DENSE.replace("        return y", f"        return {y}")
+    assert run(write(tmp_path, text)) == 1
+    said = re.sub(r"\s+", " ", capsys.readouterr().out)
+    assert re.search(f"contract wrong: a batch of 0 failed.*: .*; {says}", said)
+    assert said.count("a batch of 0") == 1 and ("such as x[0]" in said) != ("with its shape first" in said)
 
 
 def test_what_the_code_prints_is_shown_shortly(tmp_path, capsys):
@@ -232,6 +280,45 @@ def test_a_notebook_names_cells(tmp_path, capsys):
     assert run(written_notebook(tmp_path, *cells[:2], ("code", RELU.replace("np.max", "np.maxi")))) == 1
     said = re.sub(r"\s+", " ", capsys.readouterr().out)
     assert re.search(r"AttributeError: .*\(cell 3, line 14: return np\.maxi", said)
+
+
+@pytest.mark.parametrize("command", [
+    "ReLU?", "??ReLU", "np.maximum??", "files = !ls", "a = %time print(1)", "if np:\n    %time print(1)\n",
+    "%%time\nx = 1", "!ls\nx = [1,\n%timeit x", "%%bash\nfor i in a b; do echo $i; done", "a text of words",
+])  # fmt: skip
+def test_cells_of_a_notebook_that_are_no_python(command, tmp_path, capsys):
+    cells = ("code", "import numpy as np"), ("code", command), ("code", RELU)
+    assert run(written_notebook(tmp_path, *cells)) == 0
+    out = capsys.readouterr().out
+    left_out = re.findall(r"exercise.ipynb: cell 2 is left out: it is no Python \(.+: line \d\)\n", out)
+    assert len(left_out) == sum(part in command for part in ("[1", "%%bash", "of words"))
+    assert "All 4 lines are right." in out
+
+
+def test_cells_of_python_are_left_as_they_are(tmp_path):
+    text = RELU.replace("return dy", 'return 0 * float("""3\n%time\n!ls"""[:1]) \\\n  % 3 + dy')
+    assert run(written_notebook(tmp_path, ("code", text))) == 0
+
+
+def test_an_exercise_that_is_no_python_is_not_left_out(tmp_path, capsys):
+    text = RELU.replace("return dy", "return return dy")
+    assert run(written_notebook(tmp_path, ("code", "import numpy as np"), ("code", text + "ReLU?"))) == 1
+    out = capsys.readouterr().out
+    assert re.search(r"program +wrong: SyntaxError: .*\(cell 2, line 1\d: return return", out)
+    assert "left out" not in out
+
+
+@pytest.mark.parametrize("answer", [
+    "softmax_cross_entropy = lambda scores, y: own(scores, y)",
+    "class Loss:\n    def __call__(self, scores, y):\n        return own(scores, y)\nsoftmax_cross_entropy = Loss()",
+    "softmax_cross_entropy = own",
+])  # fmt: skip
+def test_what_is_assigned_to_the_name_is_graded(answer, tmp_path, capsys):
+    text = (TEACHING / "solutions" / "loss.py").read_text(encoding="utf-8")
+    text = text.replace("softmax_cross_entropy", "own") + answer + "\n"
+    end = "from minidl.testing import grade\nassert grade(softmax_cross_entropy)\n"
+    assert run(write(tmp_path, text + end)) == 0
+    assert capsys.readouterr().out.count("All 4 lines are right.") == 1
 
 
 def test_files_next_to_it_can_be_imported(tmp_path):

@@ -67,6 +67,12 @@ class Conv2D(Layer):
 # Run this cell as often as you like, or `python -m minidl grade convolution.py`. If all is right, a net with your
 # layer learns handwritten digits, 400 of them: loops in Python take their time. How much faster is
 # `minidl.layers.Conv2D(4, (3, 3))`?
+#
+# To try the layer by hand, build it in a net, which calls `build` with the shape of one example:
+#
+#     from minidl import Sequential
+#     model = Sequential([Conv2D(4, (2, 3))], (1, 5, 5))
+#     model.forward(np.random.normal(size=(2, 1, 5, 5)), training=True)
 
 # %%
 from minidl import Sequential, Trainer

@@ -63,6 +63,12 @@ class Dense(Layer):
 #
 # Run this cell as often as you like, or `python -m minidl grade dense.py`. If all is right, a net with your layer
 # learns handwritten digits.
+#
+# To try the layer by hand, build it in a net, which calls `build` with the shape of one example:
+#
+#     from minidl import Sequential
+#     model = Sequential([Dense(3)], (4,))
+#     model.forward(np.random.normal(size=(2, 4)), training=True)
 
 # %%
 from minidl import Sequential, Trainer

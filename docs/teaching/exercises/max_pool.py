@@ -56,6 +56,12 @@ class MaxPool2D(Layer):
 #
 # Run this cell as often as you like, or `python -m minidl grade max_pool.py`. If all is right, a net with your layer
 # learns handwritten digits.
+#
+# To try the layer by hand, build it in a net, which calls `build` with the shape of one example:
+#
+#     from minidl import Sequential
+#     model = Sequential([MaxPool2D(3, 2)], (1, 5, 5))
+#     model.forward(np.random.normal(size=(2, 1, 5, 5)), training=True)
 
 # %%
 from minidl import Sequential, Trainer

@@ -43,6 +43,12 @@ class ReLU(Layer):
 #
 # Run this cell as often as you like, or `python -m minidl grade relu.py`. If all is right, a net with your layer learns
 # which points of a square lie in a circle. How well does it do without the line `ReLU(),`?
+#
+# To try the layer by hand, build it in a net, which calls `build` with the shape of one example:
+#
+#     from minidl import Sequential
+#     model = Sequential([ReLU()], (4,))
+#     model.forward(np.random.normal(size=(2, 4)), training=True)
 
 # %%
 from minidl import Sequential, Trainer

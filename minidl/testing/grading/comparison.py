@@ -40,6 +40,8 @@ def compare(
         report.add(label, outcome.verdict, named_by_shape(outcome.says, case, name, catalogue), outcome.says)
     elif outcome.value is None:
         report.add(label, WRONG, "it returns nothing: is a `return` missing?")
+    elif isinstance(outcome.value, (list, tuple)):
+        report.add(label, WRONG, f"expected an array of numbers, got a {type(outcome.value).__name__}")
     else:
         try:
             got = np.asarray(outcome.value, "float64")

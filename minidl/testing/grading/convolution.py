@@ -12,6 +12,7 @@ from minidl.testing.grading.layer_exercise import LayerExercise
 from minidl.utils.arrays import Array
 
 ROWS, COLUMNS = 2, 3  # of a filter
+ALL, LAST = slice(None), slice(-1, None)  # of the filters
 
 
 def patches(x: Array) -> Array:
@@ -37,11 +38,11 @@ def sent(c: Any, w: Array, dy: Array) -> Array:
     return dx
 
 
-def last_patch_only(c: Any) -> Array:
-    """Returns dx if patches replace what others have sent."""
+def last_patch_only(c: Any, filters: slice = ALL) -> Array:
+    """Returns dx if patches replace what others have sent. filters: those that count."""
     dx = np.zeros(c.x.shape)
     for i, j in np.ndindex(c.dy.shape[2:]):
-        dx[:, :, i : i + ROWS, j : j + COLUMNS] = np.einsum("nk,kcrs->ncrs", c.dy[:, :, i, j], c.W)
+        dx[:, :, i : i + ROWS, j : j + COLUMNS] = np.einsum("nk,kcrs->ncrs", c.dy[:, filters, i, j], c.W[filters])
     return dx
 
 
@@ -88,6 +89,8 @@ CONVOLUTION = LayerExercise(
         "dx": [
             ("a patch replaces what others have sent; dx misses the overlap of the patches, whose gradients add up",
              last_patch_only),
+            ("an output replaces what others have sent, those of the other filters, too; their gradients add up",
+             lambda c: last_patch_only(c, LAST)),
             ("the filter is flipped once too often, or once too little: dy is to meet the weight that x has met",
              lambda c: sent(c, flipped(c.W), c.dy)),
             ("only the last filter counts: a loop over the filters replaces dx at each turn",

@@ -24,7 +24,7 @@ def grade(answer: Callable[..., Any]) -> bool:
     ----------
     answer : class or function
         A layer Dense, ReLU, MaxPool2D or Conv2D, a loss softmax_cross_entropy, or an optimizer SGD. Its name says which
-        exercise it solves.
+        exercise it solves. A lambda, and an object that can be called, have the name to which they are assigned.
 
     Returns
     -------
@@ -65,17 +65,26 @@ def grade(answer: Callable[..., Any]) -> bool:
     2 of 4 lines are right.
     False
     """
-    name = getattr(answer, "__name__", "")
+    name = name_of(answer)
     if name not in EXERCISES:
         expected = f"expected a class or function with one of the names {', '.join(EXERCISES)}"
         hint = f"; pass the class {type(answer).__name__}" if type(answer).__name__ in EXERCISES else ""
         raise (ValueError if name else TypeError)(f"answer: {expected}, got {answer!r}{hint}")
-    return graded(answer, Report(name, globals_of(answer)))
+    return graded(name, answer, Report(name, globals_of(answer)))
 
 
-def graded(answer: Callable[..., Any], report: Report) -> bool:
-    """Grades a solution whose name is that of an exercise; returns True if all is right."""
-    EXERCISES[answer.__name__].grade(answer, report)  # type: ignore[arg-type]
+def name_of(answer: Callable[..., Any]) -> str:
+    """Returns the name of a class or a function; else that of an exercise to which a callable object is assigned."""
+    name: str = getattr(answer, "__name__", "")
+    if name in EXERCISES or not callable(answer):
+        return name
+    namespace = globals_of(answer)
+    return next((known for known in EXERCISES if namespace.get(known) is answer), name)
+
+
+def graded(name: str, answer: Callable[..., Any], report: Report) -> bool:
+    """Grades a solution of an exercise; returns True if all is right."""
+    EXERCISES[name].grade(answer, report)  # type: ignore[arg-type]
     return report.end()
 
 

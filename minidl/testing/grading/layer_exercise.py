@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import SimpleNamespace
@@ -22,6 +23,17 @@ from minidl.utils.validation import Shape
 OLD = 100.0  # what the gradients of parameters hold before backward: those of the step before
 GIVEN = "__init__ and build stay as the exercise has them"
 PARAMS = {"dW": "weight", "db": "bias"}  # gradients, with the names of their parameters
+ASSIGNED = re.compile(r"(?:(?:self\.)?(?P<param>\w+)\.grad|(?P<own>\w+))(?:\[.*?\])? *[-+*/@]?=(?!=)")
+
+
+def assigned(layer: Layer, lines: Iterable[str]) -> Iterator[str]:
+    """Yields the gradients to which lines of code assign, such as self.weight.grad = ... or dW += ...: dW."""
+    for found in filter(None, map(ASSIGNED.match, lines)):
+        for gradient, name in PARAMS.items():
+            if found["own"] == gradient or (
+                name in layer.params and vars(layer).get(found["param"]) is layer.params[name]
+            ):
+                yield gradient
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,7 @@ class LayerExercise:
         outcomes |= {name: self._written(backward, layer.params[PARAMS[name]].grad, PARAMS[name]) for name in gradients}
         failed = [name for name, outcome in outcomes.items() if outcome is backward and backward.verdict == WRONG]
         named = [name for name in failed if named_by_shape(backward.says, case, name, self.mistakes[name])]
+        named += [name for name in assigned(layer, backward.lines) if name in failed]
         for name, outcome in outcomes.items():
             if name in failed and name != (named or failed)[0]:  # one error, one line
                 outcome = Outcome(None, UNTRIED, "backward ends before it")

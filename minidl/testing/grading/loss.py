@@ -43,6 +43,10 @@ def minus_listed(c: Any) -> Array:
     return p
 
 
+OF_CLASSES = (
+    "another number is subtracted from each class (axis 0), which changes the softmax; each example has one number for "
+    "all of its scores"
+)
 MISTAKES: dict[str, Mistakes] = {
     "losses": [
         ("the losses are averaged over the batch; each example has a loss of its own, and the Trainer divides",
@@ -61,6 +65,8 @@ MISTAKES: dict[str, Mistakes] = {
          lambda c: -np.log(of_label(c, softmax(c.x, 0)))),
         ("the softmax divides by the sum of all examples; each example has a sum of its own",
          lambda c: -np.log(of_label(c, softmax(c.x, None)))),
+        (OF_CLASSES,
+         lambda c: -np.log(of_label(c, softmax(c.x - c.x.max(0))))),
         ("the logarithm is missing: the loss is 1 - p",
          lambda c: 1 - of_label(c, softmax(c.x))),
         ("the logarithm is that of the largest probability; it is that of the label's",
@@ -105,6 +111,8 @@ MISTAKES: dict[str, Mistakes] = {
          lambda c: softmax(c.x, 0) - marked(c)),
         ("the softmax divides by the sum of all examples; each example has a sum of its own",
          lambda c: softmax(c.x, None) - marked(c)),
+        (OF_CLASSES,
+         lambda c: softmax(c.x - c.x.max(0)) - marked(c)),
         ("the softmax is missing: scores are not probabilities",
          lambda c: c.x - marked(c)),
         ("dscores is multiplied by the loss; it is the gradient already",
@@ -126,6 +134,10 @@ SATURATED = [
 OVERFLOW = (
     "exp overflows: it must not see large numbers; a softmax stays the same if one number is subtracted from all scores"
     " of an example"
+)
+OF_BATCH = (
+    "the number that is subtracted is that of the whole batch, so the exponentials of examples with smaller scores are "
+    "all rounded to 0; each example has a number of its own"
 )
 UNDERFLOW = (
     "a probability is rounded to 0, and its logarithm is infinite: compute the logarithm from the scores, without the "
@@ -199,11 +211,14 @@ class LossExercise:
             return
         named = dict(zip(("losses", "dscores"), outcome.value, strict=True))
         infinite = ~np.isfinite(named["losses"])
+        of_batch = self._subtracts_one_number(named["dscores"]) or self._subtracts_one_number(named["losses"])
         for name, value in named.items():
             expected = getattr(self.large, name)
             if np.allclose(value, expected, 1e-5, 1e-4):
                 continue
-            if np.isnan(named["dscores"]).any() or infinite[self.large.losses < 100].any():
+            if of_batch:
+                report.add(label, WRONG, OF_BATCH, place(name, value, expected))
+            elif np.isnan(named["dscores"]).any() or infinite[self.large.losses < 100].any():
                 report.add(label, WRONG, OVERFLOW, place(name, value, expected))
             elif infinite.any():
                 report.add(label, WRONG, UNDERFLOW, place(name, value, expected))
@@ -211,6 +226,11 @@ class LossExercise:
                 compare(report, label, Outcome(value), self.large, name, SATURATED)
             return
         report.add(label)
+
+    def _subtracts_one_number(self, values: Array) -> bool:
+        """True if large scores give finite values just for the examples that have the largest score of the batch."""
+        largest = self.large.x.max(axis=1) == self.large.x.max()
+        return np.array_equal(np.isfinite(values).reshape(len(largest), -1).all(axis=1), largest)
 
 
 LOSS = LossExercise()

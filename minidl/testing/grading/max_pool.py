@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -56,23 +57,47 @@ def one(places: Array) -> Array:
     return (np.arange(POOL * POOL) == np.asarray(places)[..., None]) * 1.0
 
 
-def last_window_only(c: Any) -> Array:
-    """Returns dx if windows replace what others have sent."""
+def looped(c: Any, to: Callable[[int, int, int, int], tuple[int, int]], adds: bool = True) -> Array:
+    """Returns dx of a loop over the windows. to(i, j, row, column): where the maximum of a window is looked for."""
     dx = np.zeros(c.x.shape)
     places = flat(c.x).argmax(-1)
     for n, k, i, j in np.ndindex(c.dy.shape):
-        a, b = divmod(int(places[n, k, i, j]), POOL)
-        dx[n, k, i * STRIDE + a, j * STRIDE + b] = c.dy[n, k, i, j]
+        at = (n, k, *to(i, j, *divmod(int(places[n, k, i, j]), POOL)))
+        dx[at] = c.dy[n, k, i, j] + (dx[at] if adds else 0)
     return dx
 
 
-def without_offset(c: Any) -> Array:
-    """Returns dx if the place in the window is taken for that in the image."""
-    dx = np.zeros(c.x.shape)
-    places = flat(c.x).argmax(-1)
-    for n, k, i, j in np.ndindex(c.dy.shape):
-        dx[n, k, places[n, k, i, j] // POOL, places[n, k, i, j] % POOL] += c.dy[n, k, i, j]
-    return dx
+def in_image(i: int, j: int, row: int, column: int) -> tuple[int, int]:
+    """Returns the place of a window's number in the image."""
+    return i * STRIDE + row, j * STRIDE + column
+
+
+def without_offset(i: int, j: int, row: int, column: int) -> tuple[int, int]:
+    """Returns the place in the window."""
+    return row, column
+
+
+def without_stride(i: int, j: int, row: int, column: int) -> tuple[int, int]:
+    """Returns the place in the image with windows that begin at (i, j)."""
+    return i + row, j + column
+
+
+def counted(i: int, j: int, row: int, column: int) -> tuple[int, int]:
+    """Returns the place in an image of 8 columns if that in the window is counted row by row."""
+    return divmod(row * POOL + column, 8)
+
+
+def of_channels(c: Any) -> Array:
+    """Returns dx if the maximum of a whole channel gets the gradients of all windows."""
+    largest = c.x.reshape(*c.x.shape[:2], 40).argmax(-1)[..., None]
+    return ((np.arange(40) == largest) * c.dy.sum((2, 3))[..., None]).reshape(c.x.shape)
+
+
+def first_window(c: Any, shares: Array) -> Array:
+    """Returns dx if only the first window of the batch sends its gradient, by shares as in sent."""
+    dy = np.zeros(c.dy.shape)
+    dy[0, 0, 0, 0] = c.dy[0, 0, 0, 0]
+    return sent(c, shares, dy)
 
 
 def ties(c: Any) -> Array:
@@ -117,7 +142,7 @@ MAX_POOL = LayerExercise(
             ("equal maxima share the gradient; the first one, row by row, gets all of it",
              lambda c: sent(c, ties(c) / ties(c).sum(-1, keepdims=True))),
             ("a window replaces what others have sent to the same maximum; where windows overlap, gradients add up",
-             last_window_only),
+             lambda c: looped(c, in_image, adds=False)),
             ("the places of the first example's maxima are used for all; each example sends its gradient to its own",
              lambda c: sent(c, one(flat(c.x)[:1].argmax(-1)))),
             ("the places are those of the maxima of the batch's sum; each example sends its gradient to its own maxima",
@@ -135,11 +160,26 @@ MAX_POOL = LayerExercise(
             ("rows and columns are exchanged in the place of a maximum",
              lambda c: sent(c, one(flat(c.x).argmax(-1))[..., np.arange(9).reshape(3, 3).T.reshape(9)])),
             ("the place in a window is taken for that in the image: the window's own offset is missing",
-             without_offset),
+             lambda c: looped(c, without_offset)),
+            ("the window's own offset is missing in the place of a maximum, and windows replace what others have sent",
+             lambda c: looped(c, without_offset, adds=False)),
+            *(("the stride is forgotten in the place of a maximum: windows begin at stride * i, not at i",
+               lambda c, adds=adds: looped(c, without_stride, adds)) for adds in (True, False)),
+            *(("the number that argmax counts in the window is taken for one that counts the pixels of the image",
+               lambda c, adds=adds: looped(c, counted, adds)) for adds in (True, False)),
+            ("the maximum of the whole channel gets the gradients of all windows; each window has a maximum of its own",
+             of_channels),
+            *(("only the first window has sent its gradient: is `return` inside the loop?",
+               lambda c, ties_too=ties_too: first_window(c, ties(c) if ties_too else one(flat(c.x).argmax(-1))))
+              for ties_too in (False, True)),
+            ("dy is multiplied by the maximum; the slope of a maximum is 1",
+             lambda c: sent(c, one(flat(c.x).argmax(-1)), c.dy * c.y)),
             ("the smallest number of each window gets the gradient",
              lambda c: sent(c, one(flat(c.x).argmin(-1)))),
             ("dx marks the maxima; by the chain rule they get dy",
              lambda c: sent(c, one(flat(c.x).argmax(-1)), np.ones(c.dy.shape))),
+            ("dx marks the maxima; by the chain rule they get dy",
+             lambda c: np.minimum(sent(c, one(flat(c.x).argmax(-1)), np.ones(c.dy.shape)), 1)),
             ("dx is divided by the number of examples; an example's dx is its own",
              lambda c: c.dx / c.n),
             ("dx is summed over the batch; only gradients of parameters are, and this layer has none",

@@ -8,7 +8,7 @@ import re
 import textwrap
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,13 @@ ERRORS = {"truth value": "if, max and min take single numbers; arrays need a fun
 HINTS = {  # what a contract's message means for beginners
     r"(an output|dx) of float\d\d, got float": "make arrays with the dtype of x: np.zeros(shape) has float64",
     r"inference changed": "keep arrays for backward only `if training`",
-    r"a batch of 0 failed": "loops over the examples take care of it, indices such as x[0] do not",
+    r"a batch of 0 failed.*expected \w+ to return shape": (
+        "make the result with its shape first, np.zeros((len(x), ...), x.dtype): an array of a list of no examples has "
+        "lost the other axes"
+    ),
+    r"a batch of 0 failed(?!.*expected \w+ to return shape)": (
+        "loops over the examples take care of it, indices such as x[0] do not"
+    ),
     r"frozen": "keep what belongs to a parameter by its name in params",
     r"does it accumulate\?|another dx": "each backward starts with arrays of zeros",
 }
@@ -32,11 +38,12 @@ HINTS = {  # what a contract's message means for beginners
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a call of the student's code returned; or else a verdict, and what to say about it."""
+    """What a call of the student's code returned; or else a verdict, what to say, and the lines that failed."""
 
     value: Any = None
     verdict: str = RIGHT
     says: str = ""
+    lines: tuple[str, ...] = ()  # of the student's code in the traceback, the innermost first
 
 
 class Report:
@@ -98,7 +105,8 @@ class Report:
         except NotImplementedError:
             return Outcome(None, UNWRITTEN)
         except (Exception, SystemExit) as error:
-            return Outcome(None, WRONG, self.explain(error, reads, shapes))
+            lines = tuple(code for _, code in self._lines(error))
+            return Outcome(None, WRONG, self.explain(error, reads, shapes), lines)
         finally:
             self.printed += out.getvalue().splitlines()
 
@@ -129,8 +137,12 @@ class Report:
 
     def _where(self, error: BaseException) -> str:
         """Returns the last line of the student's code in a traceback, in parentheses; "" if there is none."""
+        for number, code in self._lines(error):
+            return f" ({self.place(number)}{': ' * bool(code)}{code})"
+        return ""
+
+    def _lines(self, error: BaseException) -> Iterator[tuple[int, str]]:
+        """Yields the lines of the student's code in a traceback, the innermost first: their numbers and their text."""
         for frame, number in reversed(list(traceback.walk_tb(error.__traceback__))):
             if frame.f_globals is self.namespace:
-                code = linecache.getline(frame.f_code.co_filename, number, frame.f_globals).strip()
-                return f" ({self.place(number)}{': ' * bool(code)}{code})"
-        return ""
+                yield number, linecache.getline(frame.f_code.co_filename, number, frame.f_globals).strip()

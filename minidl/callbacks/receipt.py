@@ -37,7 +37,7 @@ class Receipt(Recorder):
     Notes
     -----
     The file contains the arguments of callbacks, except of those with `rank_zero_only`, without which training is the
-    same, and of TimeLimit. Each epoch costs a hash of the weights, and the begin of a fit one of the data.
+    same, and of TimeLimit. Each epoch costs a hash of the weights, and the beginning of a fit one of the data.
 
     Examples
     --------

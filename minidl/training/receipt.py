@@ -49,7 +49,7 @@ Receipt = dict[str, Any]
 
 
 def origin(trainer: BaseTrainer, loop: FitLoop | None) -> Receipt:
-    """Returns what a fit follows from; "is_whole": whether it is at its begin.
+    """Returns what a fit follows from; "is_whole": whether it is at its beginning.
 
     Raises ValueError for a fit on batches, TypeError for what JSON cannot hold.
     """

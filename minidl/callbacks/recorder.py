@@ -120,7 +120,7 @@ class Recorder:
             self._epochs.append(weights_hash(trainer))
 
     def _missing(self, trainer: Any) -> int:
-        """Returns the number of epochs that are over and not recorded; -1 if that began without it."""
+        """Returns the number of epochs that are over and not recorded; -1 if the fit began without it."""
         if not self._origin.get("is_whole"):
             return -1
         return int(trainer.epoch - self._origin["run"]["epoch"] - len(self._epochs))

@@ -56,6 +56,31 @@ def adam(
     return w - real(rate) * (m / (np.sqrt(denominator) * real(scale) + real(eps))), new_state
 
 
+def muon(
+    w, g, state, lr, step=0, momentum=0.95, nesterov=True, weight_decay=0.1, ns_coefficients=(3.4445, -4.775, 2.0315),
+    eps=1e-7, ns_steps=5, adjust_lr_fn=None, is_matrix=True,
+):  # fmt: skip
+    """Written as PyTorch computes it, with a velocity (1 - momentum) times as long; not with the kernels' rounding."""
+    v = momentum * state["velocity"] + (1 - momentum) * g
+    u = (1 - momentum) * g + momentum * v if nesterov else v
+    if is_matrix:
+        rows, columns = matrix = len(w), w.size // len(w)
+        scale = max(1, rows / columns) ** 0.5 if adjust_lr_fn != "match_rms_adamw" else 0.2 * max(matrix) ** 0.5
+        u = scale * orthogonalized(u.reshape(matrix), ns_coefficients, ns_steps, eps).reshape(w.shape)
+    else:
+        u = u / (1 - momentum)
+    return (1 - lr * weight_decay) * w - lr * u, {"velocity": v}
+
+
+def orthogonalized(u, coefficients, steps, eps):
+    """Newton-Schulz iterations by the singular values, which they change one by one."""
+    a, b, c = coefficients
+    left, s, right = np.linalg.svd(u / max(np.linalg.norm(u), eps), full_matrices=False)
+    for _ in range(steps):
+        s = a * s + b * s**3 + c * s**5
+    return (left * s) @ right
+
+
 def power(base, exponent):
     """Returns base ** exponent by repeated squaring; math.pow may differ in the last bit."""
     result = 1.0

@@ -43,6 +43,7 @@ class FlatParameters:
         self.values = _aligned_zeros(size, dtype)
         self._made: dict[str, Array] = {}
         self._views = [_view(param.value, start) for param, start in starts]
+        self._names = [f"{i}.{name}" for i, layer in enumerate(layers) for name in layer.params]
         for (param, _), view in zip(starts, self._views, strict=True):
             self._move(param, view)
         for layer, name, start in buffers:
@@ -74,6 +75,10 @@ class FlatParameters:
         """Returns for each parameter, in order, a view of a flat array (such as a velocity) in its shape."""
         return [view(flat) for view in self._views]
 
+    def named_views(self, flat: Array) -> dict[str, Array]:
+        """Returns these views by the names in `model.params`."""
+        return dict(zip(self._names, self.views(flat), strict=True))
+
 
 class BorrowedParameters(FlatParameters):
     """The parameters of a model for another network of its layers, which shares their values and has no gradients."""
@@ -92,7 +97,7 @@ class SharedParameters(FlatParameters):
 
     def __init__(self, owner: FlatParameters, owned: Sequence[Layer], layers: Sequence[Layer]) -> None:
         self.dtype, self.values, self._made, self._views = owner.dtype, owner.values, owner._made, owner._views
-        self.param_offsets = owner.param_offsets
+        self.param_offsets, self._names = owner.param_offsets, owner._names
         theirs, ours = ([leaf for layer in some for leaf in layer.leaves()] for some in (owned, layers))
         offsets = [owner.offsets[id(leaf)] for leaf in theirs]
         self.offsets = {id(leaf): offset for leaf, offset in zip_longest(ours, offsets, fillvalue=0)}

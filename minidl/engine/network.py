@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from minidl.engine.flat_parameters import FlatParameters
-from minidl.engine.param_groups import ParamGroup, overrides_settings, param_groups, settings_of
+from minidl.engine.param_groups import ParamGroup, Ranges, overrides_settings, param_groups, settings_of
 from minidl.engine.segments import CheckedSegment, NativeSegment, NumpySegment, ParamGroups, Segment, trains
 from minidl.engine.state import tensors
 from minidl.layers.base import Layer
@@ -25,7 +25,6 @@ from minidl.utils.data import ArraySource, Index, is_plain_batch
 from minidl.utils.factors import by_name
 from minidl.utils.threadpool import one_blas_thread
 from minidl.utils.validation import Shape
-from minidl_c.optimizers.update import ParamRanges
 
 Predict = Callable[[Array, int | None], Array]
 CHUNK = 1024  # examples that predict processes at a time with NumPy layers or data that must be converted
@@ -176,7 +175,7 @@ class Network:
         """Returns the name, as errors have it, of the first layer of a class that is no container; None: none."""
         return next((name for leaf, name in self.named if isinstance(leaf, kind)), None)
 
-    def ranges(self, trained: ParamGroups) -> ParamRanges:
+    def ranges(self, trained: ParamGroups) -> Ranges:
         """Returns the ranges of the flat buffers that a step changes, and how: parameters alike are one range."""
         found: list[tuple[int, int, float, float, int]] = []
         for leaf in self.leaves:
@@ -187,7 +186,7 @@ class Network:
                 if found and found[-1][1:] == (start, *how):
                     start = found.pop()[0]
                 found.append((start, end, *how))
-        return ParamRanges(found)
+        return Ranges(found)
 
     def trained_params(self, params: Mapping[str, Param]) -> dict[str, Param]:
         """Returns those of a model's parameters, by name, that a step changes."""

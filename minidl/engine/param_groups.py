@@ -13,6 +13,7 @@ from minidl.layers.base import Layer, factors_of
 from minidl.layers.container import Container
 from minidl.utils.factors import Factors, by_name, scaled
 from minidl.utils.validation import check_non_negative
+from minidl_c.optimizers.update import ParamRanges
 
 Select = str | type[Layer] | tuple[type[Layer], ...] | Callable[[str, Layer, str], bool]
 
@@ -32,6 +33,13 @@ class ParamGroup:
     decay_scale: Factors = 1.0
     skipped_steps: int = 0
     inference: bool = False
+
+
+class Ranges(ParamRanges):
+    """The ranges of the flat parameters that steps change; `unscaled`: the same ones with factors of 1."""
+
+    def __init__(self, ranges: Sequence[tuple[int, int, float, float, int]]) -> None:
+        self.unscaled = ParamRanges([(start, end, 1, 1, skipped) for start, end, _, _, skipped in ranges])
 
 
 def settings_of(layers: Sequence[Layer]) -> list[tuple[bool, Factors, Factors]]:

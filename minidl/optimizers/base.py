@@ -1,7 +1,7 @@
 """Optimizer: the base class of minidl's optimizers; learning rates.
 
 An optimizer is an object with `step(params, lr)` and `lr`, a number or a function of the step. An optimizer that also
-has `update(size, dtype)` runs inside the training plan.
+has `update(size, dtype)` runs inside the training plan, unless what it returns overrides `Update.apply` in Python.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Optimizer:
                     raise ValueError(f"params[{name!r}]: expected {expected} as in previous steps, got {got}")
         for name, param in params.items():
             value = np.ascontiguousarray(param.value)
-            update = self.update(value.size, value.dtype.name)
+            update = self._update_of(name, value)
             if name in self._memory:
                 update.steps, arrays = self._memory[name]
                 for key, array in update.state.items():
@@ -152,6 +152,10 @@ class Optimizer:
             param.value = value
             shaped = {key: array.reshape(param.value.shape) for key, array in update.state.items()}
             self._memory[name] = update.steps, shaped
+
+    def _update_of(self, name: str, value: Array) -> Update:
+        """Returns the native form for one parameter."""
+        return self.update(value.size, value.dtype.name)
 
     def state_dict(self) -> dict[str, dict[str, Any]]:
         """Returns copies of the state that `step` keeps by parameter.

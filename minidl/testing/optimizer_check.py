@@ -20,7 +20,7 @@ from minidl.sequential import Sequential
 from minidl.trainer import Trainer
 from minidl.training.checked_attributes import optimizer_of
 from minidl.training.checkpoint_content import pack
-from minidl.training.steps import has_update
+from minidl.training.native_update import has_update
 from minidl.utils.arrays import Array
 from minidl.utils.constructors import construct, constructor_arguments, parameters
 from minidl.utils.validation import check_bool, check_count

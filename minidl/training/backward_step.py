@@ -35,5 +35,5 @@ def backward_step(trainer: BaseTrainer, dscores: ArrayLike | Mapping[str, ArrayL
         rate, descent = trainer.rate_at(trainer.step), trainer.steps().descent
         model.manual.last_backward(dscores, model.changes)
         model.changes += 1
-        if not descent.step(rate, given, trainer.step_counter):
+        if not descent.step(rate, given, trainer.step_counter, trainer.num_threads):
             raise FloatingPointError(explain_gradients(trainer.network, trainer.step))

@@ -145,7 +145,7 @@ def _update(trainer: BaseTrainer) -> Tensors:
     return {
         f"{name}/{param}": view
         for name, flat in (update.state.items() if update is not None else ())
-        for param, view in zip(trainer.model.params, network.parameters.views(flat), strict=True)
+        for param, view in network.parameters.named_views(flat).items()
     }
 
 

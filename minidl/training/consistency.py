@@ -16,11 +16,13 @@ from minidl.engine.network import Network
 from minidl.losses import Loss
 from minidl.sequential import Sequential
 from minidl.training.labeled_data import LabeledData
+from minidl.training.native_update import is_native
 from minidl.training.per_example_steps import ClippedSteps
-from minidl.training.steps import Steps, has_update
+from minidl.training.steps import Steps
 from minidl.utils.arrays import Array
 from minidl.utils.overrides import speaks_for
 from minidl_c import isa
+from minidl_c.optimizers.update import Update
 from minidl_c.runtime.partition import local_range
 
 TIMES = "images_per_second"  # a series of the history that differs between processes
@@ -60,15 +62,13 @@ def check_data(comm: Communicator, data: LabeledData, step: int) -> None:
         comm.check_consistent({"called": "train_batch", "steps done": str(step), **hashes})
 
 
-def warnings_for(
-    comm: Communicator, steps: Steps | ClippedSteps, network: Network, loss: Loss, optimizer: Any, size: int
-) -> list[str]:
+def warnings_for(comm: Communicator, steps: Steps | ClippedSteps, network: Network, loss: Loss, size: int) -> list[str]:
     """Returns warnings for a fit, in steps of `size` examples, in which processes do less or more than expected."""
     if comm.size == 1:
         alone = "distributed: this trainer was made without it, so each rank trains alone"
         return [alone] if MPI.max_size > 1 else []
     if not steps.is_distributable:
-        why = _whole_steps(network, loss, optimizer)
+        why = _whole_steps(network, loss, steps.update)
         return [f"distributed: each of {comm.size} ranks does all of each step: {why}"]
     busy = sum(first < end for first, end in (local_range(size, rank, comm.size) for rank in range(comm.size)))
     if busy < comm.size:
@@ -76,14 +76,14 @@ def warnings_for(
     return []
 
 
-def _whole_steps(network: Network, loss: Loss, optimizer: Any) -> str:
+def _whole_steps(network: Network, loss: Loss, update: Update | None) -> str:
     """Returns the reason why each process does all of each step."""
     in_python = [type(leaf).__name__ for leaf in network.leaves if not leaf.native]
     if in_python:
         return f"{in_python[0]} is a layer in NumPy"
     if not speaks_for(loss, "op", "__call__"):
         return "the loss is in Python"
-    if not has_update(optimizer):
+    if not is_native(update):
         return "the optimizer is in Python"
     if network.couples_examples:
         return "layers see each micro-batch of a step alone, or a kernel reads the whole batch"

@@ -154,7 +154,7 @@ class FitLoop(ABC):
         steps = self.sized.steps(in_parts=self.config.gradient_accumulation_steps > 1)
         network = self.sized.network
         size = self.config.step_size
-        for warning in warnings_for(trainer.comm, steps, network, trainer.loss, trainer.optimizer, size):
+        for warning in warnings_for(trainer.comm, steps, network, trainer.loss, size):
             self.progress.note(warning)
         with contextlib.ExitStack() as stack:
             with trainer.comm.raise_together():

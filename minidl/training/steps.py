@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,11 +16,12 @@ from minidl.engine.segments import ParamGroups
 from minidl.losses import Loss, checked_loss
 from minidl.optimizers.base import Optimizer
 from minidl.sequential import Sequential
+from minidl.training.native_update import has_update, is_native, new_update
 from minidl.utils.arrays import Array
 from minidl.utils.data import ArraySource, Index
 from minidl.utils.factors import by_name
 from minidl.utils.overrides import speaks_for
-from minidl.utils.threadpool import one_blas_thread
+from minidl.utils.threadpool import at_most, one_blas_thread
 from minidl.utils.validation import LARGEST
 from minidl_c.optimizers.clip import clip
 from minidl_c.optimizers.update import Update
@@ -121,7 +121,7 @@ class Descent:
             raise ValueError(f"lr: {expected}, got {rate:g}")
         return rate
 
-    def step(self, rate: float, limits: Clip, step_counter: NDArray[np.int64]) -> bool:
+    def step(self, rate: float, limits: Clip, step_counter: NDArray[np.int64], num_threads: int | None) -> bool:
         """Changes the parameters and counts the step; returns False, and changes nothing, for gradients not finite."""
         values, grads = self.network.parameters.values, self.network.parameters.grads
         self.check_rate(rate)
@@ -129,16 +129,25 @@ class Descent:
             return False
         if limits:
             clip(grads, **limits)
-        if self.update is not None:
+        if is_native(self.update):
             self.update.apply(values, grads, rate, step_counter, self.ranges)
             return True
-        before = values.copy()
+        update = self.update
+        changed = [values, step_counter, *(update.state.values() if update is not None else ())]
+        before, steps = [array.copy() for array in changed], 0 if update is None else update.steps
         try:
-            self.optimizer.step(self.network.trained_params(self.model.params), rate)
+            with at_most(num_threads):
+                if update is not None:
+                    update.apply(values, grads, rate, step_counter, self.ranges)
+                else:
+                    self.optimizer.step(self.network.trained_params(self.model.params), rate)
+                    step_counter += 1
         except BaseException:  # a step is done as a whole or not at all, even if a user's code raises in it
-            values[...] = before
+            for array, old in zip(changed, before, strict=True):
+                array[...] = old
+            if update is not None:
+                update.steps = steps
             raise
-        step_counter += 1
         return True
 
 
@@ -232,7 +241,7 @@ class SegmentedSteps:
                 np.add(before, grads, out=grads)
         np.divide(grads, grads.dtype.type(divisor), out=grads)
         losses = b.losses[k * b.batch_size : (k + 1) * b.batch_size]
-        return bool(np.isfinite(losses).all()) and self.descent.step(rate, b.clip, b.step_counter)
+        return bool(np.isfinite(losses).all()) and self.descent.step(rate, b.clip, b.step_counter, num_threads)
 
     def _part(self, b: StepBatches, here: slice, part: int, num_threads: int | None) -> None:
         """Runs forward, loss and backward of a micro-batch."""
@@ -250,13 +259,6 @@ class SegmentedSteps:
 
 
 Steps = FusedSteps | SegmentedSteps
-
-
-def has_update(optimizer: object) -> bool:
-    """Whether an optimizer has `update(size, dtype)`, for plans; another method may have that name."""
-    return speaks_for(optimizer, "update", "step") and list(
-        inspect.signature(optimizer.update).parameters  # type: ignore[attr-defined]
-    ) == ["size", "dtype"]
 
 
 def check_trainable(network: Network, optimizer: Any) -> None:
@@ -307,9 +309,8 @@ def make_steps(
     trained: the parameter groups; None: those of the network.
     """
     trained = network.trained if trained is None else trained
-    if update is None and has_update(optimizer):
-        update = optimizer.update(network.parameters.values.size, network.dtype)
+    update = new_update(optimizer, network) if update is None else update
     descent = Descent(model, network, optimizer, update, trained)
-    if speaks_for(loss, "op", "__call__") and update is not None and network.native and not in_parts:
+    if speaks_for(loss, "op", "__call__") and is_native(update) and network.native and not in_parts:
         return FusedSteps(network, loss, descent, seed, trained)
     return SegmentedSteps(model, network, loss, descent, seed)

@@ -120,6 +120,13 @@ OWNERS: dict[str, Words] = {
         "learningrate": _LR,
         "lr": _LR,
     },
+    "Muon": {
+        "excludelayers": "use exclude=, names of parameters such as '9.weight'",
+        "excludeembeddings": "use exclude=, names of parameters such as '0.weight'",
+        **{f"muon{letter}": "use ns_coefficients=, all three" for letter in "abc"},
+        "rmsrate": "use adjust_lr_fn='match_rms_adamw' for 0.2, None for None",
+        "adamlrratio": "use model.set_param_group(select, lr_mult=...)",
+    },
     "BaseModel.set_param_group": {
         "lr": "use lr_mult=, a factor of the optimizer's lr",
         "learningrate": "use lr_mult=, a factor of the optimizer's lr",

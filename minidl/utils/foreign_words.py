@@ -141,6 +141,7 @@ OPTIMIZERS: Words = {
     "adamw": "use AdamW(0.001) of minidl.optimizers",
     "rmsprop": "use RMSprop(0.01) of minidl.optimizers",
     "adagrad": "use Adagrad(0.01) of minidl.optimizers",
+    "muon": "use Muon(0.02) of minidl.optimizers",
 }
 
 SCHEDULES: Words = {

@@ -3,11 +3,12 @@
 import os
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from minidl.utils.hints import warn_caller
-from minidl_c.runtime.threads import openmp
+from minidl_c.runtime.threads import limit_thread, openmp
 
 ALL_THREADS = (
     "parts in Python use all threads of NumPy's BLAS, which may be slower beside those of minidl: limiting them needs "
@@ -25,6 +26,17 @@ def register() -> None:
         from minidl.utils.thread_pool_controller import ThreadPoolController
 
         threadpoolctl.register(ThreadPoolController)
+
+
+@contextmanager
+def at_most(num_threads: int | None) -> Iterator[None]:
+    """A context in which calls of this thread take at most this number of threads; None: as many as before."""
+    before = limit_thread(0)
+    limit_thread(min(filter(None, (before, num_threads)), default=0))
+    try:
+        yield
+    finally:
+        limit_thread(before)
 
 
 class OneBlasThread:

@@ -16,7 +16,7 @@ from minidl import Layer, Sequential, Trainer, callbacks, schedules
 from minidl import layers as nn
 from minidl.engine.layer_list import from_spec, to_spec
 from minidl.estimators import SequentialClassifier
-from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
+from minidl.optimizers import SGD, Adagrad, Adam, AdamW, Muon, RMSprop
 from minidl_c.runtime.threads import set_thread_choice
 
 set_thread_choice(False)  # predictions use all threads that they are asked to
@@ -84,6 +84,7 @@ def random_optimizer(rng):
         RMSprop(lr),
         Adam(lr),
         AdamW(lr, weight_decay=0.1),
+        Muon(lr),
     )
     return made[rng.integers(len(made))]
 

@@ -33,10 +33,24 @@ def adam(rng):
     return {"betas": betas, "eps": float(10 ** rng.uniform(-9, -2)), "amsgrad": chance(rng), **decay(rng)}
 
 
+def muon(rng):
+    coefficients = ((3.4445, -4.775, 2.0315), (1.875, -1.25, 0.375), (1.5, -0.5, 0.0))[rng.integers(3)]
+    return {
+        "momentum": float(rng.choice([0.0, rng.uniform(0.1, 0.99)])),
+        "nesterov": chance(rng),
+        "ns_coefficients": coefficients,
+        "eps": float(10 ** rng.uniform(-9, 1)),
+        "ns_steps": int(rng.integers(1, 8)),
+        "adjust_lr_fn": (None, "original", "match_rms_adamw")[rng.integers(3)],
+        **decay(rng),
+    }
+
+
 DRAWS = {
     optimizers.SGD: sgd,
     optimizers.Adagrad: adagrad,
     optimizers.RMSprop: rmsprop,
     optimizers.Adam: adam,
     optimizers.AdamW: adam,
+    optimizers.Muon: muon,
 }

@@ -27,7 +27,7 @@ from minidl.layers import (
     Rescale,
 )
 from minidl.layers.base import Layer
-from minidl.optimizers import SGD, Adam
+from minidl.optimizers import SGD, Adam, Muon
 from minidl.utils.data import CHUNK
 
 
@@ -106,6 +106,7 @@ CASES = {  # layers, dtype, arguments of the trainer, arguments of fit
     "vgg float64": (vgg, "float64", {"clip_norm": 0.5}, SMALL),
     "vgg accumulating": (vgg, "float32", {}, {"batch_size": 16, "gradient_accumulation_steps": 2}),
     "parameter groups": (grouped, "float32", {"optimizer": SGD(0.02, momentum=0.9, weight_decay=0.1)}, SMALL),
+    "muon": (grouped, "float32", {"optimizer": Muon(0.02)}, SMALL),
     "dropout": (dropout, "float32", {}, SOME),
     "examples clipped": (dropout, "float64", {"per_example_clip_norm": 0.1}, SMALL),
     "pixels": (pixels, "float32", {}, {"batch_size": 20}),

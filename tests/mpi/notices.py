@@ -7,7 +7,7 @@ from mpi.nets import Noise, images
 from minidl import Sequential, Trainer
 from minidl.distributed import MPI
 from minidl.layers import Dense, Flatten, Rescale
-from minidl.optimizers import SGD
+from minidl.optimizers import SGD, Muon
 
 
 class Observer:
@@ -30,6 +30,7 @@ def main(folder):
         callbacks = [Observer(), Participant()] if distributed and size == 64 and not layers else []
         trainer.fit(X, y, batch_size=size, callbacks=callbacks)
     trainer.save_checkpoint(f"{folder}/rank {comm.rank}")
+    Trainer(model, "softmax_cross_entropy", Muon(0.1), distributed=comm).fit(X, y)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 from phrase_books import CLASSES, INPUTS, ROWS, arrays, foreign_program, minidl_names, place, rows
+from reference_optimizers import orthogonalized
 
 from minidl import Sequential, Trainer, losses
 from minidl.layers import Dense, Dropout, Dropout2D
@@ -123,10 +124,15 @@ def test_class_weights_are_those_of_pytorch():
     np.testing.assert_allclose(model.params["0.weight"].value, (weight - weight.grad).detach(), rtol=1e-9, atol=1e-12)
 
 
+def in_float64(u, *arguments):
+    return torch.from_numpy(orthogonalized(u.numpy(), *arguments))
+
+
 @pytest.mark.parametrize("row", rows("PyTorch", section="Optimizers", theirs="optim."))
-def test_optimizers_take_pytorch_steps(row, place, rng):
+def test_optimizers_take_pytorch_steps(row, place, rng, monkeypatch):
     if "[{" in row.theirs[0]:
         pytest.skip("groups of parameters")
+    monkeypatch.setattr("torch.optim._muon._zeropower_via_newtonschulz", in_float64)  # instead of bfloat16
     model = Sequential([Dense(3, use_bias=False)], input_shape=(4,), dtype="float64")
     param = model.params["0.weight"]
     tensor = torch.tensor(np.array(param.value), requires_grad=True)

@@ -25,7 +25,7 @@ from slow_marks import slow_after
 from minidl import Sequential, Trainer
 from minidl.callbacks import Checkpoint
 from minidl.layers import Conv2D, Dense, Flatten, ReLU
-from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
+from minidl.optimizers import SGD, Adagrad, Adam, AdamW, Muon, RMSprop
 from minidl.saving import safetensors_file
 from minidl.saving.safetensors_file import FileError
 from minidl.schedules import Cosine, Exponential, MultiStep, OneCycle, Polynomial, Step
@@ -79,6 +79,8 @@ OPTIMIZERS = [
     AdamW(OneCycle(0.02, 50)),
     Adam(Step(0.01, 7), betas=[0.8, 0.95]),
     AdamW(MultiStep(0.01, [3, 11]), eps=1e-3),
+    Muon(Cosine(0.1, 40), momentum=0.9, adjust_lr_fn="original", exclude=["weight"]),
+    Muon(OneCycle(0.1, 40), nesterov=False),
 ]
 
 

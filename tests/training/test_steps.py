@@ -12,7 +12,7 @@ from minidl import Layer, Sequential, Trainer
 from minidl.initializers import ones, zeros
 from minidl.layers import BatchNorm2D, Conv2D, Dense, Flatten, MaxPool2D, ReLU
 from minidl.losses import softmax_cross_entropy
-from minidl.optimizers import SGD
+from minidl.optimizers import SGD, Muon
 from minidl.training.steps import FusedSteps, SegmentedSteps, make_steps
 from minidl.utils.data import fingerprint
 
@@ -73,7 +73,11 @@ def test_which_kind_of_step_is_used():
     model = make_net()
     fused = make_steps(model, model.network, softmax_cross_entropy, SGD(0.1), 0)
     assert type(fused) is FusedSteps
-    for loss, optimizer in ((wrapped_loss, SGD(0.1)), (softmax_cross_entropy, Plain(0.1))):
+    for loss, optimizer in (
+        (wrapped_loss, SGD(0.1)),
+        (softmax_cross_entropy, Plain(0.1)),
+        (softmax_cross_entropy, Muon(0.1)),
+    ):
         assert type(make_steps(model, model.network, loss, optimizer, 0)) is SegmentedSteps
 
 

@@ -11,7 +11,8 @@ import threadpoolctl
 from minidl import Layer, Sequential, Trainer
 from minidl.layers import Dense, ReLU
 from minidl.optimizers import SGD
-from minidl.utils.threadpool import OneBlasThread, one_blas_thread
+from minidl.utils.threadpool import OneBlasThread, at_most, one_blas_thread
+from minidl_c.runtime.threads import get_num_threads, limit_thread, set_num_threads
 
 X, Y = np.ones((40, 3), "f4"), np.arange(40) % 2
 BLAS = threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
@@ -153,6 +154,20 @@ def test_a_limit_of_one_is_kept():
         with one_blas_thread:
             assert threads() == 1
         assert threads() == 1
+
+
+def test_calls_take_at_most_some_threads():
+    set_num_threads(4)
+    before = limit_thread(2)
+    try:
+        for number, expected in ((1, 1), (3, 2), (None, 2)):
+            with pytest.raises(KeyError), at_most(number):
+                assert get_num_threads() == expected
+                raise KeyError
+            assert get_num_threads() == 2
+    finally:
+        limit_thread(before)
+        set_num_threads(None)
 
 
 def test_models_of_kernels_do_not_touch_the_blas(monkeypatch):

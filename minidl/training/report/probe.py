@@ -23,6 +23,7 @@ from minidl.optimizers.base import rate_at
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.labeled_data import LabeledData
 from minidl.training.moved_targets import with_moved_targets
+from minidl.training.native_update import new_update
 from minidl.training.per_example_steps import clip_factors
 from minidl.training.report.baseline import Baseline, baseline_of
 from minidl.training.report.instrument import BatchArgs, instrumented
@@ -99,9 +100,8 @@ class Probe:
         home = FlatParameters(layers, network.dtype)
         whole = Network(layers, network.names, home, lr_mult=network.lr_mult)
         self.leaves, self.network = whole.leaves, whole.keeping(getattr(self.loss, "losses", ()))
-        self.update = None
-        if update is not None:
-            self.update = self.optimizer.update(self.network.parameters.values.size, network.dtype)
+        self.update = new_update(self.optimizer, self.network)
+        if self.update is not None and update is not None:
             self.update.steps = update.steps
             for name, array in self.update.state.items():
                 array[...] = update.state[name]

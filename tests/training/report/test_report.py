@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from slow_marks import slow_after
 
 from minidl import Sequential, Trainer
 from minidl.callbacks import ReduceLROnPlateau
@@ -33,7 +34,7 @@ from minidl.layers import (
     Tanh,
 )  # fmt: skip
 from minidl.losses import Pinball
-from minidl.optimizers import SGD, Adam, AdamW, RMSprop
+from minidl.optimizers import SGD, Adam, AdamW, Muon, RMSprop
 from minidl.schedules import Cosine
 from minidl.training.report import thresholds
 
@@ -96,11 +97,12 @@ OPTIMIZERS = {
     "momentum": lambda: SGD(0.05, momentum=0.9),
     "adam": lambda: Adam(0.001),
     "adamw": lambda: AdamW(0.003),
+    "muon": lambda: Muon(0.02),
     "rmsprop": lambda: RMSprop(0.001),
 }
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", slow_after(4, OPTIMIZERS))
 @pytest.mark.parametrize("layers", HEALTHY)
 def test_no_findings_for_a_healthy_run(layers, optimizer, capsys):
     trainer = make_trainer(HEALTHY[layers](), OPTIMIZERS[optimizer]())

@@ -295,7 +295,7 @@ INSIDE = (
     *("class_weights", "counts", "decoding", "evaluation", "sizes"),
     *("baseline", "curves", "findings", "instrument", "probe", "report", "symptoms"),
     *("attribution", "figures", "image_grid", "models", "panels", "pictures", "pixels", "receptive_fields"),
-    *("initializers", "windows"),
+    *("initializers", "windows", "native_update"),
 )
 INSIDE_PACKAGES = tuple(  # have tests of their own, such as tests/estimators/test_inputs.py
     f"minidl.{name}"
@@ -314,7 +314,8 @@ INSIDE_TOO = {
     "labeled_data.LabeledData.__init__:targets", "labeled_data.LabeledData.__init__:weights",
     "labeled_data.LabeledData.__init__:active_rows", "sparse.SparseRows.__init__:matrix",
     "sparse.is_sparse:X", "base_trainer.BaseTrainer.__init__:optimizer", "base.Optimizer.step:lr",
-    "hashes.arrays_hash:arrays", "data.fingerprint:array", "native_update.new_update:optimizer", "data.fingerprint:rows", "data.numbered:rows",
+    "hashes.arrays_hash:arrays", "data.fingerprint:array", "data.fingerprint:rows", "data.numbered:rows",
+    "native_update.new_update:optimizer",
     "probabilities.predicted_probabilities:scores", "probabilities.check_defined:values",
     "base_trainer.BaseTrainer.batches:rows", "base_trainer.BaseTrainer.evaluate_rows:rows",
     "data.shape_of_examples:X", "label_loss.check_ignored:ignore_index",

@@ -315,7 +315,6 @@ INSIDE_TOO = {
     "labeled_data.LabeledData.__init__:active_rows", "sparse.SparseRows.__init__:matrix",
     "sparse.is_sparse:X", "base_trainer.BaseTrainer.__init__:optimizer", "base.Optimizer.step:lr",
     "hashes.arrays_hash:arrays", "data.fingerprint:array", "data.fingerprint:rows", "data.numbered:rows",
-    "native_update.new_update:optimizer",
     "probabilities.predicted_probabilities:scores", "probabilities.check_defined:values",
     "base_trainer.BaseTrainer.batches:rows", "base_trainer.BaseTrainer.evaluate_rows:rows",
     "data.shape_of_examples:X", "label_loss.check_ignored:ignore_index",

@@ -31,13 +31,18 @@ def load(text: str, sort_keys: bool = False) -> dict[str, Any]:
         raise ValueError(f"expected JSON as minidl writes it: {str(error)[:200]}") from error
     if not canonical:
         raise ValueError("expected JSON as minidl writes it (no duplicate keys, no spaces), got other JSON")
+    check_depth(value)
+    return value
+
+
+def check_depth(value: dict[str, Any] | list[Any]) -> None:
+    """Raises ValueError for lists and objects that are nested more than MAX_DEPTH deep."""
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer)
                  if isinstance(inner, (dict, list))]  # fmt: skip
     if level:
         raise ValueError(f"expected JSON at most {MAX_DEPTH} deep, got deeper")
-    return value
 
 
 def _parse_int(digits: str) -> int:

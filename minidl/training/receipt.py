@@ -10,7 +10,7 @@ from typing import Any
 from minidl import callbacks as our_callbacks
 from minidl.callbacks.recorder import weights_hash
 from minidl.callbacks.time_limit import TimeLimit
-from minidl.saving import atomic
+from minidl.saving import atomic, canonical_json
 from minidl.saving.atomic import Path
 from minidl.saving.json_codec import decode, encode
 from minidl.saving.object_codec import ObjectCodec
@@ -25,7 +25,7 @@ from minidl.utils.data import CHUNK, Index
 from minidl.utils.validation import MAX_INT64, check_counter
 
 FORMAT = 1
-MAX_BYTES, MAX_DEPTH = 2**26, 100  # of a file that is read
+MAX_BYTES = 2**26  # of a file that is read
 CALLBACKS = {made.__name__: made for made in vars(our_callbacks).values() if isinstance(made, type)}
 DATA = ("X", "y", "sample_weight", "validation_data")
 BUILD = ("minidl", "commit", "instruction_set", "numpy", "python", "platform")  # of show_config()
@@ -118,12 +118,8 @@ def _parsed(content: bytes) -> Any:
         value = json.loads(content)
     except (ValueError, RecursionError):
         raise ValueError("got no JSON") from None
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer)
-                 if isinstance(inner, (dict, list))]  # fmt: skip
-    if level:
-        raise ValueError(f"expected JSON at most {MAX_DEPTH} deep, got deeper")
+    if isinstance(value, (dict, list)):
+        canonical_json.check_depth(value)
     return value
 
 

@@ -533,12 +533,12 @@ class Whitening:
         self.filters = self._values.tolist()
 
     def __call__(self, rng: np.random.Generator, shape: Shape) -> Values:
-        """Returns the first filters and negatives; raises ValueError for a layer with more, or with other patches."""
+        """Returns the first filters and their negatives; raises ValueError for more of them, or for other patches."""
         most, *patch = 2 * len(self._values), *self._values.shape[1:]
         if shape[1:] != tuple(patch) or shape[0] > most:
             expected = f"expected a weight of shape ({most} or fewer, {', '.join(map(str, patch))})"
             raise ValueError(f"whitening: {expected}, of the data's patches, got {shape}")
-        return np.concatenate([self._values, -self._values])[: shape[0]]
+        return np.concatenate([self._values[: (shape[0] + 1) // 2], -self._values[: shape[0] // 2]])
 
     def __repr__(self) -> str:
         return f"Whitening({len(self._values)} filters of {self._values.shape[1:]})"
@@ -549,7 +549,8 @@ def whitening(X: Any, kernel_size: int | Pair = 2, eps: float = 5e-4) -> Whiteni
 
     The filters are eigenvectors of the covariance of all patches of X, each divided by `sqrt(eigenvalue + eps)`, that
     of the largest eigenvalue first. Their negatives follow, so that a ReLU keeps both signs. A layer has as many
-    filters as there are of both, `2 * channels * height * width` of the kernel, or only the first ones.
+    filters as there are of both, `2 * channels * height * width` of the kernel, or fewer: then half of them are those
+    of the largest eigenvalues, and half are their negatives.
 
     Parameters
     ----------

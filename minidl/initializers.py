@@ -445,6 +445,18 @@ def ones(rng: np.random.Generator, shape: Shape) -> Values:
     return np.ones(shape)
 
 
+def _rest(name: str, rest: Init, rng: np.random.Generator, shape: Shape) -> Values:
+    """Returns new values of the initializer of the other filters; raises ValueError for those of another shape."""
+    values = np.array(as_array(rest(rng, shape), f"{name}: rest"), np.float64)
+    if values.shape != shape:
+        raise ValueError(f"{name}: rest: expected values of shape {shape}, got {values.shape}")
+    return values
+
+
+def _name(init: Init) -> str:
+    return getattr(init, "__name__", repr(init))
+
+
 class Dirac:
     """Filters that are the identity, and others from another initializer: see `dirac`."""
 
@@ -457,9 +469,7 @@ class Dirac:
         per_group, left = divmod(outputs, self.groups)
         if left:
             raise ValueError(f"dirac: expected filters in a multiple of {self.groups} groups, got {outputs}")
-        values = np.array(as_array(self.rest(rng, shape), "dirac: rest"), np.float64)
-        if values.shape != shape:
-            raise ValueError(f"dirac: rest: expected values of shape {shape}, got {values.shape}")
+        values = _rest("dirac", self.rest, rng, shape)
         centre = [size // 2 for size in shape[2:]]
         for first in range(0, outputs, per_group):
             for i in range(min(per_group, inputs)):
@@ -468,7 +478,7 @@ class Dirac:
         return values
 
     def __repr__(self) -> str:
-        return f"dirac(groups={self.groups}, rest={getattr(self.rest, '__name__', repr(self.rest))})"
+        return f"dirac(groups={self.groups}, rest={_name(self.rest)})"
 
 
 def dirac(groups: int = 1, rest: Init = zeros) -> Dirac:
@@ -527,24 +537,34 @@ class Whitening:
     filters: nested lists or an array, (filters, channels, ...).
     """
 
-    def __init__(self, filters: ArrayLike) -> None:
+    def __init__(self, filters: ArrayLike, rest: Init | None = None) -> None:
         self._values = as_array(filters, "filters").astype(np.float64)
         _channels(self._values.shape)
         self.filters = self._values.tolist()
+        self.rest = None if rest is None else check_initializer("rest", rest)
 
     def __call__(self, rng: np.random.Generator, shape: Shape) -> Values:
-        """Returns the first filters and their negatives; raises ValueError for more of them, or for other patches."""
+        """Returns the first filters and their negatives, then those of `rest`; raises ValueError for other patches."""
         most, *patch = 2 * len(self._values), *self._values.shape[1:]
-        if shape[1:] != tuple(patch) or shape[0] > most:
-            expected = f"expected a weight of shape ({most} or fewer, {', '.join(map(str, patch))})"
-            raise ValueError(f"whitening: {expected}, of the data's patches, got {shape}")
-        return np.concatenate([self._values[: (shape[0] + 1) // 2], -self._values[: shape[0] // 2]])
+        if shape[1:] != tuple(patch) or (shape[0] > most and self.rest is None):
+            filters = f"{most} or fewer" if self.rest is None else "filters"
+            expected = f"expected a weight of shape ({filters}, {', '.join(map(str, patch))})"
+            more = "; more filters need `rest`" if shape[1:] == tuple(patch) else ""
+            raise ValueError(f"whitening: {expected}, of the data's patches, got {shape}{more}")
+        count = min(shape[0], most)
+        values = np.concatenate([self._values[: (count + 1) // 2], -self._values[: count // 2]])
+        if self.rest is None or shape[0] == count:
+            return values
+        weight = _rest("whitening", self.rest, rng, shape)
+        weight[:count] = values
+        return weight
 
     def __repr__(self) -> str:
-        return f"Whitening({len(self._values)} filters of {self._values.shape[1:]})"
+        rest = "" if self.rest is None else f", rest={_name(self.rest)}"
+        return f"Whitening({len(self._values)} filters of {self._values.shape[1:]}{rest})"
 
 
-def whitening(X: Any, kernel_size: int | Pair = 2, eps: float = 5e-4) -> Whitening:
+def whitening(X: Any, kernel_size: int | Pair = 2, eps: float = 5e-4, rest: Init | None = None) -> Whitening:
     """Returns an initializer that whitens patches of X: the outputs of a first convolution are uncorrelated.
 
     The filters are eigenvectors of the covariance of all patches of X, each divided by `sqrt(eigenvalue + eps)`, that
@@ -561,6 +581,8 @@ def whitening(X: Any, kernel_size: int | Pair = 2, eps: float = 5e-4) -> Whiteni
         Size of the kernel; a pair is (vertical, horizontal).
     eps : float, default 5e-4
         Added to the eigenvalues, so that directions without variance are not magnified. Above 0.
+    rest : callable or None, default None
+        Initializer of the filters of a layer that has more than there are of both; None: such a layer is refused.
 
     Returns
     -------
@@ -571,8 +593,8 @@ def whitening(X: Any, kernel_size: int | Pair = 2, eps: float = 5e-4) -> Whiteni
     ------
     TypeError, ValueError
         Unless X holds finite real numbers, whose squares float64 can hold, for a kernel that is larger than an image or
-        has more than 256 numbers, and for an invalid `eps`. In the layer, for more filters, or another kernel or number
-        of channels.
+        has more than 256 numbers, and for an invalid `eps` or `rest`. In the layer, for more filters without a `rest`,
+        or another kernel or number of channels.
 
     Notes
     -----
@@ -606,6 +628,8 @@ def whitening(X: Any, kernel_size: int | Pair = 2, eps: float = 5e-4) -> Whiteni
     True
     """
     array, eps = as_numbers(X, "X"), check_positive("eps", eps)
+    if rest is not None:
+        check_initializer("rest", rest)
     channels, *sizes = array.shape[1:]
     if len(sizes) not in (1, 2) or 0 in array.shape:
         raise ValueError(f"X: expected images (n, c, h, w) or signals (n, c, length), at least one, got {array.shape}")
@@ -620,7 +644,7 @@ def whitening(X: Any, kernel_size: int | Pair = 2, eps: float = 5e-4) -> Whiteni
         raise ValueError(f"kernel_size: expected patches of at most {MAX_PATCH} numbers, got {patch}")
     values, vectors = _eigenvectors(_patch_covariance(array, patch))
     scaled = vectors / np.sqrt(np.maximum(values, 0) + eps)[:, np.newaxis]
-    return Whitening(scaled.reshape(-1, *patch))
+    return Whitening(scaled.reshape(-1, *patch), rest)
 
 
 def _patch_covariance(array: Any, patch: Shape) -> Values:

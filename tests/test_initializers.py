@@ -340,6 +340,14 @@ def test_half_of_fewer_filters_are_negatives():
     np.testing.assert_array_equal(init(None, (5, 3, 2, 2)), [*first, *-first[:2]])
 
 
+def test_more_filters_than_both_signs_come_from_the_rest():
+    init, shape = whitening(IMAGES, rest=he_uniform), (30, 3, 2, 2)
+    weight = init(np.random.default_rng(5), shape)
+    np.testing.assert_array_equal(weight[:24], whitening(IMAGES)(None, (24, 3, 2, 2)))
+    np.testing.assert_array_equal(weight[24:], he_uniform(np.random.default_rng(5), shape)[24:])
+    np.testing.assert_array_equal(init(None, (5, 3, 2, 2)), whitening(IMAGES)(None, (5, 3, 2, 2)))
+
+
 def test_whitening_of_signals():
     X = IMAGES.reshape(40, 3, 64)
     init, expected = whitening(X, 4), linalg_filters(X, (4,))
@@ -380,7 +388,7 @@ def test_directions_without_variance_are_limited_by_eps(X):
 
 def test_whitened_models_are_saved_and_their_filters_stay(tmp_path, rng):
     before = Normalize.from_data(IMAGES)
-    first = Conv2D(24, 2, kernel_initializer=whitening(IMAGES - 3))
+    first = Conv2D(32, 2, kernel_initializer=whitening(IMAGES - 3, rest=he_uniform))
     second = Conv2D(30, 3, kernel_initializer=dirac(rest=he_uniform))
     model = Sequential([before, first, second, Flatten(), Dense(2)], (3, 8, 8))
     model.set_param_group("1.weight", lr_mult=0)
@@ -397,7 +405,7 @@ def test_whitened_models_are_saved_and_their_filters_stay(tmp_path, rng):
         made = Sequential.from_config(same.get_config(), None, {}).state_dict()  # what the initializers return
         np.testing.assert_array_equal(made["1.weight"], start["1.weight"])
         np.testing.assert_array_equal(made["2.weight"], start["2.weight"])
-        assert repr(same[1].kernel_initializer) == "Whitening(12 filters of (3, 2, 2))"
+        assert repr(same[1].kernel_initializer) == "Whitening(12 filters of (3, 2, 2), rest=he_uniform)"
         assert repr(same[2].kernel_initializer) == "dirac(groups=1, rest=he_uniform)"
 
 
@@ -406,6 +414,13 @@ def test_whitening_refuses():
     bad[3, 0, 0, 0] = np.nan
     refuse(TypeError, "X: expected floats, as a Normalize or Rescale .*got uint8; .*astype", whitening, X.astype("u1"))
     refuse(ValueError, "X: expected finite values, got NaN", whitening, bad)
+    refuse(TypeError, r"rest: expected a function f\(rng, shape\), .* got 'zeros'", whitening, X, rest="zeros")
+    wrong = whitening(X, rest=lambda *_: np.zeros(3))
+    refuse(
+        ValueError, r"whitening: rest: expected values of shape \(25, 3, 2, 2\), got \(3,\)", wrong, None, (25, 3, 2, 2)
+    )
+    more = r"whitening: expected a weight of shape \(24 or fewer, 3, 2, 2\).* more filters need `rest`"
+    refuse(ValueError, more, whitening(X), None, (25, 3, 2, 2))
     refuse(ValueError, "X: expected values whose squares float64 can hold", whitening, X * 1e200)
     refuse(ValueError, r"X: expected images .* or signals .* got \(40, 192\)", whitening, X.reshape(40, -1))
     refuse(ValueError, r"X: expected images .* got \(0, 3, 8, 8\)", whitening, X[:0])

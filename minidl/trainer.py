@@ -152,6 +152,7 @@ class Trainer(BaseTrainer):
         verbose: int | None = None,
         gradient_accumulation_steps: int = 1,
         mixup: float = 0.0,
+        cutmix: float = 0.0,
         steps_per_epoch: int | None = None,
         normalize_weights: bool = True,
     ) -> History:
@@ -198,6 +199,11 @@ class Trainer(BaseTrainer):
             of the step, and of their targets and weights, with lambda ~ Beta(alpha, alpha). Labels are mixed as one-hot
             rows, those of pixels as well. Metrics of training compare the scores of a mixture with the label of its
             larger part. No augmentation comes before it; layers that move pixels move a mixture and its target.
+        cutmix : float, default 0.0
+            alpha; above 0, each step on images `(c, h, w)` or signals `(c, length)` pastes a box of one example into
+            another one of the step: a box of `1 - lambda` of the area around a uniform centre, with
+            lambda ~ Beta(alpha, alpha), cut at the border. Targets and weights are mixed as by `mixup`, in the
+            proportion of the areas. With both, a coin for each step chooses one of them.
         steps_per_epoch : int or None, default None
             Number of batches of an epoch, with an X of batches, which goes on where the last epoch ended and begins
             again after its end; None: all of them. Several epochs of an iterator need it.
@@ -228,7 +234,8 @@ class Trainer(BaseTrainer):
 
         References
         ----------
-        Zhang et al., "mixup: Beyond Empirical Risk Minimization" (2018), arXiv:1710.09412.
+        Zhang et al., "mixup: Beyond Empirical Risk Minimization" (2018), arXiv:1710.09412. Yun et al., "CutMix:
+        Regularization Strategy to Train Strong Classifiers with Localizable Features" (2019), arXiv:1905.04899.
 
         Examples
         --------
@@ -261,6 +268,7 @@ class Trainer(BaseTrainer):
                     class_weight=class_weight,
                     gradient_accumulation_steps=gradient_accumulation_steps,
                     mixup=mixup,
+                    cutmix=cutmix,
                     steps_per_epoch=steps_per_epoch,
                     normalize_weights=normalize_weights,
                 )

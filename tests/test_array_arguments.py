@@ -289,7 +289,7 @@ INSIDE = (
     ),
     *("state", "summary", "param_groups", "per_example", "constructors", "factors", "validation", "sparse"),
     *("checkpoint_content", "checked_attributes", "consistency", "diagnosis", "array_fit_loop", "batch_feed"),
-    *("batch_fit_loop", "fit_arguments", "fit_loop", "fit_record", "fit_state", "mixup", "optimizer_state"),
+    *("batch_fit_loop", "fit_arguments", "fit_loop", "fit_record", "fit_state", "mixing", "optimizer_state"),
     *("progress", "measurement", "output_losses", "output_metrics", "per_example_steps", "sample_buffer"),
     *("seen_examples", "signals", "round_trip", "step_cache", "steps", "targets_on_disk"),
     *("class_weights", "counts", "decoding", "evaluation", "sizes"),

@@ -220,6 +220,8 @@ LAYERS: Words = {
     "lambda": _CUSTOM_LAYER,
     "randomtranslation": "use RandomShift(max_shift)",
     "randomerasing": "use Cutout(size, rate=0.5)",
+    "mixup": "use trainer.fit(X, y, mixup=0.2)",
+    "cutmix": "use trainer.fit(X, y, cutmix=1.0)",
     "randombrightness": "use ColorJitter(brightness=0.2)",
     "randomcontrast": "use ColorJitter(contrast=0.2)",
     "randomsaturation": "use ColorJitter(saturation=0.2)",

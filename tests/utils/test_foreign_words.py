@@ -22,6 +22,8 @@ LAYER_NAMES = {
     "SpatialDropout2D": "use Dropout2D(",
     "DropPath": "use StochasticDepth(",
     "RandomErasing": "use Cutout(",
+    "MixUp": "use trainer.fit(X, y, mixup=",
+    "CutMix": "use trainer.fit(X, y, cutmix=",
     "RandomBrightness": "use ColorJitter(brightness=",
     "RandomContrast": "use ColorJitter(contrast=",
     "RandomHorizontalFlip": "use RandomFlip(",

@@ -153,6 +153,11 @@ SCHEDULES: Words = {
     "cosineannealinglr": "use minidl.schedules.Cosine",
     "cosinedecay": "use minidl.schedules.Cosine",
     "onecyclelr": "use minidl.schedules.OneCycle",
+    "triangular": "use minidl.schedules.OneCycle(max_lr, total_steps, anneal_strategy='linear')",
+    "cycliclr": (
+        "use minidl.schedules.OneCycle(max_lr, total_steps, anneal_strategy='linear'), or for several cycles a "
+        "function of the step as the optimizer's lr"
+    ),
     "reducelronplateau": "use minidl.callbacks.ReduceLROnPlateau",
     "learningratescheduler": "use a schedule of minidl.schedules as the optimizer's lr",
 }

@@ -46,6 +46,8 @@ LAYER_NAMES = {
 SCHEDULE_NAMES = {
     "StepLR": "use minidl.schedules.Step",
     "CosineAnnealingLR": "use minidl.schedules.Cosine",
+    "Triangular": "use minidl.schedules.OneCycle(max_lr, total_steps, anneal_strategy='linear')",
+    "CyclicLR": "anneal_strategy='linear'), or for several cycles a function",
     "ExponentialDecay": "use minidl.schedules.Exponential(",
     "Cosin": "did you mean 'Cosine'?",
 }

@@ -67,7 +67,6 @@ TRAINER: Words = {
     "load": "use Trainer.resume(path)",
     "backward": "use trainer.backward_step(dscores), after model.forward(X, training=True)",
     "score": "use trainer.evaluate(X, y), a dict of the loss and the metrics",
-    "summary": "use trainer.model.summary()",
     "zerograd": "leave it out: backward overwrites every gradient",
 }
 

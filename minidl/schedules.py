@@ -378,7 +378,7 @@ class Cosine(Schedule):
 class OneCycle(Schedule):
     """One cycle: rises from `max_lr / div_factor` to `max_lr` and then decays to almost 0, as OneCycleLR.
 
-    The optimizer's momentum is not changed.
+    With `anneal_strategy="linear"` it is the triangular schedule. The optimizer's momentum is not changed.
 
     Parameters
     ----------
@@ -410,6 +410,12 @@ class OneCycle(Schedule):
     >>> from minidl.schedules import OneCycle
     >>> [round(OneCycle(1.0, total_steps=10, pct_start=0.5)(step), 3) for step in (0, 2, 4, 9, 10)]
     [0.04, 0.52, 1.0, 0.0, 0.0]
+
+    A triangle from 0.2 over 1 to 0.07 of `max_lr`:
+
+    >>> triangle = OneCycle(1.0, 10, anneal_strategy="linear", div_factor=5, final_div_factor=0.2 / 0.07)
+    >>> [round(triangle(step), 3) for step in range(10)]
+    [0.2, 0.6, 1.0, 0.867, 0.734, 0.601, 0.469, 0.336, 0.203, 0.07]
     """
 
     def __init__(

@@ -632,6 +632,10 @@ class Sequential(BaseModel):
         TypeError, ValueError
             If an argument is invalid, or if the model is not built.
 
+        See Also
+        --------
+        Trainer.summary : Also says how long an epoch takes.
+
         Examples
         --------
         >>> from minidl import Sequential

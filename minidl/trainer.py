@@ -15,6 +15,7 @@ from minidl.callbacks.callback_list import CallbackList
 from minidl.callbacks.state_checks import check_run
 from minidl.distributed.communicator import Communicator
 from minidl.engine.description import describe
+from minidl.engine.summary import Summary
 from minidl.losses.output_losses import OutputLosses
 from minidl.saving import safetensors_file
 from minidl.saving.atomic import Path, clean, text
@@ -31,6 +32,7 @@ from minidl.training.fit_loop import FitLoop
 from minidl.training.fit_record import FitRecord
 from minidl.training.fit_state import FitState
 from minidl.training.history import History
+from minidl.training.pace import summary_of_epoch
 from minidl.training.per_example import per_example_gradients
 from minidl.training.progress import Progress
 from minidl.training.report import report
@@ -152,6 +154,7 @@ class Trainer(BaseTrainer):
         verbose: int | None = None,
         gradient_accumulation_steps: int = 1,
         mixup: float = 0.0,
+        cutmix: float = 0.0,
         steps_per_epoch: int | None = None,
         normalize_weights: bool = True,
     ) -> History:
@@ -198,6 +201,11 @@ class Trainer(BaseTrainer):
             of the step, and of their targets and weights, with lambda ~ Beta(alpha, alpha). Labels are mixed as one-hot
             rows, those of pixels as well. Metrics of training compare the scores of a mixture with the label of its
             larger part. No augmentation comes before it; layers that move pixels move a mixture and its target.
+        cutmix : float, default 0.0
+            alpha; above 0, each step on images `(c, h, w)` or signals `(c, length)` pastes a box of one example into
+            another one of the step: a box of `1 - lambda` of the area around a uniform centre, with
+            lambda ~ Beta(alpha, alpha), cut at the border. Targets and weights are mixed as by `mixup`, in the
+            proportion of the areas. With both, a coin for each step chooses one of them.
         steps_per_epoch : int or None, default None
             Number of batches of an epoch, with an X of batches, which goes on where the last epoch ended and begins
             again after its end; None: all of them. Several epochs of an iterator need it.
@@ -228,7 +236,8 @@ class Trainer(BaseTrainer):
 
         References
         ----------
-        Zhang et al., "mixup: Beyond Empirical Risk Minimization" (2018), arXiv:1710.09412.
+        Zhang et al., "mixup: Beyond Empirical Risk Minimization" (2018), arXiv:1710.09412. Yun et al., "CutMix:
+        Regularization Strategy to Train Strong Classifiers with Localizable Features" (2019), arXiv:1905.04899.
 
         Examples
         --------
@@ -261,6 +270,7 @@ class Trainer(BaseTrainer):
                     class_weight=class_weight,
                     gradient_accumulation_steps=gradient_accumulation_steps,
                     mixup=mixup,
+                    cutmix=cutmix,
                     steps_per_epoch=steps_per_epoch,
                     normalize_weights=normalize_weights,
                 )
@@ -337,6 +347,59 @@ class Trainer(BaseTrainer):
         backward_step(self, dscores)
 
     # ---- inspection
+
+    @known_arguments
+    def summary(self, X: ArrayLike, y: Targets, batch_size: int = 64, examples: int | None = None) -> Summary:
+        """Returns the table of `model.summary`, and how long an epoch takes, before training.
+
+        A copy of the trainer trains on these data for about a second, or for two steps if they take longer. Nothing
+        changes: this trainer trains with the same bits afterwards, and an unbuilt model stays unbuilt.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape `(n, *input_shape)`
+            Examples, as `fit` takes them. Those of one step are enough.
+        y : array-like of shape (n, ...), or dict of these
+            Their targets.
+        batch_size : int, default 64
+            Number of examples in a step.
+        examples : int or None, default None
+            Number of examples of an epoch; None: that of X.
+
+        Returns
+        -------
+        Summary
+            As of `model.summary`, with `epoch_seconds`, `examples` and `num_threads`. The seconds are those of the
+            steps, from their median in this process: without validation, metrics and callbacks.
+
+        Raises
+        ------
+        InputError, TypeError, ValueError
+            As `fit`; TypeError also if a layer, loss or optimizer of yours cannot be copied.
+        FloatingPointError
+            If a loss or gradient of the first step is NaN or infinite.
+        RuntimeError
+            In the middle of a step, and if another thread trains the model.
+
+        See Also
+        --------
+        Sequential.summary : The same table without time and data.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from minidl import Sequential, Trainer
+        >>> from minidl.layers import Dense
+        >>> from minidl.optimizers import SGD
+        >>> X = np.linspace(-1, 1, 640).reshape(-1, 1)
+        >>> trainer = Trainer(Sequential([Dense(1)]), "mean_squared_error", SGD(0.1), num_threads=1)
+        >>> summary = trainer.summary(X, 3 * X, examples=50_000)
+        >>> 0 < summary.epoch_seconds < 3600
+        True
+        >>> str(summary).splitlines()[-1].split(" s ")[-1]
+        'an epoch of 50,000 examples on 1 thread'
+        """
+        return summary_of_epoch(self, X, y, batch_size, examples)
 
     def report(self, X: ArrayLike | None = None, y: Targets | None = None) -> Findings:
         """Prints what looks wrong with the training, and returns the findings.

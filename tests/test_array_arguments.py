@@ -6,6 +6,7 @@ import inspect
 import io
 import pkgutil
 import sys
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -34,6 +35,7 @@ X, Y, WEIGHTS = RNG.integers(0, 2, (20, *SHAPE)).astype("f4"), np.arange(20) % 3
 Y[0] = 1  # one that exists among labels that an odd array makes equal
 PIXELS, PIXEL_MODEL = X[:, 0].astype(int), Sequential([Conv2D(2, 3, padding=1)], SHAPE)
 SCORES = RNG.integers(0, 2, (20, 3)).astype("f4")
+summary = mock.patch("minidl.training.pace.SECONDS", 0.0)(lambda trainer, X, y: trainer.summary(X, y).rows)
 
 
 def make_trainer(loss="softmax_cross_entropy"):
@@ -187,6 +189,8 @@ ENTRIES = {
         WEIGHTS, on_trainer(lambda t, v: fit(t, validation_data=(X, Y, v)))),
     "base_trainer.BaseTrainer.predict:X": (X, on_trainer(lambda t, v: t.predict(v))),
     "base_trainer.BaseTrainer.predict_proba:X": (X, on_trainer(lambda t, v: t.predict_proba(v))),
+    "trainer.Trainer.summary:X": (X, on_trainer(lambda t, v: summary(t, v, Y))),
+    "trainer.Trainer.summary:y": (Y, on_trainer(lambda t, v: summary(t, X, v))),
     "trainer.Trainer.report:X": (X, on_trainer(lambda t, v: report(t, v, Y))),
     "trainer.Trainer.report:y": (Y, on_trainer(lambda t, v: report(t, X, v))),
     "trainer.Trainer.per_example_gradients:X": (X, on_trainer(lambda t, v: t.per_example_gradients(v, Y))),
@@ -289,13 +293,12 @@ INSIDE = (
     ),
     *("state", "summary", "param_groups", "per_example", "constructors", "factors", "validation", "sparse"),
     *("checkpoint_content", "checked_attributes", "consistency", "diagnosis", "array_fit_loop", "batch_feed"),
-    *("batch_fit_loop", "fit_arguments", "fit_loop", "fit_record", "fit_state", "mixup", "optimizer_state"),
-    *("progress", "measurement", "output_losses", "output_metrics", "per_example_steps", "sample_buffer"),
+    *("batch_fit_loop", "fit_arguments", "fit_loop", "fit_record", "fit_state", "mixing", "optimizer_state"),
+    *("progress", "pace", "measurement", "output_losses", "output_metrics", "per_example_steps", "sample_buffer"),
     *("seen_examples", "signals", "round_trip", "step_cache", "steps", "targets_on_disk"),
-    *("class_weights", "counts", "decoding", "evaluation", "sizes"),
+    *("class_weights", "counts", "decoding", "evaluation", "sizes", "initializers", "windows", "native_update"),
     *("baseline", "curves", "findings", "instrument", "probe", "report", "symptoms"),
     *("attribution", "figures", "image_grid", "models", "panels", "pictures", "pixels", "receptive_fields"),
-    *("initializers", "windows", "native_update"),
 )
 INSIDE_PACKAGES = tuple(  # have tests of their own, such as tests/estimators/test_inputs.py
     f"minidl.{name}"

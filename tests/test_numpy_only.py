@@ -58,6 +58,7 @@ CALLS = {
     "trainer.fit(X, y, verbose=2)": "verbose=2 needs tqdm: pip install tqdm",
     "trainer.fit(X, y, validation_split=0.2)": "validation_split needs scikit-learn: pip install scikit-learn",
     "trainer.fit(X, y, mixup=0.2)": "mixup needs scipy: pip install scipy",
+    "trainer.fit(X, y, cutmix=1.0)": "cutmix needs scipy: pip install scipy",
     "import copy; copy.deepcopy(trainer)": (
         "reading a model or a checkpoint needs safetensors: pip install safetensors"
     ),

@@ -27,13 +27,18 @@ class ExponentialMovingAverage:
     decay : float, default 0.999
         In [0, 1). It averages over about `1 / (1 - decay)` averaged steps.
     every_n_steps : int, default 1
-        Averages after every n-th step of the trainer. 1 returns to Python after every step.
+        Averages after every n-th step of the trainer: after steps whose number is a multiple of n. 1 returns to Python
+        after every step.
     apply : bool, default True
         Whether to copy the averages into the model when the fit ends.
     warmup : bool, default True
         Whether the decay begins lower, so that the first weights are soon forgotten: the n-th update of the averages
         has `min(decay, (1 + n) / (10 + n))`, as `tf.train.ExponentialMovingAverage` with `num_updates`. False: the same
         decay in each update; after 460 of them, 0.999 still gives the first weights a share of 0.63.
+    start_step : int, default 0
+        The number of finished steps, counted over the trainer's life, from which on weights are averaged: the average
+        is then one of the last part of training. It begins with the weights of the first such step, the first multiple
+        of `every_n_steps` that is at least `start_step`. If no step of the fit is, the model keeps its own weights.
 
     Raises
     ------
@@ -68,11 +73,24 @@ class ExponentialMovingAverage:
     >>> history = trainer.fit([[0.0]], [1.0], epochs=2, callbacks=[average], verbose=0)
     >>> model.params["0.bias"].value, average.averages["0.bias"]
     (array([0.75], dtype=float32), array([0.625], dtype=float32))
+
+    The last tenth of 1000 steps:
+
+    >>> ExponentialMovingAverage(0.99, start_step=900)
+    ExponentialMovingAverage(0.99, every_n_steps=1, apply=True, warmup=True, start_step=900)
     """
 
-    def __init__(self, decay: float = 0.999, every_n_steps: int = 1, apply: bool = True, warmup: bool = True) -> None:
+    def __init__(
+        self,
+        decay: float = 0.999,
+        every_n_steps: int = 1,
+        apply: bool = True,
+        warmup: bool = True,
+        start_step: int = 0,
+    ) -> None:
         self.decay, self.every_n_steps = check_fraction("decay", decay), check_int("every_n_steps", every_n_steps)
         self.apply, self.warmup = check_bool("apply", apply), check_bool("warmup", warmup)
+        self.start_step = check_int("start_step", start_step, minimum=0)
         self._updates = 0  # of the averages
         self._flat: Array | None = None  # the averages, in the layout of the model's flat parameters
         self._buffers: dict[str, Array] = {}
@@ -98,7 +116,7 @@ class ExponentialMovingAverage:
         self._like = arrays_like(trainer.model.state_dict())
 
     def on_step_end(self, trainer: Any, step: int, loss: float) -> None:
-        """Updates the averages with the weights of this step.
+        """Updates the averages with the weights of this step, unless it comes before `start_step`.
 
         Parameters
         ----------
@@ -109,6 +127,8 @@ class ExponentialMovingAverage:
         loss : float
             Loss of the step.
         """
+        if step + 1 < self.start_step:
+            return
         weights = self._parameters.values
         if self._flat is None:
             self._flat = weights.copy()
@@ -148,7 +168,8 @@ class ExponentialMovingAverage:
     @property
     def state_key(self) -> str:
         """The key by which a resume finds this callback's state."""
-        return f"ExponentialMovingAverage({self.decay}, {self.every_n_steps})"
+        start = f", start_step={self.start_step}" if self.start_step else ""  # files of earlier versions have none
+        return f"ExponentialMovingAverage({self.decay}, {self.every_n_steps}{start})"
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the averages and the buffers, and the number of their updates.
@@ -185,4 +206,4 @@ class ExponentialMovingAverage:
 
     def __repr__(self) -> str:
         options = f"every_n_steps={self.every_n_steps}, apply={self.apply}, warmup={self.warmup}"
-        return f"ExponentialMovingAverage({self.decay}, {options})"
+        return f"ExponentialMovingAverage({self.decay}, {options}, start_step={self.start_step})"

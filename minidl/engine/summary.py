@@ -1,4 +1,4 @@
-"""model.summary(): a table of layers, shapes, parameters, multiply-adds and memory."""
+"""model.summary(): a table of layers, shapes, parameters, multiply-adds and memory, and the time of an epoch."""
 
 from __future__ import annotations
 
@@ -50,13 +50,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Summary:
-    """What `model.summary()` returns; prints as a table, and shows as one in a notebook. It has the methods of a str.
+    """What `summary()` returns; prints as a table, and shows as one in a notebook. It has the methods of a str.
 
     The table has about 100 columns; a layer with many arguments takes several lines.
 
     step_bytes: what a training step on `batch_size` examples takes for all outputs, their gradients and sums. Kernels
         share memory where they can; where a batch norm needs the whole batch, all outputs of all examples are kept.
         (With layers in NumPy it is an estimate: all arrays between layers, but not what such a layer keeps for itself.)
+    epoch_seconds: how long an epoch of `examples` takes on `num_threads`; None: only `Trainer.summary` measures it.
     """
 
     input: Shape
@@ -64,6 +65,9 @@ class Summary:
     parameter_bytes: int
     batch_size: int
     step_bytes: int
+    epoch_seconds: float | None = None
+    examples: int | None = None
+    num_threads: int | None = None
 
     @property
     def parameters(self) -> int:
@@ -109,8 +113,14 @@ class Summary:
         return (
             f"{self.parameters:,} parameters ({size(self.parameter_bytes)}){trainable}, "
             f"{self.macs:,} multiply-adds an example; "
-            f"training with batches of {self.batch_size}: {size(self.training_bytes)}"
+            f"training with batches of {self.batch_size}: {size(self.training_bytes)}{self._time()}"
         )
+
+    def _time(self) -> str:
+        if self.epoch_seconds is None:
+            return ""
+        threads = "1 thread" if self.num_threads == 1 else f"{self.num_threads} threads"
+        return f", about {float(f'{self.epoch_seconds:.2g}'):g} s an epoch of {self.examples:,} examples on {threads}"
 
     def __str__(self) -> str:
         cells = [(0, HEADER), *self._cells()]

@@ -50,7 +50,8 @@ class Layer:
     takes_images : bool, default False
         Whether an input (c, h, w) is an image. A model warns if the input of the first such layer looks like (h, w, c).
     takes_categories : bool, default False
-        Whether its inputs are the indices of categories, between which there are none: mixup refuses the model.
+        Whether its inputs are the indices of categories, between which there are none: mixup and CutMix refuse the
+        model.
     takes_missing : bool, default False
         Whether NaN in its input is a missing value. X of a model with such a layer at its beginning, or at that of a
         branch, also after Columns, may hold NaN. `build` sets it.

@@ -11,7 +11,7 @@ from minidl.engine.pixel_targets import moves
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.fit_loop import FitLoop
 from minidl.training.fit_state import ArrayFitConfig
-from minidl.training.mixup import mixed, mixed_weights
+from minidl.training.mixing import Mixing, mixed, mixed_weights
 from minidl.training.moved_targets import moved_in_steps
 from minidl.training.progress import Progress
 from minidl.utils.arrays import Array
@@ -64,7 +64,8 @@ class ArrayFitLoop(FitLoop):
         trainer, config, order = self.trainer, self.config, self._order
         left = len(order) - self.seen.count
         until, planned = self.callbacks.steps_until_next(trainer.step), self._timer.steps
-        if config.mixup or self._moves_targets:
+        mixing = self._mixing
+        if mixing is not None or self._moves_targets:
             planned = min(planned, config.data.examples.chunk_size // config.step_size)  # they are copied
         steps = max(1, min(planned, until or planned, left // config.step_size))
         steps, due = trainer.comm.broadcast([steps, steps == until])  # each rank has a clock and callbacks of its own
@@ -72,8 +73,8 @@ class ArrayFitLoop(FitLoop):
         rows = order[self.seen.count : self.seen.count + steps * size]
         sized, reads = self.sized, self.seen.reads_scores
         batch = sized.batches(config.data, rows, size, config.batch_size, trainer.comm, reads)
-        if config.mixup:
-            batch = mixed(batch, trainer.loss, sized.network.out_shape, config.mixup, trainer.seed)
+        if mixing is not None:
+            batch = mixed(batch, trainer.loss, sized.network.out_shape, mixing)
         before, began = trainer.step, time.perf_counter()
         with trainer.stepping():
             try:
@@ -98,6 +99,14 @@ class ArrayFitLoop(FitLoop):
         return logs
 
     @property
+    def _mixing(self) -> Mixing | None:
+        """What mixes the examples of the next steps; None: nothing."""
+        config = self.config
+        if not config.mixup and not config.cutmix:
+            return None
+        return Mixing(config.mixup, config.cutmix, self.trainer.seed, config.data.examples.shape)
+
+    @property
     def _moves_targets(self) -> bool:
         sized = self.sized
         network, loss = sized.model.network, sized.loss
@@ -116,8 +125,8 @@ class ArrayFitLoop(FitLoop):
     def _mean(self, losses: Array, rows: Index) -> float:
         """Returns the loss of the latest steps, which trained on these rows."""
         config, trainer = self.config, self.trainer
-        weights = config.data.loss_weights(rows)
-        if config.mixup and weights is not None:
+        weights, mixing = config.data.loss_weights(rows), self._mixing
+        if mixing is not None and weights is not None:
             first = trainer.step - -(-len(rows) // config.step_size)
-            weights = mixed_weights(weights, config.step_size, config.mixup, trainer.seed, first)
+            weights = mixed_weights(weights, config.step_size, mixing, first)
         return weighted_mean(losses, weights)

@@ -27,7 +27,7 @@ from minidl.sequential import Sequential
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.batch_feed import UNKNOWN, check_batches
 from minidl.training.checked_attributes import history_of
-from minidl.training.fit_state import FitState
+from minidl.training.fit_state import ADDED, FitState
 from minidl.training.history import History
 from minidl.training.measurement import check_counts, is_counted
 from minidl.training.optimizer_state import TensorCodec, get_state, set_state
@@ -277,6 +277,8 @@ def _fit_state(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> Fit
     if isinstance(batches := fields.get("batches"), dict) and "count" in batches:
         batches.setdefault("position", batches["count"])  # in files from before epochs went on where the last one ended
         fields["batches"] = UNKNOWN | batches
+    if isinstance(arguments := fields.get("arguments"), dict) and "batches" not in arguments:
+        fields["arguments"] = ADDED | arguments
     known = {field.name for field in dataclasses.fields(FitState)}
     if "counts" not in fields and fields.keys() <= known:  # in files from before metrics of labels counted
         fields |= {"counts": {}, "scores": fields.get("scores") if trainer.keeps_scores else None}

@@ -19,7 +19,7 @@ from minidl.training.fit_loop import FitLoop
 from minidl.training.fit_state import ArrayFitConfig, BatchFitConfig
 from minidl.training.labeled_data import LabeledData
 from minidl.training.measurement import is_counted, try_metrics
-from minidl.training.mixup import check_mixable
+from minidl.training.mixing import check_cuttable, check_mixable
 from minidl.training.progress import Progress
 from minidl.training.targets_on_disk import TargetsOnDisk
 from minidl.utils.data import shape_of_examples
@@ -29,7 +29,7 @@ from minidl.utils.validation import check_bool, check_int, check_non_negative
 
 FOR_ARRAYS = (  # arguments that batches have no use for
     *("validation_split", "sample_weight", "class_weight", "batch_size"),
-    *("gradient_accumulation_steps", "mixup", "normalize_weights"),
+    *("gradient_accumulation_steps", "mixup", "cutmix", "normalize_weights"),
 )
 MAX_TRIED = 256  # examples: metrics of scikit-learn are tried with their scores before the first step
 MAX_ALPHA = 1e6  # of Beta(alpha, alpha), whose standard deviation is 0.0004 then
@@ -50,6 +50,7 @@ class FitArguments:
     class_weight: Any = None
     gradient_accumulation_steps: Any = 1
     mixup: Any = 0.0
+    cutmix: Any = 0.0
     steps_per_epoch: int | None = None
     normalize_weights: Any = True
 
@@ -83,7 +84,7 @@ def _array_config(trainer: BaseTrainer, given: FitArguments) -> ArrayFitConfig:
     data = LabeledData.from_arrays(model, loss, given.X, given.y, given.sample_weight, given.class_weight)
     if not len(data.active_rows):
         raise InputError("X: expected at least one example, got none")
-    alpha = _check_mixup(trainer, given.mixup, data)
+    mixup, cutmix = (_check_mixing(name, getattr(given, name), trainer, data) for name in ("mixup", "cutmix"))
     rows, held_back = data.split(given.validation_split, trainer.seed)
     if data.labeled is not None and not data.labeled[rows].any():
         ignored = f"other than {loss.ignore_index}, which the loss ignores" if hasattr(loss, "ignore_index") else ""
@@ -105,7 +106,8 @@ def _array_config(trainer: BaseTrainer, given: FitArguments) -> ArrayFitConfig:
         shuffle=shuffle,
         validation_split=float(given.validation_split),
         class_weight=_plain_weights(given.class_weight),
-        mixup=alpha,
+        mixup=mixup,
+        cutmix=cutmix,
         normalize_weights=normalize,
     )
 
@@ -118,14 +120,16 @@ def _plain_weights(class_weight: Any) -> Any:
     return {label: float(weight) for label, weight in plain.items()}
 
 
-def _check_mixup(trainer: BaseTrainer, mixup: Any, data: LabeledData) -> float:
-    """Returns the alpha of mixup; raises TypeError or ValueError if the model or the loss cannot take mixtures."""
-    alpha = check_non_negative("mixup", mixup)
+def _check_mixing(name: str, given: Any, trainer: BaseTrainer, data: LabeledData) -> float:
+    """Returns the alpha of mixup or cutmix; raises TypeError or ValueError if model or loss cannot take mixtures."""
+    alpha = check_non_negative(name, given)
     if alpha > MAX_ALPHA:
-        raise ValueError(f"mixup: expected at most {MAX_ALPHA:g}, got {alpha:g}: lambda is 1/2 then")
+        raise ValueError(f"{name}: expected at most {MAX_ALPHA:g}, got {alpha:g}: lambda is 1/2 then")
     network = trainer.model.network
     if alpha and network is not None:
-        check_mixable(network, trainer.loss, data.targets)
+        check_mixable(name, network, trainer.loss, data.targets)
+        if name == "cutmix":
+            check_cuttable(data.examples.shape, network.out_shape)
     return alpha
 
 

@@ -14,6 +14,7 @@ from minidl.utils.arrays import Array
 from minidl.utils.data import Index
 
 Validation = tuple[LabeledData, Index] | None
+ADDED = {"cutmix": 0.0}  # arguments of a fit on arrays that files of earlier versions lack, with their values then
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,7 @@ class ArrayFitConfig(FitConfig):
     validation_split: float
     class_weight: dict[Any, float] | str | None
     mixup: float  # alpha; 0: none
+    cutmix: float  # the same
     normalize_weights: bool
 
     @property
@@ -74,6 +76,7 @@ class ArrayFitConfig(FitConfig):
             "validation_split": self.validation_split,
             "class_weight": self.class_weight,
             "mixup": self.mixup,
+            "cutmix": self.cutmix,
             "normalize_weights": self.normalize_weights,
         }
 

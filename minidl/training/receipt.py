@@ -18,7 +18,7 @@ from minidl.saving.safetensors_file import FileError
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.checkpoint_content import OURS, run_config
 from minidl.training.fit_loop import FitLoop
-from minidl.training.fit_state import ArrayFitConfig
+from minidl.training.fit_state import ADDED, ArrayFitConfig
 from minidl.utils.arrays import Array
 from minidl.utils.config import show_config
 from minidl.utils.data import CHUNK, Index
@@ -31,7 +31,7 @@ DATA = ("X", "y", "sample_weight", "validation_data")
 BUILD = ("minidl", "commit", "instruction_set", "numpy", "python", "platform")  # of show_config()
 NUMBERS = (  # arguments of fit
     *("epochs", "batch_size", "gradient_accumulation_steps", "shuffle", "validation_split", "class_weight", "mixup"),
-    "normalize_weights",
+    *("cutmix", "normalize_weights"),
 )
 PARTS = {  # the objects of a receipt, and what each needs to have
     "build": ("minidl", "instruction_set", "numpy"),
@@ -133,7 +133,7 @@ def _checked(receipt: Any) -> Receipt:
         raise ValueError(f"expected format {FORMAT}, {got}")
     for part, names in PARTS.items():
         found = receipt.get(part)
-        if not isinstance(found, dict) or (lacking := sorted(set(names) - found.keys())):
+        if not isinstance(found, dict) or (lacking := sorted(set(names) - found.keys() - ADDED.keys())):
             got = f"none with {lacking[0]!r}" if isinstance(found, dict) else "none"
             raise ValueError(f"expected an object {part!r}, got {got}")
     for name in ("epochs_done", "step"):

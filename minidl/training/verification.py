@@ -91,7 +91,8 @@ class _Watch(Recorder):
     def on_fit_begin(self, trainer: Any) -> None:
         super().on_fit_begin(trainer)
         ours, theirs = self._origin, self.receipt
-        names = [name for name in ours["run"] if name != "left_out" and ours["run"][name] != theirs["run"][name]]
+        compared = ours["run"].keys() - {"left_out", "callbacks"}  # the callbacks are those of the receipt
+        names = [name for name in ours["run"] if name in compared and ours["run"][name] != theirs["run"][name]]
         if self.starts and names:
             self.found.compare("configuration", names, [], f"the checkpoint has another {', '.join(names)}")
         else:

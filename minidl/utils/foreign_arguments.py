@@ -101,6 +101,7 @@ ARGUMENTS: Words = {
 
 _LR = "use lr= of the optimizer, such as SGD(0.1)"
 _OF_FIT = "use trainer.fit(X, y, {}=...)"
+_MIXING = ("mixup", "cutmix")
 
 # By the name of a class, for its constructor and those of derived classes, or of a method: "Trainer.fit".
 OWNERS: dict[str, Words] = {
@@ -116,7 +117,7 @@ OWNERS: dict[str, Words] = {
         **{name.replace("_", ""): _OF_FIT.format(name) for name in ("epochs", "batch_size", "callbacks", "verbose")},
         **{word: _OF_FIT.format("epochs") for word in ("maxepochs", "nepochs", "numepochs")},
         **{name.replace("_", ""): _OF_FIT.format(name) for name in ("validation_data", "validation_split", "shuffle")},
-        **{name.replace("_", ""): _OF_FIT.format(name) for name in ("sample_weight", "class_weight", "mixup")},
+        **{name.replace("_", ""): _OF_FIT.format(name) for name in ("sample_weight", "class_weight", *_MIXING)},
         "learningrate": _LR,
         "lr": _LR,
     },
@@ -133,7 +134,13 @@ OWNERS: dict[str, Words] = {
         "weightdecay": "use decay_mult=, a factor of the optimizer's weight_decay",
         "params": "use select=, such as 'bias'",
     },
-    "Trainer.fit": {"learningrate": _LR, "lr": _LR, "maxepochs": "use epochs="},
+    "Trainer.fit": {
+        "learningrate": _LR,
+        "lr": _LR,
+        "maxepochs": "use epochs=",
+        **{f"{name}alpha": f"use {name}=" for name in _MIXING},
+        "switchprob": "leave it out: with both mixup= and cutmix=, each has half of the steps",
+    },
     "SequentialEstimator": {
         "maxiter": "use epochs=",
         "maxepochs": "use epochs=",
@@ -147,7 +154,7 @@ OWNERS: dict[str, Words] = {
         "hiddenlayersizes": "use model=, a list of layers such as [Dense(100), ReLU(), Dense(outputs)]",
         "layers": "use model=, a list of layers such as [Dense(100), ReLU(), Dense(outputs)]",
         "activation": "use model=, a list of layers such as [Dense(100), ReLU(), Dense(outputs)]",
-        "mixup": "leave it out: use Trainer(model, loss, optimizer).fit(X, y, mixup=...)",
+        **{name: f"leave it out: use Trainer(model, loss, optimizer).fit(X, y, {name}=...)" for name in _MIXING},
         "validationsplit": "use validation_fraction=, with early_stopping=True",
         "patience": "use n_iter_no_change=",
         "seed": "use random_state=",

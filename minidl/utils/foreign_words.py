@@ -67,7 +67,6 @@ TRAINER: Words = {
     "load": "use Trainer.resume(path)",
     "backward": "use trainer.backward_step(dscores), after model.forward(X, training=True)",
     "score": "use trainer.evaluate(X, y), a dict of the loss and the metrics",
-    "summary": "use trainer.model.summary()",
     "zerograd": "leave it out: backward overwrites every gradient",
 }
 
@@ -153,6 +152,11 @@ SCHEDULES: Words = {
     "cosineannealinglr": "use minidl.schedules.Cosine",
     "cosinedecay": "use minidl.schedules.Cosine",
     "onecyclelr": "use minidl.schedules.OneCycle",
+    "triangular": "use minidl.schedules.OneCycle(max_lr, total_steps, anneal_strategy='linear')",
+    "cycliclr": (
+        "use minidl.schedules.OneCycle(max_lr, total_steps, anneal_strategy='linear'), or for several cycles a "
+        "function of the step as the optimizer's lr"
+    ),
     "reducelronplateau": "use minidl.callbacks.ReduceLROnPlateau",
     "learningratescheduler": "use a schedule of minidl.schedules as the optimizer's lr",
 }
@@ -220,6 +224,8 @@ LAYERS: Words = {
     "lambda": _CUSTOM_LAYER,
     "randomtranslation": "use RandomShift(max_shift)",
     "randomerasing": "use Cutout(size, rate=0.5)",
+    "mixup": "use trainer.fit(X, y, mixup=0.2)",
+    "cutmix": "use trainer.fit(X, y, cutmix=1.0)",
     "randombrightness": "use ColorJitter(brightness=0.2)",
     "randomcontrast": "use ColorJitter(contrast=0.2)",
     "randomsaturation": "use ColorJitter(saturation=0.2)",

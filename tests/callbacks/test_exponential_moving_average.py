@@ -56,6 +56,38 @@ def test_it_matches_the_formula(make, decay, every, dtype, warmup):
     assert all(np.array_equal(value, expected[name]) for name, value in trainer.model.state_dict().items())
 
 
+@pytest.mark.parametrize(("start", "every"), [(1, 1), (2, 1), (13, 1), (14, 5), (15, 5), (52, 1)])
+def test_it_averages_the_last_part(start, every):
+    """From the first multiple of every_n_steps on; before it, there is no average."""
+    average, states = ExponentialMovingAverage(0.9, every, start_step=start), StateRecorder()
+    trainer, counter = batchnorm_trainer(), Counter(average)
+    trainer.fit(X, Y, **FIT, callbacks=[average, states, counter])
+    averaged = [n for n in range(1, trainer.step + 1) if n >= start and n % every == 0]
+    expected = by_hand([states.after_steps[n - 1] for n in averaged], 0.9, trainer.model.params)
+    assert comparable(average.averages) == comparable({name: expected[name] for name in average.averages})
+    assert all(np.array_equal(value, expected[name]) for name, value in trainer.model.state_dict().items())
+    assert counter.steps_without == averaged[0] - 1
+
+
+class Counter:
+    """Counts the steps after which there is no average."""
+
+    def __init__(self, average):
+        self.average, self.steps_without = average, 0
+
+    def on_step_end(self, trainer, step, loss):
+        self.steps_without += self.average.state_dict()["averages"] is None
+
+
+def test_the_steps_of_earlier_fits_count():
+    trainer, average, states = batchnorm_trainer(), ExponentialMovingAverage(0.9, start_step=60), StateRecorder()
+    trainer.fit(X, Y, **FIT, callbacks=[average])
+    assert average.state_dict()["averages"] is None and trainer.step == 52
+    trainer.fit(X, Y, **FIT, callbacks=[average, states])
+    expected = by_hand(states.after_steps[60 - 52 - 1 :], 0.9, trainer.model.params)
+    assert comparable(average.averages) == comparable({name: expected[name] for name in average.averages})
+
+
 @pytest.mark.oracle
 def test_it_matches_torch():
     import torch
@@ -140,8 +172,9 @@ def test_averages_are_copies():
     assert comparable(average.averages) == before
 
 
-def test_without_a_step_there_is_no_average():
-    trainer, plain, average = batchnorm_trainer(), batchnorm_trainer(), ExponentialMovingAverage(every_n_steps=1000)
+@pytest.mark.parametrize("arguments", [{"every_n_steps": 1000}, {"start_step": 53}], ids=str)
+def test_without_a_step_there_is_no_average(arguments):
+    trainer, plain, average = batchnorm_trainer(), batchnorm_trainer(), ExponentialMovingAverage(**arguments)
     for each, callbacks in ((trainer, [average]), (plain, [])):
         each.fit(X, Y, **FIT, callbacks=callbacks)
     assert full_state(trainer) == full_state(plain)
@@ -164,10 +197,10 @@ def test_an_exception_leaves_the_models_own_weights():
 
 
 @pytest.mark.parametrize("make", [native_trainer, batchnorm_trainer, python_trainer], ids=lambda make: make.__name__)
-@pytest.mark.parametrize("every", [1, 5])
-def test_resuming_at_any_step_has_the_same_result(tmp_path, make, every):
+@pytest.mark.parametrize(("every", "start"), [(1, 0), (5, 0), (1, 13), (5, 27)])
+def test_resuming_at_any_step_has_the_same_result(tmp_path, make, every, start):
     def callbacks():
-        return [ExponentialMovingAverage(0.9, every)]
+        return [ExponentialMovingAverage(0.9, every, start_step=start)]
 
     (average,), uninterrupted = callbacks(), make()
     uninterrupted.fit(X, Y, **FIT, callbacks=[average])
@@ -195,13 +228,14 @@ def test_in_one_process_the_same_object_continues():
     assert full_state(trainer) == full_state(uninterrupted)
 
 
-@pytest.mark.parametrize("other", [[], [ExponentialMovingAverage(0.8)], [ExponentialMovingAverage(0.9, 2)]], ids=repr)
-def test_resuming_without_it_or_with_another_one_is_refused(tmp_path, other):
-    interrupt_fit(
-        batchnorm_trainer(), 3, callbacks=[ExponentialMovingAverage(0.9), Checkpoint(tmp_path / "c", every_n_steps=1)]
-    )
-    with pytest.raises(ValueError, match=r"callbacks: expected ExponentialMovingAverage\(0.9, 1\) as well"):
-        Trainer.resume(tmp_path / "c").fit(X, Y, **FIT, callbacks=other)
+@pytest.mark.parametrize("other", [[], [0.8], [0.9, 2], [0.9, 1, True, True, 2]], ids=str)
+@pytest.mark.parametrize(("start", "named"), [(0, "0.9, 1"), (9, "0.9, 1, start_step=9")])
+def test_resuming_without_it_or_with_another_one_is_refused(tmp_path, other, start, named):
+    average, path = ExponentialMovingAverage(0.9, start_step=start), tmp_path / "c"
+    interrupt_fit(batchnorm_trainer(), 3, callbacks=[average, Checkpoint(path, every_n_steps=1)])
+    callbacks = [ExponentialMovingAverage(*other)] if other else []
+    with pytest.raises(ValueError, match=rf"callbacks: expected ExponentialMovingAverage\({named}\) as well"):
+        Trainer.resume(path).fit(X, Y, **FIT, callbacks=callbacks)
 
 
 def test_with_early_stopping_the_last_one_wins():
@@ -222,6 +256,8 @@ def test_with_early_stopping_the_last_one_wins():
         ({"every_n_steps": 0}, ValueError, "every_n_steps: expected at least 1"),
         ({"apply": 1}, TypeError, "apply: expected True or False"),
         ({"warmup": 1}, TypeError, "warmup: expected True or False"),
+        ({"start_step": -1}, ValueError, "start_step: expected at least 0"),
+        ({"start_step": 1.5}, TypeError, "start_step: expected an int"),
     ],
 )
 def test_invalid_arguments(arguments, error, message):
@@ -230,5 +266,5 @@ def test_invalid_arguments(arguments, error, message):
 
 
 def test_repr():
-    expected = "ExponentialMovingAverage(0.999, every_n_steps=1, apply=True, warmup=True)"
+    expected = "ExponentialMovingAverage(0.999, every_n_steps=1, apply=True, warmup=True, start_step=0)"
     assert repr(ExponentialMovingAverage()) == expected

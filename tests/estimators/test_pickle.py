@@ -130,7 +130,7 @@ CALLBACKS = {
     "CSVLogger": lambda: callbacks.CSVLogger("log.csv", overwrite=True),
     "Checkpoint": lambda: callbacks.Checkpoint("run.safetensors"),
     "EarlyStopping": lambda: callbacks.EarlyStopping("val_loss", patience=9),
-    "ExponentialMovingAverage": lambda: callbacks.ExponentialMovingAverage(0.9),
+    "ExponentialMovingAverage": lambda: callbacks.ExponentialMovingAverage(0.9, start_step=5),
     "JSONLLogger": lambda: callbacks.JSONLLogger("log.jsonl", overwrite=True),
     "Receipt": lambda: callbacks.Receipt("receipt.json"),
     "ReduceLROnPlateau": lambda: callbacks.ReduceLROnPlateau("val_loss"),
@@ -157,7 +157,7 @@ def test_callbacks_of_a_fit_are_pickled_too(name, tmp_path, monkeypatch):
         assert (loaded.best, loaded.best_epoch) == (used.best, used.best_epoch) != (None, None)
     if name == "ExponentialMovingAverage":
         again = pickle.loads(pickle.dumps(loaded)), copy.deepcopy(loaded)
-        assert all(bits(one.averages) == bits(used.averages) for one in (loaded, *again))
+        assert all(bits(one.averages) == bits(used.averages) and one.start_step == 5 for one in (loaded, *again))
     assert copied.fit(X, Y).n_iter_ == OPTIONS["epochs"]
 
 

@@ -391,6 +391,7 @@ def test_refusals():
         ),
         (lambda: trainer.fit(X, Y, class_weight="balanced"), "class_weight: expected None for several outputs"),
         (lambda: trainer.fit(X, Y, mixup=0.2), "mixup: expected a model of one output"),
+        (lambda: trainer.fit(X, Y, cutmix=0.2), "cutmix: expected a model of one output"),
         (lambda: trainer.fit(X, Y, validation_data=(X, Y["policy"])), "validation_data: y: expected a dict"),
         (lambda: trainer.fit([(X, Y["policy"])]), "batch 0: y: expected a dict"),
         (lambda: short.fit(X, Y), "y: expected"),

@@ -18,7 +18,7 @@ from interrupted_fits import Y as SOME_Y
 
 import minidl_c
 from minidl import FileError, Sequential, Trainer, __main__
-from minidl.callbacks import Checkpoint, CSVLogger, EarlyStopping, Receipt, TimeLimit
+from minidl.callbacks import Checkpoint, CSVLogger, EarlyStopping, ExponentialMovingAverage, Receipt, TimeLimit
 from minidl.layers import Dense, ReLU
 from minidl.optimizers import SGD, Adam
 from minidl_c import cpu
@@ -171,6 +171,17 @@ def test_a_second_fit_starts_from_a_checkpoint(tmp_path, path):
     other.save_checkpoint(start)
     found = Trainer.verify(path, X, Y, start=start)
     assert found.first_difference == "configuration" and "another optimizer" in str(found)
+
+
+def test_a_receipt_of_before_an_argument_of_a_callback_is_verified(tmp_path, path):
+    """It has not got the argument; the default is what it was."""
+    trainer, start = make_trainer(), tmp_path / "start"
+    trainer.save_checkpoint(start)
+    receipt = fitted(path, trainer, callbacks=[ExponentialMovingAverage(0.9)])
+    (callback,) = receipt["run"]["callbacks"]
+    assert callback["minidl"][1].pop("start_step") == 0
+    rewrite(path, receipt)
+    assert Trainer.verify(path, X, Y, start=start).equal and Trainer.verify(path, X, Y).equal
 
 
 def test_loaded_weights_need_a_checkpoint(tmp_path, path):

@@ -12,7 +12,7 @@ from minidl.layers import BatchNorm1D, Conv2D, Dense, Dropout, ReLU
 from minidl.losses import BinaryCrossEntropy, MeanSquaredError, SoftmaxCrossEntropy
 from minidl.optimizers import SGD, Adam
 from minidl.training.labeled_data import LabeledData
-from minidl.training.mixup import draw, mixed
+from minidl.training.mixing import Mixing, mixed
 from minidl.utils.weights import balanced_weights
 
 RNG = np.random.default_rng(0)
@@ -201,8 +201,9 @@ def test_a_mixture_has_the_gradient_of_both_weighted_losses(loss, y):
     trainer = make_trainer(loss)
     w = RNG.choice([0.2, 1.0, 30.0], 16)
     data = LabeledData.from_arrays(trainer.model, loss, X[:16], y, w).for_steps(np.arange(16))
-    batch = mixed(trainer.batches(data, np.arange(16), 16), loss, (3,), 0.7, 5)
-    share, partner = draw(0.7, 5, 0, 16)
+    mixing = Mixing(0.7, 0.0, 5, X.shape[1:])
+    batch = mixed(trainer.batches(data, np.arange(16), 16), loss, (3,), mixing)
+    share, partner, _ = mixing.draw(0, 16)
     u, scores = w / w.mean(), RNG.normal(size=(16, 3))
     expected = (
         share * u[:, None] * loss(scores, y)[1] + ((1 - share) * u[partner])[:, None] * loss(scores, y[partner])[1]

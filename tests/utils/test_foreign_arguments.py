@@ -48,6 +48,12 @@ CALLS = [
     (lambda: trainer(max_epochs=3), "use trainer.fit(X, y, epochs=...)"),
     (lambda: trainer(batch_size=3), "use trainer.fit(X, y, batch_size=...)"),
     (lambda: trainer().fit(X, Y, max_epochs=3), "use epochs="),
+    (lambda: trainer().fit(X, Y, cutmix_alpha=1.0), "use cutmix="),
+    (
+        lambda: trainer().fit(X, Y, switch_prob=0.3),
+        "leave it out: with both mixup= and cutmix=, each has half of the steps",
+    ),
+    (lambda: trainer(cutmix=1.0), "use trainer.fit(X, y, cutmix=...)"),
     (lambda: trainer().predict(X, batch_size=3), "leave it out: X is read in parts that fit into little memory"),
     (lambda: trainer().predict(X, verbose=0), "leave it out: only fit prints"),
     (lambda: trainer().predict_proba(X, verbose=0), "leave it out: only fit prints"),
@@ -77,6 +83,7 @@ OF_ESTIMATORS = {
     "learning_rate": "use lr=, a number or a schedule",
     "layers": "use model=, a list of layers such as",
     "mixup": "leave it out: use Trainer(",
+    "cutmix": "leave it out: use Trainer(",
     "solver": "use optimizer=",
     "alpha": "use optimizer=Adam(weight_decay=alpha / batch_size)",
 }

@@ -22,6 +22,8 @@ LAYER_NAMES = {
     "SpatialDropout2D": "use Dropout2D(",
     "DropPath": "use StochasticDepth(",
     "RandomErasing": "use Cutout(",
+    "MixUp": "use trainer.fit(X, y, mixup=",
+    "CutMix": "use trainer.fit(X, y, cutmix=",
     "RandomBrightness": "use ColorJitter(brightness=",
     "RandomContrast": "use ColorJitter(contrast=",
     "RandomHorizontalFlip": "use RandomFlip(",
@@ -44,6 +46,8 @@ LAYER_NAMES = {
 SCHEDULE_NAMES = {
     "StepLR": "use minidl.schedules.Step",
     "CosineAnnealingLR": "use minidl.schedules.Cosine",
+    "Triangular": "use minidl.schedules.OneCycle(max_lr, total_steps, anneal_strategy='linear')",
+    "CyclicLR": "anneal_strategy='linear'), or for several cycles a function",
     "ExponentialDecay": "use minidl.schedules.Exponential(",
     "Cosin": "did you mean 'Cosine'?",
 }

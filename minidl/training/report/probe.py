@@ -79,6 +79,11 @@ class OutputTargets:
         return (found if found.ndim == 3 else found[:, np.newaxis])[..., :-1]
 
 
+def shared_methods(trainer: BaseTrainer) -> list[Any]:
+    """Returns loss and learning rate, if they are methods: those of anything, which a copy of a trainer shares."""
+    return [one for one in (trainer.loss, getattr(trainer.optimizer, "lr", None)) if inspect.ismethod(one)]
+
+
 class Probe:
     """Copies of a trainer's layers, loss and optimizer, and a training step of them; the trainer does not change.
 
@@ -91,9 +96,9 @@ class Probe:
         assert network is not None
         trainer.network.check_batch(len(data.active_rows))
         update, optimizer, loss = trainer.steps().update, trainer.optimizer, trainer.loss
-        methods = [one for one in (loss, getattr(optimizer, "lr", None)) if inspect.ismethod(one)]  # of anything
+        shared = shared_methods(trainer)
         try:
-            layers, self.optimizer, self.loss = copy_layers(network.layers, optimizer, loss, shared=methods)
+            layers, self.optimizer, self.loss = copy_layers(network.layers, optimizer, loss, shared=shared)
         except Exception as error:
             raise TypeError(f"report: expected layers, loss and optimizer that can be copied: {error}") from error
         self.trainer, self.data, self.sample = trainer, data, sample

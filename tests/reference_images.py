@@ -38,11 +38,16 @@ def avgpool2d_backward(dy, case, count_include_pad):
 MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # in NumPy's words
 
 
-def augment_draws(rows, first, last, flips, **what):
+def augment_draws(rows, first, last, flips, alternate_every=0, **what):
     """Returns (top, left, vertical flip, horizontal flip) of the examples with these ids; `what` as in dropout_bits."""
-    bits = [column.astype(object) for column in dropout_bits(4, rows, **what).T]  # Python ints
+    bits = dropout_bits(4, rows, **what)
+    turns = what.get("step", 0) // alternate_every if alternate_every else 0
+    if alternate_every:
+        bits[:, 2:] = dropout_bits(4, rows, **what | {"step": 0})[:, 2:]
+    changes = turns // 2 if all(flips) else turns, turns  # four sides in turn, or both
+    bits = [column.astype(object) for column in bits.T]  # Python ints
     top, left = (f + (b * (z - f + 1) >> 32) for b, f, z in zip(bits, first, last, strict=False))
-    vertical, horizontal = (f & (b >> 31) for b, f in zip(bits[2:], flips, strict=True))
+    vertical, horizontal = (f & (b >> 31) ^ (f & n) for b, f, n in zip(bits[2:], flips, changes, strict=True))
     return [tuple(int(n) for n in drawn) for drawn in zip(top, left, vertical, horizontal, strict=True)]
 
 

@@ -7,7 +7,7 @@ row in the data. Threads, batch size, dtype and processor do not change it.
 from __future__ import annotations
 
 from minidl.layers.base import Layer
-from minidl.utils.validation import Pair, Shape, check_bool, check_choice, check_image_shape, check_pair
+from minidl.utils.validation import Pair, Shape, check_bool, check_choice, check_image_shape, check_int, check_pair
 from minidl_c.kernels.augment import MODES, AugmentOp, QuarterTurnOp, border_mode
 
 MAX_OFFSET = 2**24  # pixels, as AugmentOp
@@ -94,18 +94,29 @@ class RandomFlip(Layer):
         Whether left and right may be swapped.
     vertical : bool, default False
         Whether top and bottom may be swapped.
+    alternate_every : int, optional
+        The number of steps of an epoch, `math.ceil(len(X) / batch_size)`, for alternating flips: the side of each
+        image is drawn for the first epoch, and changes after each, so that each pair of epochs shows both sides. With
+        both axes, the vertical flip changes after every second epoch, so that four epochs show all four sides. None:
+        each step draws flips of its own.
 
     Raises
     ------
     TypeError, ValueError
-        In `build`, unless the arguments are bools and the input is an image.
+        In `build`, unless the first two arguments are bools, `alternate_every` is None or an int of at least 1, and the
+        input is an image.
 
     Notes
     -----
     A flip depends only on the run's seed, the layer's path in the model, the step and the example's row in the data.
-    Threads, batch size, dtype and processor do not change it.
+    Threads, batch size, dtype and processor do not change it. With `alternate_every`, the step decides by
+    `step // alternate_every` alone; batches from an iterable need the same rows in the same order in each epoch.
 
     Targets of pixels move with the images: see docs/how-to/data.md.
+
+    References
+    ----------
+    Alternating flips: K. Jordan, "94% on CIFAR-10 in 3.29 Seconds on a Single GPU" (2024), arXiv:2404.00498.
 
     Examples
     --------
@@ -121,22 +132,32 @@ class RandomFlip(Layer):
      [1. 2. 3.]
      [3. 2. 1.]
      [1. 2. 3.]]
+
+    Flips that alternate, in two epochs of one step:
+
+    >>> model = Sequential([RandomFlip(alternate_every=1)], input_shape=(1, 1, 3))
+    >>> epochs = [model.forward(np.tile([1, 2, 3], (4, 1, 1, 1)), training=True) for _ in range(2)]
+    >>> print([epoch[:, 0, 0, 0].tolist() for epoch in epochs])
+    [[1.0, 1.0, 3.0, 1.0], [3.0, 3.0, 1.0, 3.0]]
     """
 
     moves_pixels = True
 
-    def __init__(self, horizontal: bool = True, vertical: bool = False) -> None:
+    def __init__(self, horizontal: bool = True, vertical: bool = False, alternate_every: int | None = None) -> None:
         self.horizontal = horizontal
         self.vertical = vertical
+        self.alternate_every = alternate_every
 
     def build(self, in_shape: Shape) -> Shape:
         self._flips = check_bool("vertical", self.vertical), check_bool("horizontal", self.horizontal)
+        self._every = 0 if self.alternate_every is None else check_int("alternate_every", self.alternate_every)
         self.op = self.target_op(check_image_shape(in_shape)[0], self.dtype, False)
         return in_shape
 
     def target_op(self, channels: int, dtype: str, nearest: bool) -> AugmentOp:
         shape = channels, *self.in_shape[1:]
-        return AugmentOp(shape, shape[1:], flips=self._flips, path=self._path, dtype=dtype)
+        every = self._every
+        return AugmentOp(shape, shape[1:], flips=self._flips, path=self._path, dtype=dtype, alternate_every=every)
 
 
 class RandomRotate90(Layer):

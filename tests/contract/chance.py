@@ -49,7 +49,8 @@ def random_crop(rng):
 
 
 def random_flip(rng):
-    return Case(RandomFlip(*(bool(n) for n in rng.integers(0, 2, 2))), image(rng))
+    every = None if rng.random() < 0.5 else int(rng.integers(1, 9))
+    return Case(RandomFlip(*(bool(n) for n in rng.integers(0, 2, 2)), every), image(rng))
 
 
 def random_shift(rng):

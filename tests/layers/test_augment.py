@@ -171,13 +171,28 @@ def test_augmentation_depends_on_the_example_however_it_reaches_a_step(batch_siz
             assert np.array_equal(scores[batch], np.repeat(left[:, None], N, axis=1))
 
 
+@pytest.mark.parametrize("batch_size", [16, N])
+def test_alternating_flips_show_each_image_from_both_sides(batch_size, rng):
+    """In each pair of epochs, in shuffled batches, also of a fit that is continued."""
+    watch = ScoreRecorder()
+    flip = RandomFlip(alternate_every=-(-N // batch_size))
+    model = Sequential([flip, Flatten(), Dense(N, use_bias=False)], input_shape=(1, 1, 2))
+    model.params["2.weight"].value = np.tile([1.0, 0.0], (N, 1))  # the left pixel
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(1e-30), [watch])
+    for epochs in (1, 3):
+        trainer.fit(np.tile([1.0, 2.0], (N, 1, 1, 1)), np.arange(N), epochs=epochs, batch_size=batch_size, verbose=0)
+    sides = np.stack([scores[np.argsort(rows), 0] for rows, scores in watch.seen])
+    assert (sides[0] != sides[1]).all() and (sides[:2] == sides[2:]).all()
+    assert 20 < (sides[0] == 2).sum() < 70
+
+
 def test_models_saved_before_the_arguments_existed_are_loaded():
-    layers = [RandomCrop(4, 1, "reflect"), RandomShift(1, "circular")]
+    layers = [RandomCrop(4, 1, "reflect"), RandomShift(1, "circular"), RandomFlip(alternate_every=7)]
     config = Sequential(layers, input_shape=SHAPE).get_config()
     assert repr(Sequential.from_config(config, None, {}).layers) == repr(tuple(layers))
-    for layer, argument in zip(config["layers"], ("mode", "mode"), strict=True):
+    for layer, argument in zip(config["layers"], ("mode", "mode", "alternate_every"), strict=True):
         del layer["minidl"][1][argument]
-    old = RandomCrop(4, 1), RandomShift(1)
+    old = RandomCrop(4, 1), RandomShift(1), RandomFlip()
     assert repr(Sequential.from_config(config, None, {}).layers) == repr(old)
 
 
@@ -207,6 +222,11 @@ def test_models_saved_before_the_arguments_existed_are_loaded():
             ValueError,
             "max_shift: expected at most 6 for mode 'circular' and a height of 6, got 7",
         ),
+        (RandomFlip(alternate_every=0), ValueError, "alternate_every: expected at least 1, got 0"),
+        (RandomFlip(alternate_every=-3), ValueError, "alternate_every: expected at least 1, got -3"),
+        (RandomFlip(alternate_every=True), TypeError, "alternate_every: expected an integer, got True"),
+        (RandomFlip(alternate_every=2.0), TypeError, "alternate_every: expected an integer, got 2.0"),
+        (RandomFlip(alternate_every=2**63), ValueError, "alternate_every: expected at most .*, got more"),
     ],
     ids=str,
 )

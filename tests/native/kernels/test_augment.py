@@ -15,7 +15,7 @@ BATCHES = (0, 1, 15, 16, 17, 33)
 THREADS = (1, 2, 3, 8)
 LARGE = 2**63 - 1  # the largest seed and step
 SPECIAL = (-np.inf, -0.0, 0.0, np.inf, np.nan, 3e38)
-OPTIONS = ("first", "last", "flips")
+OPTIONS = ("first", "last", "flips", "alternate_every")
 
 
 def crops(rng, mode, extent):
@@ -31,8 +31,9 @@ def geometries(rng, count):
     for number in range(count):
         shape, mode = tuple(int(v) for v in rng.integers(1, 9, 3)), MODES[number % 4]
         size, first, last = zip(*(crops(rng, mode, extent) for extent in shape[1:]), strict=True)
-        flips = tuple(bool(v) for v in rng.integers(0, 2, 2))
-        yield shape, {"size": size, "first": first, "last": last, "flips": flips, "mode": mode}
+        flips, every = tuple(bool(v) for v in rng.integers(0, 2, 2)), int(rng.choice([0, 1, 2, 7, 2**40, LARGE]))
+        options = {"size": size, "first": first, "last": last, "flips": flips, "mode": mode, "alternate_every": every}
+        yield shape, options
 
 
 def op_for(x, path="", **options):
@@ -193,6 +194,23 @@ def test_all_quarter_turns_are_equally_likely():
     assert chi_squared_deviation(np.bincount(y[:, 0, 0, 0].astype(int), minlength=4), n / 4) <= 4
 
 
+@pytest.mark.parametrize(("flips", "sides"), [((False, True), 2), ((True, False), 2), ((True, True), 4)])
+def test_alternating_flips_show_each_side_once_in_as_many_epochs(flips, sides):
+    x = np.tile(np.arange(4, dtype="f4").reshape(1, 1, 2, 2), (64, 1, 1, 1))
+    op, shown = AugmentOp((1, 2, 2), (2, 2), flips=flips, alternate_every=5), []
+    for step in range(3 * sides * 5):
+        y = np.empty_like(x)
+        forward_batch(op, x, y, training=True, step=step, seed=1)
+        shown.append(y[:, 0, 0, 0])  # 2 if flipped vertically, plus 1 if horizontally
+    epochs = np.stack(shown).reshape(3, sides, 5, 64)
+    assert (epochs == epochs[:1, :, :1]).all()  # in all steps of an epoch, and again in later ones
+    once = np.stack(shown[::5][:sides])
+    assert all(len(set(example)) == sides for example in once.T)
+    assert np.unique(once[0], return_counts=True)[1].min() > 4  # the first sides are drawn
+    fast = once % 2 if flips[1] else once // 2
+    assert (fast[1:] != fast[:-1]).all()
+
+
 def correlation(a, b):
     """Returns the correlation in standard deviations of that of independent draws."""
     return abs(np.corrcoef(a, b)[0, 1]) * np.sqrt(len(a))
@@ -249,6 +267,9 @@ def test_threads_and_batch_neighbours_change_no_bit(check, dtype, mode):
         ({"mode": "reflect", "first": (-4, 0)}, "size: expected at most 3 for mode 'reflect' and a height of 4, got 4"),
         ({"mode": "reflect", "last": (0, 7)}, "size: expected at most 4 for mode 'reflect' and a width of 5, got 5"),
         ({"mode": "circular", "size": (9, 3)}, "size: expected at most 4 for mode 'circular' and a height of 4, got 5"),
+        ({"alternate_every": -1}, "alternate_every: expected numbers from 0"),
+        ({"alternate_every": 2**63}, "alternate_every: expected numbers from 0"),
+        ({"alternate_every": 1.5}, "alternate_every: expected 1 whole numbers"),
     ],
     ids=str,
 )

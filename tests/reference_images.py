@@ -35,35 +35,46 @@ def avgpool2d_backward(dy, case, count_include_pad):
 
 
 # ---- augmentation --------------------------------------------------------------------------------
-def augment_draws(rows, first, last, flips, **what):
+MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # in NumPy's words
+
+
+def augment_draws(rows, first, last, flips, alternate_every=0, **what):
     """Returns (top, left, vertical flip, horizontal flip) of the examples with these ids; `what` as in dropout_bits."""
-    bits = [column.astype(object) for column in dropout_bits(4, rows, **what).T]  # Python ints
+    bits = dropout_bits(4, rows, **what)
+    turns = what.get("step", 0) // alternate_every if alternate_every else 0
+    if alternate_every:
+        bits[:, 2:] = dropout_bits(4, rows, **what | {"step": 0})[:, 2:]
+    changes = turns // 2 if all(flips) else turns, turns  # four sides in turn, or both
+    bits = [column.astype(object) for column in bits.T]  # Python ints
     top, left = (f + (b * (z - f + 1) >> 32) for b, f, z in zip(bits, first, last, strict=False))
-    vertical, horizontal = (f & (b >> 31) for b, f in zip(bits[2:], flips, strict=True))
+    vertical, horizontal = (f & (b >> 31) ^ (f & n) for b, f, n in zip(bits[2:], flips, changes, strict=True))
     return [tuple(int(n) for n in drawn) for drawn in zip(top, left, vertical, horizontal, strict=True)]
 
 
-def piece(image, size, top, left, vertical, horizontal):
-    """Returns (c, *size) cropped from an image (c, h, w) at (top, left), zero outside, then flipped."""
+def flipped(image, vertical, horizontal):
+    return image[:, :: -1 if vertical else 1, :: -1 if horizontal else 1]
+
+
+def piece(image, size, top, left, vertical=False, horizontal=False, mode="constant"):
+    """Returns (c, *size) cropped from an image (c, h, w) at (top, left), with a border, then flipped."""
     axes = zip((top, left), size, image.shape[1:], strict=True)
     frame = [(max(0, -at), max(0, at + n - have)) for at, n, have in axes]
-    framed = np.pad(image, ((0, 0), *frame))
+    framed = np.pad(image, ((0, 0), *frame), MODES[mode])
     top, left = top + frame[0][0], left + frame[1][0]
-    cut = framed[:, top : top + size[0], left : left + size[1]]
-    return cut[:, :: -1 if vertical else 1, :: -1 if horizontal else 1]
+    return flipped(framed[:, top : top + size[0], left : left + size[1]], vertical, horizontal)
 
 
-def pieces(x, size, draws):
+def pieces(x, size, draws, mode="constant"):
     """Returns the augmented batch of x (n, c, h, w)."""
-    return np.stack([piece(image, size, *drawn) for image, drawn in zip(x, draws, strict=True)])
+    return np.stack([piece(image, size, *drawn, mode) for image, drawn in zip(x, draws, strict=True)])
 
 
-def pieces_backward(dy, in_shape, draws):
-    """Returns dx: the gradient of each pixel goes back to where the pixel came from."""
+def pieces_backward(dy, in_shape, draws, mode="constant"):
+    """Returns dx: the gradients of all copies of a pixel are added, in row-major order before the flips."""
     number = np.arange(1, np.prod(in_shape) + 1).reshape(in_shape)  # 0: from outside
     dx = np.zeros((len(dy), number.size + 1), dy.dtype)
-    for row, gradient, drawn in zip(dx, dy, draws, strict=True):
-        row[piece(number, dy.shape[2:], *drawn)] = gradient
+    for row, gradient, (*place, vertical, horizontal) in zip(dx, dy, draws, strict=True):
+        np.add.at(row, piece(number, dy.shape[2:], *place, mode=mode), flipped(gradient, vertical, horizontal))
     return dx[:, 1:].reshape(-1, *in_shape)
 
 

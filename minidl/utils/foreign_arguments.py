@@ -48,6 +48,7 @@ ARGUMENTS: Words = {
     "maskzero": "leave it out: the vector of each category is trained",
     "embeddingsinitializer": "use initializer=",
     "interpolation": "use mode=, 'nearest' or 'bilinear'",
+    "fillmode": "use mode=, 'constant', 'reflect', 'replicate' or 'circular'",
     "stddev": "use std=",
     "reductionratio": "use squeeze_channels=, the number of channels divided by it",
     "reduction": "use squeeze_channels=, the number of channels divided by it",
@@ -107,6 +108,7 @@ _MIXING = ("mixup", "cutmix")
 OWNERS: dict[str, Words] = {
     "Embedding": {"inputdim": "use categories=", "inputlength": "leave it out: the length is inferred"},
     "OneHot": {"numclasses": "use categories=", "numtokens": "use categories="},
+    **{name: {"paddingmode": "use mode="} for name in ("Pad1D", "Pad2D", "RandomCrop", "RandomShift")},
     "NativeLoss": {
         "fromlogits": "leave it out: outputs are always logits",
         "reduction": "leave it out: the loss of each example is a mean, and so is that of a batch",

@@ -10,6 +10,7 @@ from numpy import finfo
 from minidl_c.op import check_element_count, check_ints
 
 MAX_PIXELS = 2**24  # of an image for augmentation: an index of its elements in a tile fits in 32 bits
+MODES = ("constant", "reflect", "replicate", "circular")  # of borders, in the order of borders.h
 ZOOMS = 2**-10, 2**10  # beyond them, an image shows a pixel, or is one
 
 
@@ -19,6 +20,20 @@ def padded(in_shape, padding):
     top, bottom, left, right = check_ints("padding", padding, 4, 0)
     check_element_count("output shape", (c, top + h + bottom, left + w + right))
     return c, h, w, top + h + bottom, left + w + right, top, left
+
+
+def border_mode(name, mode, image, borders):
+    """Returns the index of a mode in MODES; raises ValueError unless an image has enough pixels for its borders.
+
+    name: of the argument that the borders come from; image, borders: (vertical, horizontal) pairs.
+    """
+    if mode not in MODES:
+        raise ValueError(f"mode: expected one of {MODES}, got {mode!r}")
+    for size, side, border in zip(image, ("height", "width"), borders, strict=True):
+        most = {"reflect": size - 1, "circular": size}.get(mode, border)
+        if border > most:
+            raise ValueError(f"{name}: expected at most {most} for mode {mode!r} and a {side} of {size}, got {border}")
+    return MODES.index(mode)
 
 
 def upsampled(in_shape, scale):

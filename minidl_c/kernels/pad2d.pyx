@@ -9,22 +9,19 @@ A gradient is the sum of its copies, in the order of y.
 """
 from libc.string cimport memcpy, memset
 
-from minidl_c.kernels.image_shapes import padded
+from minidl_c.kernels.image_shapes import MODES, border_mode, padded
 from minidl_c.op cimport LANES, REACHES_CHANNEL, Op, by_dtype, init_op, op, real, tile_f32, tile_f64, typed_tile
+
+cdef extern from "minidl_c/kernels/borders.h" nogil:
+    enum:
+        CONSTANT
+    Py_ssize_t source_of(int mode, Py_ssize_t i, Py_ssize_t size)
 
 ctypedef struct pad2d_dims:
     Py_ssize_t C, H, W, OH, OW
     Py_ssize_t top, left
     int mode
     double value
-
-cdef enum:
-    CONSTANT
-    REFLECT
-    REPLICATE
-    CIRCULAR
-
-MODES = ("constant", "reflect", "replicate", "circular")
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -66,15 +63,6 @@ cdef void pad2d_backward_tile(
     for r in range(r0, r1):
         oh = r // d.H * d.OH + r % d.H + d.top
         memcpy(dx + r * d.W * LANES, dy + (oh * d.OW + d.left) * LANES, d.W * LANES * sizeof(real))
-
-
-cdef inline Py_ssize_t source_of(int mode, Py_ssize_t i, Py_ssize_t size) noexcept nogil:
-    """The row or column of x that row or column i of y has, counted from the first one of x."""
-    if mode == CIRCULAR:
-        return i + size if i < 0 else i - size if i >= size else i
-    if mode == REFLECT:
-        return -i if i < 0 else 2 * (size - 1) - i if i >= size else i
-    return max(<Py_ssize_t> 0, min(i, size - 1))
 
 
 cdef void pad2d_copies_forward_tile(
@@ -137,15 +125,6 @@ cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
         pad2d_copies_backward_tile(d, t.dy, t.dx, t.group0 * d.H, t.group1 * d.H)
 
 
-cdef int check_copies(str mode, tuple image, tuple padding) except -1:
-    """Raises ValueError for a padding of more pixels than an image has for it."""
-    for size, side, sides in zip(image, ("height", "width"), (padding[:2], padding[2:])):
-        most = {"reflect": size - 1, "circular": size}.get(mode)
-        if most is not None and max(sides) > most:
-            raise ValueError(f"padding: expected at most {most} for mode {mode!r} and a {side} of {size}, got {max(sides)}")
-    return 0
-
-
 cdef class Pad2DOp(Op):
     """(c, h, w) padded; padding is (top, bottom, left, right), `value` that of the mode "constant".
 
@@ -157,10 +136,7 @@ cdef class Pad2DOp(Op):
     def __cinit__(self, in_shape, padding, double value=0.0, dtype="float32", *, mode="constant"):
         cdef pad2d_dims *d = &self.d
         d.C, d.H, d.W, d.OH, d.OW, d.top, d.left = padded(in_shape, padding)
-        if mode not in MODES:
-            raise ValueError(f"mode: expected one of {MODES}, got {mode!r}")
-        d.value, d.mode = value, MODES.index(mode)
-        check_copies(mode, (d.H, d.W), tuple(padding))
+        d.value, d.mode = value, border_mode("padding", mode, (d.H, d.W), (max(padding[:2]), max(padding[2:])))
         init_op(self, (d.C, d.H, d.W), (d.C, d.OH, d.OW), dtype)
         self.c.splits = 1
         self.c.forward_tile = by_dtype(&self.c, forward[tile_f32], forward[tile_f64])

@@ -111,6 +111,13 @@ def test_extreme_values(dtype, tmp_path, rng):
         check(model, X, tmp_path, *NATIVE)
 
 
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
+@pytest.mark.parametrize("size", [(8, 2), (2, 7), (7, 8)], ids=str)
+def test_the_centre_of_a_crop_that_is_larger_than_the_image(size, mode, tmp_path, rng):
+    model = Sequential([layers.RandomCrop(size, padding=2, mode=mode)], input_shape=(3, 4, 5))
+    check(model, rng.standard_normal((3, 3, 4, 5)).astype("f4"), tmp_path)
+
+
 @pytest.mark.parametrize("layer", [layers.Normalize([1.0, 2.0], [0.0, 2.0]), layers.Columns(-1)], ids=["std", "start"])
 def test_numbers_with_a_meaning_of_their_own(layer, tmp_path, rng):
     """A deviation of 0 divides by 1, a negative start counts from the end."""

@@ -131,9 +131,11 @@ def augment(rng):
     size, first = (tuple(int(v) for v in rng.integers(low, 9, 2)) for low in (1, -9))
     last = tuple(int(f + v) for f, v in zip(first, rng.integers(0, 7, 2), strict=True))
     flips = tuple(bool(v) for v in rng.integers(0, 2, 2))
+    mode, every = str(rng.choice(["constant", "replicate"])), int(rng.choice([0, 1, 2**38]))  # of borders of any size
     what = {"seed": int(rng.integers(2**62)), "step": int(rng.integers(2**40))}
-    op = AugmentOp(shape, size, first, last, flips, "1", dtype)
+    op = AugmentOp(shape, size, first, last, flips, "1", dtype, mode=mode, alternate_every=every)
     kind, (x, dy) = draw_values(rng, ((n, *shape), (n, *op.out_shape)))
+    dy[np.abs(dy) < np.finfo("f4").tiny] = 0  # subnormals would be flushed by a sum
     numbers = rng.integers(0, 2**40, n)
 
     def run(a, threads):
@@ -141,13 +143,13 @@ def augment(rng):
         backward_batch(op, a.dy, a.x, a.dx, **what, example_ids=a.example_ids, num_threads=threads)
 
     def oracle():
-        draws = images.augment_draws(numbers, first, last, flips, **what, path="1")
+        draws = images.augment_draws(numbers, first, last, flips, every, **what, path="1")
         if n:
-            yield "y", images.pieces(x, size, draws), 0
-        yield "dx", images.pieces_backward(dy, shape, draws), 0
+            yield "y", images.pieces(x, size, draws, mode), 0
+        yield "dx", images.pieces_backward(dy.astype(dtype), shape, draws, mode), 0
 
     inputs, outputs = named("x dy", (x, dy), dtype) | {"example_ids": numbers}, {"y": dy.shape, "dx": x.shape}
-    yield Trial(f"{kind} {x.shape} {size} {first} {last}", dtype, inputs, outputs, run, 2, oracle)
+    yield Trial(f"{kind} {x.shape} {size} {first} {last} {mode}", dtype, inputs, outputs, run, 2, oracle)
 
 
 def random_trial(rng, make, shape, oracle_of):

@@ -35,18 +35,27 @@ def cutout(rng):
     return Case(Cutout(size, float(rng.standard_normal()), rate), image(rng))
 
 
+def border(rng):
+    """Draws the shape of an image, a border that is smaller, and a mode."""
+    channels, height, width = image(rng)
+    mode = str(rng.choice(["constant", "reflect", "replicate", "circular"]))
+    return (channels, height + 3, width + 3), tuple(int(n) for n in rng.integers(0, 4, 2)), mode
+
+
 def random_crop(rng):
-    shape, padding = image(rng), tuple(int(n) for n in rng.integers(0, 4, 2))
+    shape, padding, mode = border(rng)
     size = tuple(int(rng.integers(1, n + 2 * p + 1)) for n, p in zip(shape[1:], padding, strict=True))
-    return Case(RandomCrop(size, padding), shape)
+    return Case(RandomCrop(size, padding, mode), shape)
 
 
 def random_flip(rng):
-    return Case(RandomFlip(*(bool(n) for n in rng.integers(0, 2, 2))), image(rng))
+    every = None if rng.random() < 0.5 else int(rng.integers(1, 9))
+    return Case(RandomFlip(*(bool(n) for n in rng.integers(0, 2, 2)), every), image(rng))
 
 
 def random_shift(rng):
-    return Case(RandomShift(tuple(int(n) for n in rng.integers(0, 4, 2))), image(rng))
+    shape, most, mode = border(rng)
+    return Case(RandomShift(most, mode), shape)
 
 
 def random_rotate90(rng):

@@ -10,6 +10,7 @@ from minidl.layers import (
     Dense,
     Flatten,
     GlobalAvgPool2D,
+    Pad2D,
     RandomCrop,
     RandomFlip,
     RandomRotate90,
@@ -83,6 +84,38 @@ def test_quarter_turns_agree_with_numpy(dtype, rng):
     assert model.params == {} and model.output_shape == (2, 5, 5)
 
 
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 33])
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_border_is_that_of_pad2d(dtype, mode, n, rng):
+    """The same bits as a crop after Pad2D, at the same path."""
+    x, padding = rng.normal(size=(n, *SHAPE)).astype(dtype), (4, 3)
+    for size, layer in (
+        ((6, 5), RandomShift(padding, mode)),
+        ((7, 4), RandomCrop((7, 4), padding, mode)),
+        ((14, 11), RandomCrop((14, 11), padding, mode)),
+    ):
+        pairs = (Pad2D(padding, mode=mode), RandomCrop(size)), (Pad2D(0), layer)
+        separate, one = (
+            Sequential([*pair, RandomFlip(True, True)], input_shape=SHAPE, dtype=dtype, seed=2) for pair in pairs
+        )
+        dy = rng.normal(size=(n, 2, *size)).astype(dtype)
+        for _ in range(3):
+            assert one.forward(x, training=True).tobytes() == separate.forward(x, training=True).tobytes()
+            assert one.backward(dy).tobytes() == separate.backward(dy).tobytes()
+        assert one.predict(x).tobytes() == separate.predict(x).tobytes()
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
+@pytest.mark.parametrize("size", [(14, 11), (7, 3), (4, 4)])
+def test_inference_has_the_gradient_of_a_border(size, mode, rng):
+    x = rng.normal(size=(17, *SHAPE)).astype("f4")
+    pairs = (Pad2D((4, 3), mode=mode), RandomCrop(size)), (Pad2D(0), RandomCrop(size, (4, 3), mode))
+    models = [Sequential([*pair, Flatten(), Dense(1)], input_shape=SHAPE) for pair in pairs]
+    first, second = (model.input_gradient(x, np.zeros((17, 1)), "mean_squared_error") for model in models)
+    assert first.tobytes() == second.tobytes()
+
+
 # ---- in training -------------------------------------------------------------------------------------
 def make_net(seed=0):
     layers = [RandomCrop(8, padding=2), RandomFlip(), Conv2D(4, 3), ReLU(), RandomShift(1)]
@@ -138,6 +171,31 @@ def test_augmentation_depends_on_the_example_however_it_reaches_a_step(batch_siz
             assert np.array_equal(scores[batch], np.repeat(left[:, None], N, axis=1))
 
 
+@pytest.mark.parametrize("batch_size", [16, N])
+def test_alternating_flips_show_each_image_from_both_sides(batch_size, rng):
+    """In each pair of epochs, in shuffled batches, also of a fit that is continued."""
+    watch = ScoreRecorder()
+    flip = RandomFlip(alternate_every=-(-N // batch_size))
+    model = Sequential([flip, Flatten(), Dense(N, use_bias=False)], input_shape=(1, 1, 2))
+    model.params["2.weight"].value = np.tile([1.0, 0.0], (N, 1))  # the left pixel
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(1e-30), [watch])
+    for epochs in (1, 3):
+        trainer.fit(np.tile([1.0, 2.0], (N, 1, 1, 1)), np.arange(N), epochs=epochs, batch_size=batch_size, verbose=0)
+    sides = np.stack([scores[np.argsort(rows), 0] for rows, scores in watch.seen])
+    assert (sides[0] != sides[1]).all() and (sides[:2] == sides[2:]).all()
+    assert 20 < (sides[0] == 2).sum() < 70
+
+
+def test_models_saved_before_the_arguments_existed_are_loaded():
+    layers = [RandomCrop(4, 1, "reflect"), RandomShift(1, "circular"), RandomFlip(alternate_every=7)]
+    config = Sequential(layers, input_shape=SHAPE).get_config()
+    assert repr(Sequential.from_config(config, None, {}).layers) == repr(tuple(layers))
+    for layer, argument in zip(config["layers"], ("mode", "mode", "alternate_every"), strict=True):
+        del layer["minidl"][1][argument]
+    old = RandomCrop(4, 1), RandomShift(1), RandomFlip()
+    assert repr(Sequential.from_config(config, None, {}).layers) == repr(old)
+
+
 # ---- arguments ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("layer", "error", "message"),
@@ -152,6 +210,23 @@ def test_augmentation_depends_on_the_example_however_it_reaches_a_step(batch_siz
         (RandomShift(2**40), ValueError, "max_shift: expected at most 16777216, got 1099511627776"),
         (RandomRotate90(), ValueError, "expected a square image, got 6 x 5: crop or pad it first"),
         (RandomCrop(2, padding=2**40), ValueError, "padding: expected at most 16777216, got 1099511627776"),
+        (RandomCrop(2, mode="edge"), ValueError, "mode: expected 'constant', 'reflect', .* or 'circular', got 'edge'"),
+        (RandomShift(1, mode=1), ValueError, "mode: expected 'constant', .* got 1"),
+        (
+            RandomCrop(2, (0, 5), "reflect"),
+            ValueError,
+            "padding: expected at most 4 for mode 'reflect' and a width of 5, got 5",
+        ),
+        (
+            RandomShift(7, "circular"),
+            ValueError,
+            "max_shift: expected at most 6 for mode 'circular' and a height of 6, got 7",
+        ),
+        (RandomFlip(alternate_every=0), ValueError, "alternate_every: expected at least 1, got 0"),
+        (RandomFlip(alternate_every=-3), ValueError, "alternate_every: expected at least 1, got -3"),
+        (RandomFlip(alternate_every=True), TypeError, "alternate_every: expected an integer, got True"),
+        (RandomFlip(alternate_every=2.0), TypeError, "alternate_every: expected an integer, got 2.0"),
+        (RandomFlip(alternate_every=2**63), ValueError, "alternate_every: expected at most .*, got more"),
     ],
     ids=str,
 )

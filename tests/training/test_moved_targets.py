@@ -46,7 +46,9 @@ MOVES = {
     "padded crop": lambda: [RandomCrop(SIZE, padding=2)],
     "crop to a wide image": lambda: [RandomCrop((4, 10), padding=(0, 2))],
     "flip": lambda: [RandomFlip(True, True)],
+    "alternating flip": lambda: [RandomFlip(True, True, alternate_every=2)],
     "shift": lambda: [RandomShift((3, 1))],
+    "reflected border": lambda: [RandomCrop(SIZE, 2, "reflect"), RandomShift((0, 8), "circular")],
     "quarter turn": lambda: [RandomRotation((90, 90))],
     "random quarter turns": lambda: [RandomRotate90()],
     "rotation": lambda: [RandomRotation(40, value=0.5)],
@@ -466,7 +468,11 @@ def test_targets_without_pixels_stay(layers, y):
 
 
 @pytest.mark.parametrize(
-    "layer", [RandomFlip(), RandomCrop(6), RandomZoom((1, 2)), RandomRotation((-180, -180)), RandomRotate90()]
+    "layer",
+    [
+        *(RandomFlip(), RandomCrop(6), RandomZoom((1, 2)), RandomRotation((-180, -180)), RandomRotate90()),
+        *(RandomCrop(SIZE, 3, "reflect"), RandomShift(4, "replicate"), RandomFlip(alternate_every=2)),
+    ],
 )
 def test_labels_without_an_ignored_one_may_move_inside_the_image(layer):
     trainer = Trainer(Sequential([layer, Conv2D(3, 1)], input_shape=X.shape[1:]), "softmax_cross_entropy", SGD(0.1))

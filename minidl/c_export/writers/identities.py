@@ -17,7 +17,9 @@ def write_crop(writer: CodeWriter, x: Tensor) -> Tensor:
     if image == size:
         return x
     top, left = ((n + m) // 2 - m for n, m in zip(image, size, strict=True))
-    return writer.call("crop", *image, top, left, *size, channels, 0, x)
+    if writer["mode"] == "constant":
+        return writer.call("crop", *image, top, left, *size, channels, 0, x)
+    return writer.call(f"pad_{writer['mode']}", *image, -top, -left, *size, channels, x)
 
 
 IDENTITIES = (

@@ -249,7 +249,8 @@ def write_crop(writer: NodeWriter, x: str) -> str:
         first = (size + out) // 2 - out
         before[axis], after[axis], starts[axis] = max(-first, 0), max(first + out - size, 0), max(first, 0)
     if any(before + after):
-        x = writer.add_node("Pad", x, writer.add_int_constant("pads", (0, 0, *before, 0, 0, *after)))
+        pads = writer.add_int_constant("pads", (0, 0, *before, 0, 0, *after))
+        x = writer.add_node("Pad", x, pads, mode=PAD_MODES[writer["mode"]])
     ends = [start + out for start, out in zip(starts, writer.out_shape[1:], strict=True)]
     return writer.add_node(
         "Slice",

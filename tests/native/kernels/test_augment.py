@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import reference_images as images
 
-from minidl_c.kernels.augment import AugmentOp, QuarterTurnOp
+from minidl_c.kernels.augment import MODES, AugmentOp, QuarterTurnOp
 from minidl_c.runtime.plan import Plan
 from minidl_c.runtime.single_op import backward_batch, forward_batch
 
@@ -15,17 +15,25 @@ BATCHES = (0, 1, 15, 16, 17, 33)
 THREADS = (1, 2, 3, 8)
 LARGE = 2**63 - 1  # the largest seed and step
 SPECIAL = (-np.inf, -0.0, 0.0, np.inf, np.nan, 3e38)
-OPTIONS = ("size", "first", "last", "flips")
+OPTIONS = ("first", "last", "flips", "alternate_every")
+
+
+def crops(rng, mode, extent):
+    """Returns size, first and last along an axis; those of "reflect" and "circular" reach no further than they may."""
+    border = {"reflect": extent - 1, "circular": extent}.get(mode, 9)
+    size = int(rng.integers(1, min(9, extent + 2 * border + 1)))
+    first = int(rng.integers(-border, min(5, extent + border - size + 1)))
+    return size, first, int(rng.integers(first, min(first + 7, extent + border - size + 1)))
 
 
 def geometries(rng, count):
-    """Yields in_shape and options: crops, shifts, flips, and all of them combined."""
-    for _ in range(count):
-        shape, size = (tuple(int(v) for v in rng.integers(1, 9, n)) for n in (3, 2))
-        first = tuple(int(v) for v in rng.integers(-9, 5, 2))
-        last = tuple(int(f + v) for f, v in zip(first, rng.integers(0, 7, 2), strict=True))
-        flips = tuple(bool(v) for v in rng.integers(0, 2, 2))
-        yield shape, {"size": size, "first": first, "last": last, "flips": flips}
+    """Yields in_shape and options: crops, shifts, flips, and all of them combined, in each mode."""
+    for number in range(count):
+        shape, mode = tuple(int(v) for v in rng.integers(1, 9, 3)), MODES[number % 4]
+        size, first, last = zip(*(crops(rng, mode, extent) for extent in shape[1:]), strict=True)
+        flips, every = tuple(bool(v) for v in rng.integers(0, 2, 2)), int(rng.choice([0, 1, 2, 7, 2**40, LARGE]))
+        options = {"size": size, "first": first, "last": last, "flips": flips, "mode": mode, "alternate_every": every}
+        yield shape, options
 
 
 def op_for(x, path="", **options):
@@ -52,11 +60,11 @@ def test_matches_numpy(check, dtype, n):
     for number, (shape, options) in enumerate(geometries(rng, 40)):
         path, run = f"{number}.body", {"seed": int(rng.integers(LARGE)), "step": int(rng.integers(2**40))}
         numbers = rng.integers(0, (10, 2**32, LARGE)[number % 3], n)
-        draws = images.augment_draws(numbers, *(options[k] for k in OPTIONS[1:]), **run, path=path)
+        draws = images.augment_draws(numbers, *(options[k] for k in OPTIONS), **run, path=path)
         x = check.input(rng.choice([*SPECIAL, *rng.standard_normal(20)], (n, *shape)), dtype)
         dy = check.input(rng.standard_normal((n, shape[0], *options["size"])), dtype)
-        expected = images.pieces(x, options["size"], draws) if n else dy
-        gradient = images.pieces_backward(dy, shape, draws)
+        expected = images.pieces(x, options["size"], draws, options["mode"]) if n else dy
+        gradient = images.pieces_backward(dy, shape, draws, options["mode"])
         op = op_for(x, path, **options)
         for threads in THREADS:
             label = f"{dtype} {shape} {options} {threads} threads"
@@ -74,11 +82,43 @@ def test_inference_takes_the_center_crop_without_random_draws(check, dtype):
         x = check.input(rng.choice([*SPECIAL, *rng.standard_normal(20)], (n, *shape)), dtype)
         centre = [(have - want) // 2 for have, want in zip(shape[1:], options["size"], strict=True)]
         op = op_for(x, **options)
-        expected = images.pieces(x, options["size"], [(*centre, 0, 0)] * n) if n else np.empty((0, *op.out_shape))
+        draws, mode = [(*centre, 0, 0)] * n, options["mode"]
+        expected = images.pieces(x, options["size"], draws, mode) if n else np.empty((0, *op.out_shape))
         for threads in THREADS:
             y = check.output((n, *op.out_shape), dtype)
             forward_batch(op, x, y, num_threads=threads, seed=3, step=4)
             check.same_bits(y, expected, f"y {shape} {options}")
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("mode", MODES)
+def test_borders_agree_with_pytorch(check, mode):
+    import torch
+    from torch.nn import functional
+
+    rng, shape, size = np.random.default_rng(0), (3, 6, 5), (8, 7)
+    x, dy = rng.standard_normal((33, *shape)), rng.standard_normal((33, 3, *size))
+    draws = images.augment_draws(range(33), (-3, -4), (1, 2), (True, True))
+    leaf = torch.tensor(x, requires_grad=True)
+    padded = functional.pad(leaf, (4, 4, 3, 3), mode=mode)
+    parts = [one[:, 3 + i : 11 + i, 4 + j : 11 + j] for one, (i, j, _, _) in zip(padded, draws, strict=True)]
+    turned = [part.flip([1] * v + [2] * h) for part, (_, _, v, h) in zip(parts, draws, strict=True)]
+    y = torch.stack(turned)
+    y.backward(torch.tensor(dy))
+    op = op_for(x, size=size, first=(-3, -4), last=(1, 2), flips=(True, True), mode=mode)
+    check.same_bits(forward(check, op, x), y.detach().numpy(), "y")
+    check.close(backward(check, op, dy), leaf.grad.numpy(), 1e-13, "dx")
+
+
+def test_a_border_far_away_takes_no_time():
+    """The work is that of the outputs, not of the border."""
+    x = np.arange(12, dtype="f4").reshape(1, 1, 3, 4)
+    op = op_for(x, size=(2, 2), first=(-(2**24), 2**24), last=(-(2**24), 2**24), mode="replicate")
+    y, dx = np.empty((1, 1, 2, 2), "f4"), np.empty_like(x)
+    forward_batch(op, x, y, training=True)
+    assert (y == x[0, 0, 0, 3]).all()
+    backward_batch(op, np.ones_like(y), x, dx)
+    assert dx[0, 0, 0, 3] == dx.sum() == 4
 
 
 def test_two_augmentations_in_one_plan_equal_two_plans():
@@ -154,6 +194,23 @@ def test_all_quarter_turns_are_equally_likely():
     assert chi_squared_deviation(np.bincount(y[:, 0, 0, 0].astype(int), minlength=4), n / 4) <= 4
 
 
+@pytest.mark.parametrize(("flips", "sides"), [((False, True), 2), ((True, False), 2), ((True, True), 4)])
+def test_alternating_flips_show_each_side_once_in_as_many_epochs(flips, sides):
+    x = np.tile(np.arange(4, dtype="f4").reshape(1, 1, 2, 2), (64, 1, 1, 1))
+    op, shown = AugmentOp((1, 2, 2), (2, 2), flips=flips, alternate_every=5), []
+    for step in range(3 * sides * 5):
+        y = np.empty_like(x)
+        forward_batch(op, x, y, training=True, step=step, seed=1)
+        shown.append(y[:, 0, 0, 0])  # 2 if flipped vertically, plus 1 if horizontally
+    epochs = np.stack(shown).reshape(3, sides, 5, 64)
+    assert (epochs == epochs[:1, :, :1]).all()  # in all steps of an epoch, and again in later ones
+    once = np.stack(shown[::5][:sides])
+    assert all(len(set(example)) == sides for example in once.T)
+    assert np.unique(once[0], return_counts=True)[1].min() > 4  # the first sides are drawn
+    fast = once % 2 if flips[1] else once // 2
+    assert (fast[1:] != fast[:-1]).all()
+
+
 def correlation(a, b):
     """Returns the correlation in standard deviations of that of independent draws."""
     return abs(np.corrcoef(a, b)[0, 1]) * np.sqrt(len(a))
@@ -173,11 +230,12 @@ def test_draws_are_independent():
 
 
 # ---- bits ------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("mode", ["constant", "reflect"])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_threads_and_batch_neighbours_change_no_bit(check, dtype):
+def test_threads_and_batch_neighbours_change_no_bit(check, dtype, mode):
     rng = np.random.default_rng(1)
     x, dy = rng.standard_normal((277, 3, 9, 8)).astype(dtype), rng.standard_normal((277, 3, 7, 8)).astype(dtype)
-    op = op_for(x, size=(7, 8), first=(-2, -2), last=(3, 2), flips=(True, True))
+    op = op_for(x, size=(7, 8), first=(-2, -2), last=(3, 2), flips=(True, True), mode=mode)
     y, dx = forward(check, op, x), backward(check, op, dy)
     for threads in (2, 3, 8):
         check.same_bits(forward(check, op, x, num_threads=threads), y, f"y {threads} threads")
@@ -205,6 +263,13 @@ def test_threads_and_batch_neighbours_change_no_bit(check, dtype):
         ({"flips": None}, None),
         ({"path": 3}, "path: expected a string, got 3"),
         ({"dtype": "float16"}, "dtype"),
+        ({"mode": "edge"}, r"mode: expected one of \('constant', 'reflect', 'replicate', 'circular'\), got 'edge'"),
+        ({"mode": "reflect", "first": (-4, 0)}, "size: expected at most 3 for mode 'reflect' and a height of 4, got 4"),
+        ({"mode": "reflect", "last": (0, 7)}, "size: expected at most 4 for mode 'reflect' and a width of 5, got 5"),
+        ({"mode": "circular", "size": (9, 3)}, "size: expected at most 4 for mode 'circular' and a height of 4, got 5"),
+        ({"alternate_every": -1}, "alternate_every: expected numbers from 0"),
+        ({"alternate_every": 2**63}, "alternate_every: expected numbers from 0"),
+        ({"alternate_every": 1.5}, "alternate_every: expected 1 whole numbers"),
     ],
     ids=str,
 )

@@ -158,7 +158,7 @@ bench-tables: $(ALL) $(TABLES)/done ## measure estimators for tables, compared w
 bench-callers: $(ORACLE) ## measure predictions from several Python threads, and after pauses, compared with onnxruntime (20 minutes)
 	$(BIN)/python benchmarks/callers.py --json $(RESULTS)/callers.json $(ARGS)
 
-bench-winograd: $(ORACLE) ## compare Winograd's convolutions with direct sums: errors, trained nets, speed (17 minutes)
+bench-winograd: $(ORACLE) ## compare Winograd's convolutions with direct sums: errors, trained nets, speed (20 minutes)
 	$(BIN)/python benchmarks/winograd.py --json $(RESULTS)/winograd.json $(ARGS)
 
 bench-c-export: $(ALL) $(CASES) ## measure exported C files: sizes, and single images compared with predict and onnxruntime

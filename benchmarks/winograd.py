@@ -1,8 +1,8 @@
 """Winograd's convolutions: rounding errors beside those of direct sums and PyTorch, trained nets, speed and memory.
 
-README.md in this folder describes the method. The default takes about 17 minutes on two quiet cores: 14 for 1,000
+README.md in this folder describes the method. The default takes about 20 minutes on two quiet cores: 14 for 1,000
 geometries, two nets, trained on 4,000 images for four epochs, and 20 trainings, on MNIST for two epochs or on 4,000
-images for five; 2.5 for the speed of three nets.
+images for five; 2.5 for the speed of three nets; 3 for convolutions of small images.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from measure import limit_threads, positive, run_parts, usable_cores
 from nets import ALL_NETS
 from winograd_errors import RESULTS, Convolution, columns, find_sides, format_row, measure_errors, ratio
 from winograd_nets import measure_nets
-from winograd_speed import compare_speed
+from winograd_speed import SMALL, compare_small, compare_speed
 from winograd_training import TASKS, compare_training
 
 NONZERO, CHANNELS, FILTERS = (1.0, 0.5, 0.25, 0.05), (16, 64, 256), 64
@@ -67,6 +67,7 @@ def measure_geometries(args):
         print(format_row(result, facts["errors"], *ratios))
     results["nonzero"] = measure_zeros(args, sides)
     results["sizes"] = measure_sizes(args, sides)
+    results["small"] = measure_small(args, sides)
     return results
 
 
@@ -99,7 +100,27 @@ def measure_sizes(args, sides):
     return results
 
 
-PARTS = {"geometries": measure_geometries, "nets": measure_nets, "training": compare_training, "speed": compare_speed}
+def measure_small(args, sides):
+    """Prints the errors of small images for which "auto" is the direct sum."""
+    rng, results = np.random.default_rng(3), {}
+    for channels, size in SMALL:
+        name = f"{channels}x{size}x{size} to {channels}"
+        print(f"\n{name}, {IMAGES} images: errors in 1e-7 of the exact result's root mean square\n")
+        print(columns(sides, "RMS", "largest"))
+        x = np.maximum(rng.standard_normal((IMAGES, channels, size, size), "f4"), 0)
+        results[name] = measure_errors(draw(rng, x, channels, (1, 1, 1, 1)), sides, args.threads)
+        for result, errors in results[name].items():
+            print(format_row(result, errors, ratio(errors), ratio(errors, 1)), flush=True)
+    return results
+
+
+PARTS = {
+    "geometries": measure_geometries,
+    "nets": measure_nets,
+    "training": compare_training,
+    "speed": compare_speed,
+    "small": compare_small,
+}
 
 
 def main():
@@ -112,8 +133,8 @@ def main():
     parser.add_argument("--seeds", type=positive, default=5, help="of part training, at least 2 (default 5)")
     parser.add_argument("--images", type=positive, help="only the first images of each data set; default: all")
     parser.add_argument("--speed-nets", nargs="+", choices=ALL_NETS, default=["cnn", "vgg", "resnet20"])
-    parser.add_argument("--batch-sizes", nargs="+", type=positive, default=[1, 16, 64], help="of part speed")
-    parser.add_argument("--rounds", type=positive, default=9, help="of part speed (default 9)")
+    parser.add_argument("--batch-sizes", nargs="+", type=positive, default=[1, 16, 64], help="of parts speed and small")
+    parser.add_argument("--rounds", type=positive, default=9, help="of parts speed and small (default 9)")
     parser.add_argument("--threads", type=positive, default=usable_cores(), help="default: all cores")
     parser.add_argument("--json", metavar="FILE", help="write the figures to this file")
     args = parser.parse_args()

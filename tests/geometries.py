@@ -202,6 +202,18 @@ def _draw_conv(rng):
     )
 
 
+def _draw_winograd(rng):
+    return Conv(
+        batch=int(rng.choice((3, 5, 16, 17, 19))),
+        channels=16 * int(rng.integers(1, 6)),
+        height=int(rng.integers(1, 9)),
+        width=int(rng.integers(1, 9)),
+        filters=16 * int(rng.integers(1, 6)),
+        kernel=(3, 3),
+        padding=_ints(rng.integers(0, 4, 4)),
+    )
+
+
 def _draw_pool(rng):
     kernel = _ints(rng.integers(1, 6, 2))
     return Pool(
@@ -253,6 +265,15 @@ CONV_FORMS = {  # what each form fixes in a random geometry
     "long rows": lambda rng, c: {"width": int(rng.integers(16, 70)), "stride": (1, c.stride[1])},
 }
 
+WINOGRAD_FORMS = {
+    "plain": lambda rng, c: {"padding": (1, 1, 1, 1)},
+    "one pixel": lambda rng, c: {"height": 1, "width": 1, "padding": _ints(rng.integers(1, 4, 4))},
+    "one output": lambda rng, c: {"height": 3, "width": 3, "padding": (0, 0, 0, 0)},
+    "one row": lambda rng, c: {"height": 1, "width": c.width + 4, "padding": (0, 2, 0, 0)},
+    "padding > kernel": lambda rng, c: {"padding": _beyond(rng, np.repeat(c.kernel, 2))},
+    "uneven": lambda rng, c: {},
+}
+
 POOL_FORMS = {
     "plain": lambda rng, c: {"stride": c.kernel},
     "overlapping": lambda rng, c: {"kernel": _ints(rng.integers(2, 6, 2)), "stride": (1, 2)},
@@ -299,6 +320,11 @@ def _cases(draw, forms, seed, count, fits):
 def conv_cases(seed, count):
     """Returns random convolutions: each form of CONV_FORMS in turn, the rest of the geometry random."""
     return _cases(_draw_conv, CONV_FORMS, seed, count, lambda c: np.prod(c.y_shape) * c.terms <= 300_000)
+
+
+def winograd_cases(seed, count):
+    """Returns random convolutions of small images for Winograd's algorithm: each form of WINOGRAD_FORMS in turn."""
+    return _cases(_draw_winograd, WINOGRAD_FORMS, seed, count, lambda c: True)
 
 
 def pool_cases(seed, count):

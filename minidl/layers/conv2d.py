@@ -52,7 +52,8 @@ class Conv2D(Layer):
         Likewise for the bias.
     algorithm : "auto", "direct" or "winograd", default "auto"
         "direct" sums the products of the formula. "winograd" needs a quarter of the multiplications, for `y` and the
-        gradients (F(4x4, 3x3)); per-example gradients use the direct sum. "auto" is "winograd" where it can be.
+        gradients (F(4x4, 3x3)); per-example gradients use the direct sum. "auto" is "winograd" where images are
+        large enough for it.
 
     Raises
     ------
@@ -64,9 +65,10 @@ class Conv2D(Layer):
     Learned parameters: `weight` (filters, c / groups, kernel height, kernel width), damped He-uniform; `bias`
     (filters,), zero.
 
-    Winograd's algorithm takes kernels of 3x3 with stride, dilation and groups of 1, channels and filters in multiples
-    of 16, and images and outputs of at least 8x8 (of 16 patches of 4x4 if channels * filters is above 32768). Once the
-    layer is built, its property `uses_winograd` is True if it uses the algorithm. See docs/explanation/winograd.md.
+    Winograd's algorithm takes kernels of 3x3 with stride, dilation and groups of 1, and channels and filters in
+    multiples of 16. "auto" uses it for images and outputs of at least 8x8 (of 16 patches of 4x4 if channels * filters
+    is above 32768); on smaller ones, down to 4x4, "winograd" is faster in large batches. Once the layer is built, its
+    property `uses_winograd` is True if it uses the algorithm. See docs/explanation/winograd.md.
 
     References
     ----------

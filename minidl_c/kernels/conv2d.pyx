@@ -16,7 +16,9 @@ from minidl_c.kernels.blocked_gradient cimport gradient_blocked, gradient_rows
 from minidl_c.kernels.conv2d_dims cimport conv2d_axes, conv2d_dims, conv2d_free_dims, conv2d_init_dims
 from minidl_c.kernels.conv2d_small_batch cimport conv2d_backward_w_small_batch, small_batch_scratch
 from minidl_c.kernels.correlate cimport correlate_tile
-from minidl_c.kernels.winograd cimport MANY_WEIGHTS, POINTS, TAPS, init_winograd_dims, packed_for_dx, use_winograd, winograd_tile
+from minidl_c.kernels.winograd cimport (
+    POINTS, TAPS, init_winograd_dims, packed_for_dx, use_winograd, winograd_pays, winograd_tile,
+)
 from minidl_c.kernels.winograd_gradient cimport use_winograd_gradient, winograd_gradient_tile
 from minidl_c.layouts cimport SPLITS_CHANNELS
 from minidl_c.op cimport (
@@ -215,7 +217,7 @@ cdef void backward(const op *o, const typed_tile *t) noexcept nogil:
 cdef class Conv2DOp(Op):
     """Convolution of (c, h, w) with `filters` kernels. padding: (top, bottom, left, right), zeros.
 
-    algorithm: "direct", "winograd", or "auto": "winograd" if the sizes suit it (see winograd.pyx).
+    algorithm: "direct", "winograd", or "auto": "winograd" if the images are large enough (see winograd.pyx).
     Parameters in the flat buffer: weights (c / groups, r, s, filters), then, with use_bias, bias (filters,).
     Raises ValueError if the kernel does not fit into the padded input, the groups do not divide the channels, or the sizes do not suit
     "winograd".
@@ -242,13 +244,12 @@ cdef class Conv2DOp(Op):
             self.c.blocked.splits_rows_back = 1
             self.c.blocked.gradient = reduce_by_dtype(&self.c, gradient_blocked[batch_f32], gradient_blocked[batch_f64])
             self.c.blocked.joint = is_joint(&d.forward, d.weights)
-        if algorithm != "direct" and init_winograd_dims(d):
+        if algorithm != "direct" and init_winograd_dims(d) and (algorithm == "winograd" or winograd_pays(d)):
             use_winograd(&self.c, d)
             use_winograd_gradient(&self.c, d)
         elif algorithm == "winograd":
             raise ValueError(f"algorithm: expected sizes that suit 'winograd' (kernels of 3x3; stride, dilation and groups of 1; channels "
-                             f"and filters in multiples of 16; images and outputs of at least 8x8, and of at least 16 patches of "
-                             f"4x4 if channels * filters is above {MANY_WEIGHTS}), got kernels of {d.R}x{d.S}, stride {(d.sh, d.sw)}, "
+                             f"and filters in multiples of 16), got kernels of {d.R}x{d.S}, stride {(d.sh, d.sw)}, "
                              f"dilation {(d.dh, d.dw)}, groups {d.groups}, from {(d.C, d.H, d.W)} to {(d.K, d.OH, d.OW)}")
 
     @property

@@ -11,9 +11,6 @@ cdef extern from "minidl_c/kernels/winograd_tiles.h" nogil:
     Py_ssize_t point_stride(Py_ssize_t elements)
     void winograd_input(const winograd_patches *p, Py_ssize_t vectors, const void *x, void *v, Py_ssize_t v_point)
 
-cdef enum:
-    MANY_WEIGHTS = 32768                # pairs of channels and outputs: larger images are required then
-
 cdef inline Py_ssize_t count_patches(const winograd_dims *d) noexcept nogil:
     """The number of patches of an image."""
     return (d.out_height + OUT - 1) // OUT * ((d.out_width + OUT - 1) // OUT)
@@ -21,6 +18,7 @@ cdef inline Py_ssize_t count_patches(const winograd_dims *d) noexcept nogil:
 
 cdef winograd_patches patches_of(const winograd_dims *d) noexcept nogil
 cdef bint init_winograd_dims(conv2d_dims *d) noexcept
+cdef bint winograd_pays(const conv2d_dims *d) noexcept
 cdef void use_winograd(op *o, conv2d_dims *d) noexcept
 cdef const real *packed_for_dx(const conv2d_dims *d, const real *packed) noexcept nogil
 cdef void winograd_tile(const winograd_dims *d, const real *x, const real *u, const real *b, real *y, Py_ssize_t part, Py_ssize_t parts,

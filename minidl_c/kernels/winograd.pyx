@@ -5,8 +5,8 @@
 d are the 6 x 6 inputs that a patch reads, * is the product point by point. The transforms are in winograd_tiles.h, the sums in
 winograd_product.h. The gradient of x is the same, with the weights turned by 180 degrees.
 
-The sizes of a convolution alone, never the batch, decide whether it uses this algorithm. The same bits come from tiles and from the
-blocked layout. Errors are larger than those of the direct sum where channels are few, and an infinite or NaN pixel makes up to 25 outputs
+The sizes of a convolution alone, never the batch, decide whether it uses this algorithm by default. The same bits come from tiles and from
+the blocked layout. Errors are larger than those of the direct sum where channels are few, and an infinite or NaN pixel makes up to 25 outputs
 of each filter infinite or NaN: see docs/explanation/winograd.md.
 Lavin and Gray, "Fast algorithms for convolutional neural networks" (2015).
 """
@@ -33,6 +33,7 @@ cdef enum:
     TILE_PATCHES = 2                    # that go through all points together: v and m stay in the cache
     EXAMPLE_PATCHES = 24                # the same in the blocked layout
     MIN_SIDE = 8                        # smaller images: errors are larger, and the transform of weights costs more than it saves
+    MANY_WEIGHTS = 32768                # pairs of channels and outputs: larger images are required then
     MIN_PATCHES = 16                    # of an image, with MANY_WEIGHTS: fewer save less time than the transform of the weights takes
 
 
@@ -154,18 +155,28 @@ cdef void backward_blocked(const op *o, const typed_tile *t) noexcept nogil:
     winograd_blocked(&d.winograd_back, &back, packed_for_dx(d, t.packed), NULL)
 
 
-cdef bint init_direction(winograd_dims *w, const direction *a, Py_ssize_t top, Py_ssize_t left) noexcept:
-    """Sets the sizes of one direction; returns whether they suit the algorithm."""
+cdef void init_direction(winograd_dims *w, const direction *a, Py_ssize_t top, Py_ssize_t left) noexcept:
+    """Sets the sizes of one direction."""
     w.channels, w.outputs, w.top, w.left = a.channels, a.outputs, top, left
     w.height, w.width, w.out_height, w.out_width = a.height, a.width, a.out_height, a.out_width
-    return (w.channels % LANES == w.outputs % LANES == 0 and min(w.height, w.width, w.out_height, w.out_width) >= MIN_SIDE
-            and (w.channels * w.outputs <= MANY_WEIGHTS or count_patches(w) >= MIN_PATCHES))
 
 
 cdef bint init_winograd_dims(conv2d_dims *d) noexcept:
-    """Sets the sizes of y and dx; returns whether they suit the algorithm."""
-    return (d.R == d.S == 3 and d.sh == d.sw == d.dh == d.dw == d.groups == 1
-            and init_direction(&d.winograd, &d.forward, d.top, d.left) and init_direction(&d.winograd_back, &d.back, 2 - d.top, 2 - d.left))
+    """Sets the sizes of y and dx; returns whether the algorithm can compute them."""
+    init_direction(&d.winograd, &d.forward, d.top, d.left)
+    init_direction(&d.winograd_back, &d.back, 2 - d.top, 2 - d.left)
+    return d.R == d.S == 3 and d.sh == d.sw == d.dh == d.dw == d.groups == 1 and d.C % LANES == d.K % LANES == 0
+
+
+cdef bint pays(const winograd_dims *w) noexcept:
+    """True if the images of one direction are large enough that the algorithm pays without a large batch."""
+    return (min(w.height, w.width, w.out_height, w.out_width) >= MIN_SIDE
+            and (w.channels * w.outputs <= MANY_WEIGHTS or count_patches(w) >= MIN_PATCHES))
+
+
+cdef bint winograd_pays(const conv2d_dims *d) noexcept:
+    """True if the algorithm pays without a large batch, for y and dx: "auto" uses it then."""
+    return pays(&d.winograd) and pays(&d.winograd_back)
 
 
 cdef void use_winograd(op *o, conv2d_dims *d) noexcept:

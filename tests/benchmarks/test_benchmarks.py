@@ -295,6 +295,8 @@ def test_winograd_geometries(run, tmp_path):
     sizes = results["geometries"]["sizes"]
     assert list(sizes) == ["8", "12", "16", "24", "32", "96"]
     assert sizes["8"]["winograd"][0] > 2 * sizes["8"]["direct"][0]  # the smallest images have the largest ratio
+    small = results["geometries"]["small"]["256x4x4 to 256"]
+    assert all(1e-8 < rms < largest < 1e-4 for errors in small.values() for rms, largest in errors.values())
     ratios = results["geometries"]["nonzero"]
     assert list(ratios) == ["16", "64", "256"]
     assert all(list(row) == ["1.0", "0.5", "0.25", "0.05"] and all_positive(row.values()) for row in ratios.values())
@@ -339,7 +341,7 @@ def test_winograd_training(run, tmp_path):
 
 @pytest.mark.slow
 def test_winograd_speed(run, tmp_path):
-    shortest = ["--parts", "speed", "--speed-nets", "cnn", "--batch-sizes", 1, "--rounds", 1, "--threads", 2]
+    shortest = ["--parts", "speed", "small", "--speed-nets", "cnn", "--batch-sizes", 1, "--rounds", 1, "--threads", 2]
     output, results = run("winograd.py", *shortest, json_file=tmp_path / "r.json")
     (result,) = results["speed"]
     assert "CNN 3x3: 32-64, dense 128-10, 1" in output
@@ -347,6 +349,11 @@ def test_winograd_speed(run, tmp_path):
         assert list(result[work]) == ["auto", "direct"]
         assert all_positive(times["median"] for times in result[work].values())
     assert result["step_bytes"]["auto"] > result["step_bytes"]["direct"] > 0  # transformed weights are larger
+    assert [row["net"][:7] for row in results["small"]] == ["256x8x8", "256x4x4", "256x2x2", "128x4x4"]
+    for row in results["small"]:
+        assert all_positive(
+            row[work][a]["median"] for work in ("predict", "train_batch") for a in ("winograd", "direct")
+        )
 
 
 @pytest.mark.slow

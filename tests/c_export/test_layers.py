@@ -71,10 +71,10 @@ def test_random_model_has_the_bits_of_predict(number, dtype, tmp_path):
 
 
 @pytest.mark.parametrize("flags", [("-O1",), NATIVE, ("-O1", "-DSOFT_FMA")])
-@pytest.mark.parametrize("shape", [(48, 9, 13), *slow([((16, 8, 8),), ((32, 16, 8),)])])
+@pytest.mark.parametrize("shape", [(48, 9, 13), (32, 3, 2), *slow([((16, 8, 8),), ((32, 16, 8),), ((80, 1, 1),)])])
 @first_dtype
 def test_winograd(shape, flags, dtype, tmp_path, rng):
-    layer = Conv2D(32, 3, padding="same")
+    layer = Conv2D(32, 3, padding="same", algorithm="winograd")
     model = randomize(Sequential([layer, ReLU()], input_shape=shape, dtype=dtype), rng)
     assert layer.uses_winograd
     check(model, rng.standard_normal((2, *shape)).astype(dtype), tmp_path, *flags)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from contract.case import Case, functional
-from geometries import conv_cases, depthwise_cases, pool_cases, transposed_cases
+from geometries import conv_cases, depthwise_cases, pool_cases, transposed_cases, winograd_cases
 
 from minidl.layers import AvgPool2D, Conv2D, ConvTranspose2D, DepthwiseConv2D, MaxPool2D
 
@@ -30,9 +30,10 @@ def draw_pool(rng, dilated):
 
 
 def conv2d(rng):
-    case = symmetric(draw_case(conv_cases, rng))
+    algorithm = "winograd" if rng.random() < 0.2 else "auto"
+    case = symmetric(draw_case(winograd_cases if algorithm == "winograd" else conv_cases, rng))
     options = case.options | {"padding": case.padding[::2]}
-    layer = Conv2D(case.filters, case.kernel, **options, use_bias=bool(rng.random() < 0.8))
+    layer = Conv2D(case.filters, case.kernel, **options, use_bias=bool(rng.random() < 0.8), algorithm=algorithm)
     return Case(layer, case.x_shape[1:], lambda x, weight, bias=None: functional().conv2d(x, weight, bias, **options))
 
 

@@ -77,12 +77,16 @@ def test_valid_means_no_padding_and_numbers_mean_pairs():
 
 
 @pytest.mark.parametrize(
-    ("filters", "algorithm", "used"), [(32, "auto", True), (20, "auto", False), (32, "direct", False)]
+    ("filters", "size", "algorithm", "used"),
+    [
+        *((32, 12, "auto", True), (20, 12, "auto", False), (32, 12, "direct", False)),
+        *((32, 4, "auto", False), (32, 4, "winograd", True)),
+    ],
 )
-def test_a_built_layer_says_whether_it_uses_winograd(filters, algorithm, used):
+def test_a_built_layer_says_whether_it_uses_winograd(filters, size, algorithm, used):
     layer = Conv2D(filters, 3, algorithm=algorithm)
     assert not layer.uses_winograd
-    assert Sequential([layer], input_shape=(16, 12, 12)).layers[0].uses_winograd == used
+    assert Sequential([layer], input_shape=(16, size, size)).layers[0].uses_winograd == used
 
 
 def test_parameters_match_pytorch():

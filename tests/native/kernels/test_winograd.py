@@ -1,10 +1,11 @@
-"""winograd: errors of y, dx and dw beside those of the direct algorithm, equal bits in both layouts, refused sizes."""
+"""winograd: errors of y, dx and dw beside those of the direct algorithm, equal bits in both layouts, sizes."""
 
 import numpy as np
 import pytest
 import reference as ref
-from geometries import Conv
-from slow_marks import slow_after
+from geometries import Conv, winograd_cases
+from per_example_checks import examples_of
+from slow_marks import slow, slow_after
 
 from minidl import Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Flatten
@@ -23,6 +24,9 @@ CASES = (
     Conv(3, 80, 12, 9, 16, (3, 3), padding=(1, 0, 0, 1)),
     Conv(5, 16, 8, 31, 32, (3, 3), padding=(5, 4, 3, 6)),  # beyond the kernel: outputs that read zeros alone
     UNEVEN,
+    Conv(3, 192, 4, 4, 176, (3, 3), padding=(1, 1, 1, 1)),
+    *winograd_cases(0, 6),
+    *slow(winograd_cases(1, 24)),
 )
 
 
@@ -127,6 +131,19 @@ def test_bits_are_the_same_for_any_batch_and_threads(check, case, dtype):
                 check.same_bits(y, first[0][:n].reshape(n, -1), f"{n} examples, limit {limit}, {threads} threads")
 
 
+@pytest.mark.parametrize("case", CASES[:7], ids=str)
+def test_per_example_gradients_are_those_of_the_direct_sum(check, case):
+    x, w, b, dy = (v.astype("f4") for v in draw(np.random.default_rng(9), case))
+    dx = run(make_op(case, "float32"), (x, w, b, dy), "float32")[1]
+    for threads in (1, 3):
+        again = np.full_like(x, np.nan)
+        own = examples_of(make_op(case, "float32"), dy, x, again, (w, b), threads)
+        direct = examples_of(make_op(case, "float32", "direct"), dy, x, None, (w, b), threads)
+        for name, got, expected in zip(("dw", "db"), own, direct, strict=True):
+            check.same_bits(got, expected, f"{name}, {threads} threads")
+        check.same_bits(again, dx, f"dx, {threads} threads")
+
+
 @pytest.fixture
 def two_layers():
     """Returns a function that makes a model and its trainer; dw of layer 0 needs dx of layer 1."""
@@ -176,9 +193,10 @@ def test_each_step_uses_the_weights_of_the_step_before(check, two_layers, n):
         check.same_bits(model.state_dict()[name], value, name)
 
 
-def test_gradients_match_finite_differences():
+@pytest.mark.parametrize("size", [(8, 9), (2, 1)])
+def test_gradients_match_finite_differences(size):
     """Differentiates sum(y * dy); a convolution is linear, so the step may be 1."""
-    case = Conv(1, 16, 8, 9, 16, (3, 3), padding=(1, 1, 1, 0))
+    case = Conv(1, 16, *size, 16, (3, 3), padding=(1, 1, 1, 2))
     x, w, b, dy = (v.astype("f8") for v in draw(np.random.default_rng(2), case))
     op, y = make_op(case, "float64"), np.empty(case.y_shape)
 
@@ -223,8 +241,6 @@ def test_zeros_give_the_bias():
         {"stride": (1, 2)},
         {"dilation": (2, 2)},
         {"groups": 2},
-        {"height": 7, "padding": (1, 1, 1, 1)},
-        {"width": 9},  # outputs of 7
     ],
     ids=str,
 )
@@ -240,15 +256,28 @@ def test_other_sizes_are_refused_or_direct(change):
         assert got.tobytes() == expected.tobytes()
 
 
-def test_auto_is_winograd_where_it_can_be():
-    assert [make_op(UNEVEN, "float32", a).uses_winograd for a in ("auto", "winograd", "direct")] == [True, True, False]
-    values = draw(np.random.default_rng(6), UNEVEN)
-    results = [
-        run(make_op(UNEVEN, "float32", algorithm), values, "float32")[:3]
-        for algorithm in ("auto", "winograd", "direct")
-    ]
-    for auto, winograd, direct in zip(*results, strict=True):
-        assert auto.tobytes() == winograd.tobytes() != direct.tobytes()
+@pytest.mark.parametrize(
+    ("case", "auto_is"),
+    [
+        (UNEVEN, "winograd"),
+        (Conv(1, 16, 8, 8, 32, (3, 3), padding=(1, 1, 1, 1)), "winograd"),
+        (Conv(1, 16, 7, 8, 32, (3, 3), padding=(2, 2, 1, 1)), "direct"),
+        (Conv(1, 16, 10, 9, 32, (3, 3)), "direct"),  # outputs of 8x7
+        (Conv(1, 128, 12, 13, 256, (3, 3), padding=(1, 1, 1, 1)), "winograd"),  # 12 patches, 32,768 pairs of channels
+        (Conv(1, 192, 12, 13, 176, (3, 3), padding=(1, 1, 1, 1)), "direct"),  # 33,792 pairs
+        (Conv(1, 192, 13, 13, 176, (3, 3), padding=(1, 1, 1, 1)), "winograd"),  # 16 patches
+        (Conv(1, 192, 14, 14, 176, (3, 3)), "direct"),  # 16 patches of the image, 9 of the outputs
+        (Conv(1, 192, 12, 12, 176, (3, 3), padding=(2, 2, 2, 2)), "direct"),  # 9 of the image, 16 of the outputs
+    ],
+    ids=str,
+)
+def test_auto_is_winograd_where_the_images_are_large_enough(case, auto_is):
+    other = "direct" if auto_is == "winograd" else "winograd"
+    ops = [make_op(case, "float32", algorithm) for algorithm in ("auto", auto_is, other)]
+    assert [op.uses_winograd for op in ops] == [auto_is == "winograd", auto_is == "winograd", other == "winograd"]
+    values = draw(np.random.default_rng(6), case)
+    for auto, same, different in zip(*(run(op, values, "float32")[:3] for op in ops), strict=True):
+        assert auto.tobytes() == same.tobytes() != different.tobytes()
 
 
 def test_an_unknown_algorithm_is_refused():

@@ -149,7 +149,7 @@ def main():
     trainer = make_trainer(model, len(X), recipe, args.seed, args.threads)
     print(recipe, f"{model.summary().macs:,} multiply-adds an image", sep="\n", flush=True)
     begin = time.monotonic()
-    trainer.fit(X, y, recipe.epochs, batch_size=recipe.batch_size, callbacks=[TimeToGo(recipe.epochs)])
+    trainer.fit(X, y, epochs=recipe.epochs, batch_size=recipe.batch_size, callbacks=[TimeToGo(recipe.epochs)])
     minutes = (time.monotonic() - begin) / 60
 
     plain, views = (model.predict(X_test, views=views).argmax(axis=1) == y_test for views in (None, "flip+shift"))

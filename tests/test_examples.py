@@ -4,73 +4,31 @@ import importlib.util
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scripts import run_script
+from example_runs import ROOT, accuracy_in, run, start_example, without
 
-from minidl import Sequential, Trainer
+from minidl import Sequential
 from minidl.c_export import HAS_FMA
-from minidl.datasets import load_digits, openml
+from minidl.datasets import load_digits
 
-ROOT = Path(__file__).parents[1]
 DATA_HOME = Path(os.environ.get("SCIKIT_LEARN_DATA") or "~/scikit_learn_data").expanduser()
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-FEW = {"cifar_10": (200, 40), "fashion-mnist": (150, 30)}  # training and test images, instead of thousands
-
-
-def start_example(name, *args, home, epochs=99, before=None):
-    """Starts an example as in a fresh installation: data only in `home`, no external network, few epochs."""
-    fit, getaddrinfo = Trainer.fit, socket.getaddrinfo
-
-    def short_fit(trainer, *args, epochs, **options):
-        return fit(trainer, *args, epochs=min(epochs, most), **options)
-
-    def nearby(host, *args, **options):
-        if host == "127.0.0.1":
-            return getaddrinfo(host, *args, **options)
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-    most = epochs
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "fit", short_fit)
-        patch.setattr(socket, "getaddrinfo", nearby)
-        patch.setenv("SCIKIT_LEARN_DATA", str(home))
-        if before is not None:
-            before(patch)
-        return run_script(ROOT / "examples" / name, *args, folder=home)
-
-
-def without(module):
-    return lambda patch: patch.setitem(sys.modules, module, None)
-
-
-def small_data_sets(patch):
-    for name in ("_CIFAR10", "_FASHION_MNIST"):
-        source = getattr(openml, name)
-        n_train, n_test = FEW[source.name.lower()]
-        patch.setattr(openml, name, replace(source, n_train=n_train, n_test=n_test))
-
-
-def run(*args, **options):
-    """Returns a function that runs an example and returns what it prints."""
-    done = start_example(*args, **options)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def accuracy_in(output):
-    return float(re.search(r"Test accuracy ([\d.]+)%", output)[1])
 
 
 def test_every_example_is_tested():
-    files = ("test_examples.py", "test_twin.py", "test_segmentation.py", "service_process.py")
+    files = (
+        "test_examples.py",
+        "test_example_cifar10.py",
+        "test_twin.py",
+        "test_segmentation.py",
+        "service_process.py",
+    )
     tests = "".join(Path(__file__).with_name(name).read_text() for name in files)
     assert [path.name for path in EXAMPLES if f'("{path.name}"' not in tests] == []
     folders = {path.name for path in (ROOT / "examples").iterdir() if path.is_dir()} - {"__pycache__"}
@@ -166,60 +124,6 @@ def test_batch_and_step(tmp_path):
     output = run("batch_and_step.py", home=tmp_path)
     assert re.findall(r"^\((\w)\)", output, re.M) == list("hi")
     assert output.endswith(f"\nAll {output.count('  - ')} assertions passed.\n")
-
-
-# ---- CIFAR-10 and Fashion-MNIST: replaced by small data sets in the format of their compact copies
-def write_copy(home, name, shape):
-    rng, n = np.random.default_rng(0), sum(FEW[name.lower()])
-    (home / "minidl_data").mkdir()
-    X, y = rng.integers(0, 256, (n, *shape), dtype=np.uint8), rng.integers(0, 10, n).astype(np.uint8)
-    np.savez(home / "minidl_data" / f"{name.lower()}.npz", name=np.array(name), X=X, y=y)
-
-
-@pytest.mark.parametrize(
-    ("data", "name", "shape", "parameters"),
-    [("cifar10", "CIFAR_10", (3, 32, 32), 272_474), ("fashion_mnist", "Fashion-MNIST", (1, 28, 28), 272_186)],
-)
-def test_cifar10_on_a_small_data_set(tmp_path, data, name, shape, parameters):
-    write_copy(tmp_path, name, shape)
-    output = run("cifar10.py", "--data", data, "--epochs", "2", home=tmp_path, before=small_data_sets)
-    assert f"resnet20: {parameters:,} parameters" in output
-    assert re.findall(r"^epoch (\d)/2 .*loss .*accuracy .*images", output, re.M) == ["1", "2"]
-    right = accuracy_in(output) / 100 * FEW[name.lower()][1]
-    assert abs(right - round(right)) < 0.01  # over all test images
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("net", ["lenet5", "mnist_cnn", "vgg_bn", "mobilenet"])
-def test_cifar10_trains_other_nets(tmp_path, net):
-    output = run("cifar10.py", "--net", net, "--short", "--data", "synthetic", home=tmp_path, epochs=1)
-    assert output.startswith(f"{net}: ")
-    assert accuracy_in(output) >= 0
-
-
-def test_cifar10_without_network_says_so(tmp_path):
-    done = start_example("cifar10.py", home=tmp_path)
-    assert done.returncode == 1 and "CIFAR-10 is not in" in done.stderr and "--data synthetic" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.slow
-def test_cifar10_learns_the_drawn_shapes(tmp_path):
-    assert accuracy_in(run("cifar10.py", "--short", home=tmp_path)) >= 95
-
-
-def test_drawn_shapes_vary_and_are_reproducible():
-    sys.path.insert(0, str(ROOT / "examples"))
-    import cifar10
-
-    u, v = np.meshgrid(*[np.linspace(-1.4, 1.4, 57)] * 2)
-    inside = [shape(u, v) for shape in cifar10.SHAPES]
-    for i, shape in enumerate(inside):
-        assert 0.1 < shape.mean() < 0.9
-        assert all((shape != other).mean() > 0.05 for other in inside[:i])
-    X, y = cifar10.draw_shapes(50, seed=3)
-    assert X.shape == (50, 3, 32, 32) and X.dtype == np.uint8 and set(y) <= set(range(10))
-    assert np.array_equal(X, cifar10.draw_shapes(50, seed=3)[0])
 
 
 # ---- a folder of images

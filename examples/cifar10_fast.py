@@ -23,7 +23,6 @@ from cifar10 import load_synthetic
 
 from minidl import Sequential, Trainer
 from minidl.datasets import DatasetUnavailable, load_cifar10, load_images
-from minidl.initializers import he_uniform, whitening
 from minidl.layers import (
     BatchNorm2D,
     Conv2D,
@@ -54,7 +53,7 @@ class Recipe:
     scores_rate: float = 0.05
 
 
-RECIPES = {2: Recipe((32, 128, 128), 4), 12: Recipe((64, 256, 256), 8), 40: Recipe((128, 384, 512), 12)}
+RECIPES = {2: Recipe((32, 128, 128), 4), 12: Recipe((64, 256, 256), 9), 40: Recipe((64, 256, 256), 30)}
 SHORT = Recipe((16, 32, 32), 3, batch_size=50)
 
 
@@ -71,32 +70,27 @@ def load(args):
 def make_net(X, classes, recipe, seed=0):
     """Returns the net for images X, which augments them in training.
 
-    The first convolution whitens patches of 2 x 2 pixels; its other filters fill a vector of the processor. Each group
-    halves the size. Batch norms make biases of convolutions redundant.
+    Each group halves the size of the images. All convolutions but the first one use Winograd's algorithm, also on small
+    images, where it pays in batches such as these. Batch norms make biases of convolutions redundant.
     """
-    standardize = Sequential([Normalize.from_data(X)], X.shape[1:])
-    first = whitening(standardize.predict(X[:5000]), 2, rest=he_uniform)
-    layers = [standardize.as_layer(), RandomShift(2, mode="reflect")]
-    layers += [RandomFlip(alternate_every=math.ceil(len(X) / recipe.batch_size))]
-    layers += [Conv2D(32, 2, padding="same", kernel_initializer=first), SiLU()]
+    steps = math.ceil(len(X) / recipe.batch_size)
+    layers = [Normalize.from_data(X), RandomShift(2, mode="reflect"), RandomFlip(alternate_every=steps)]
+    algorithm = "auto"
     for filters in recipe.filters:
         for pool in ([MaxPool2D(2)], []):
-            convolution = Conv2D(filters, 3, padding=1, use_bias=False, algorithm="winograd")
+            convolution = Conv2D(filters, 3, padding=1, use_bias=False, algorithm=algorithm)
             layers += [convolution, *pool, BatchNorm2D(), SiLU()]
+            algorithm = "winograd"
     return Sequential([*layers, GlobalMaxPool2D(), Dense(classes, use_bias=False)], X.shape[1:], seed)
 
 
 def make_trainer(model, n_examples, recipe, seed=0, threads=None):
-    """Returns a trainer whose rates fall along a line to 0. Biases and the last layer have rates of their own.
-
-    The whitening stays as it is.
-    """
-    first, *_, last = (name for name, param in model.params.items() if param.value.ndim > 1)
+    """Returns a trainer whose rates fall along a line to 0. Biases and the last layer have rates of their own."""
+    *_, last = (name for name, param in model.params.items() if param.value.ndim > 1)
     model.set_param_group("bias", lr_mult=recipe.bias_rate / recipe.rate)
     model.set_param_group(last, lr_mult=recipe.scores_rate / recipe.rate)
-    model.set_param_group(first, lr_mult=0)
     rate = Polynomial(recipe.rate, recipe.epochs * math.ceil(n_examples / recipe.batch_size))
-    optimizer = Muon(rate, weight_decay=0, momentum=0.6, ns_steps=3, exclude=[first, last])
+    optimizer = Muon(rate, weight_decay=0, momentum=0.6, ns_steps=3, exclude=[last])
     loss = SoftmaxCrossEntropy(label_smoothing=0.1)
     return Trainer(model, loss, optimizer, ["accuracy"], seed, threads)
 

@@ -39,6 +39,7 @@ RUN_ELSEWHERE = {  # page: the test file that runs it
 LONG = {  # they train many nets
     "docs/coming-from/mlpclassifier.md",
     "docs/how-to/estimators.md",
+    "docs/tutorials/cifar10.md",
     "docs/tutorials/image-folder.md",
     "docs/tutorials/tables.md",
 }

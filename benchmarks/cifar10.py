@@ -59,6 +59,8 @@ def choose_mode(args, run):
     else:
         other.torch.set_num_threads(args.threads)
         found = other.measure_modes(lambda mode: other.start_resnet18(data[4], mode), args.modes, other.BATCH)
+    if not found:
+        raise SystemExit(f"none of {', '.join(args.modes)} works")
     print(json.dumps({"modes": found}))
 
 
@@ -93,7 +95,9 @@ class Runs:
         if done.returncode:
             print(f"  failed: {(done.stderr.strip() or 'killed').splitlines()[-1]}", file=sys.stderr)
             return None
-        row = key | self.variant | details | json.loads(done.stdout.splitlines()[-1])
+        *notices, found = done.stdout.splitlines()
+        print("".join(f"{line}\n" for line in notices), end="", flush=True)
+        row = key | self.variant | details | json.loads(found)
         self.rows.append(row)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
@@ -129,8 +133,8 @@ def details_of(runs, side, minutes, seed):
     if len(modes) > 1:
         recipe = minutes if side == "torch" else None
         found = runs.make({"modes_of": side, "minutes": recipe, "modes_tried": modes}, {"side": side})
-    if len(modes) > 1 and not (found and found["modes"]):
-        return None
+        if found is None:
+            return None
     return details | {"mode": min(found["modes"], key=found["modes"].get) if found else modes[0]}
 
 

@@ -44,10 +44,10 @@ AXE := build/axe/node_modules/axe-core/axe.min.js
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 10
 
 .DEFAULT_GOAL := help
-.PHONY: help mnist test check lint oracles oldest openmpi two-machines same-bits clang arm64 docs docs-browser pictures conformance conformance-short zoo c-export sdist sdist-check wheel wheel-test wheels bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-cores bench-threads bench-batches bench-callers bench-segmentation bench-tables bench-winograd bench-c-export clean
+.PHONY: help mnist test check lint oracles oldest openmpi two-machines same-bits clang arm64 docs docs-browser pictures conformance conformance-short zoo c-export sdist sdist-check wheel wheel-test wheels bench bench-kernels bench-footprint bench-inference bench-imported bench-accuracy bench-init bench-scaling bench-cores bench-threads bench-batches bench-callers bench-segmentation bench-cifar10 bench-tables bench-winograd bench-c-export clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
 
 mnist: $(NATIVE) ## train LeNet-5 on MNIST
 	$(BIN)/python examples/mnist_lenet.py $(ARGS)
@@ -151,6 +151,9 @@ bench-batches: $(ALL) ## measure every batch size, compared with those that fill
 
 bench-segmentation: $(ORACLE) ## measure steps, memory and learning of a U-Net, compared with PyTorch (10 minutes)
 	$(BIN)/python benchmarks/segmentation.py --learning --json $(RESULTS)/segmentation.json $(ARGS)
+
+bench-cifar10: $(ORACLE) ## train CIFAR-10 by recipes of minutes, compared with PyTorch and ResNet-18 (a day; can be interrupted; ARGS="--minutes 2 --seeds 1" takes a quarter of an hour)
+	$(BIN)/python benchmarks/cifar10.py --results $(RESULTS)/cifar10.jsonl $(ARGS)
 
 bench-tables: $(ALL) $(TABLES)/done ## measure estimators for tables, compared with boosted trees and other networks (an hour and more; ARGS="FOLDER --sides minidl lightgbm")
 	PYTHONPATH=. $(TABLES)/bin/python benchmarks/tables.py --results $(RESULTS)/tables.jsonl $(ARGS)

@@ -10,20 +10,26 @@ from minidl import Sequential, Trainer
 from minidl.layers import (
     AvgPool2D,
     BatchNorm2D,
+    Block,
     ChannelShuffle,
     Conv2D,
     Dense,
     DepthwiseConv2D,
     Flatten,
     GlobalAvgPool2D,
+    GlobalMaxPool2D,
     LeakyReLU,
     MaxPool2D,
+    Normalize,
     Parallel,
     Permute,
     PReLU,
+    RandomFlip,
+    RandomShift,
     ReLU,
     Rescale,
     Residual,
+    SiLU,
     Tanh,
 )
 from minidl.optimizers import SGD
@@ -262,7 +268,7 @@ def has_images(model):
 
 
 def torch_module(model):
-    """Returns the same net in PyTorch, with the same weights, for images that are already scaled."""
+    """Returns the same net in PyTorch, with the same weights, for images that are already scaled and augmented."""
     import torch
     from torch import nn
 
@@ -281,8 +287,10 @@ def torch_module(model):
 
     def module_of(layer):
         match layer:
-            case Rescale():
+            case Rescale() | Normalize() | RandomShift() | RandomFlip():
                 return nn.Identity()
+            case Block():
+                return chain(layer.layers)
             case DepthwiseConv2D():
                 channels = layer.in_shape[0]
                 sizes = channels, channels, layer.kernel_size, layer.stride, layer.padding
@@ -291,17 +299,19 @@ def torch_module(model):
                 sizes = layer.in_shape[0], layer.filters, layer.kernel_size, layer.stride
                 return nn.Conv2d(*sizes, padding=layer.padding, bias=layer.use_bias)
             case BatchNorm2D():
-                return nn.BatchNorm2d(layer.in_shape[0])
+                return nn.BatchNorm2d(layer.in_shape[0], layer.eps, layer.momentum)
             case MaxPool2D():
                 return nn.MaxPool2d(layer.pool_size, layer.stride, layer.padding)
             case GlobalAvgPool2D():
                 return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+            case GlobalMaxPool2D():
+                return nn.Sequential(nn.AdaptiveMaxPool2d(1), nn.Flatten())
             case Dense():
-                return nn.Linear(layer.in_shape[0], layer.units)
+                return nn.Linear(layer.in_shape[0], layer.units, layer.use_bias)
             case Residual():
                 return Sum(**layer.named_branches())
             case _:
-                return {ReLU: nn.ReLU, Flatten: nn.Flatten}[type(layer)]()
+                return {ReLU: nn.ReLU, SiLU: nn.SiLU, Flatten: nn.Flatten}[type(layer)]()
 
     module = chain(model.layers)
     module.load_state_dict({name: torch.tensor(value) for name, value in model.state_dict().items()})

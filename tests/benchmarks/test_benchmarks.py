@@ -18,7 +18,8 @@ from minidl.layers import Conv2D, Dense, Flatten
 
 NETS = ("lenet", "cnn", "mlp", "vgg", "resnet20")
 PROGRAMS = {
-    "accuracy.py", "c_export.py", "callers.py", "calls.py", "chart.py", "conditions.py", "cores.py", "critical_path.py",
+    "accuracy.py", "c_export.py", "callers.py", "calls.py", "chart.py", "cifar10.py", "conditions.py", "cores.py",
+    "critical_path.py",
     "custom_kernel.py", "first_weights.py", "fit_memory.py", "footprint.py", "import_onnx.py", "imported_nets.py",
     "inference.py", "kernels.py", "many_nets.py", "nets.py", "numpy_parts.py", "odd_batches.py", "per_example.py",
     "ppo_torch.py", "report_limits.py", "scaling.py", "segmentation.py", "tables.py", "thread_pool.py",

@@ -47,10 +47,6 @@ def replacements(part):
     """Returns what stands in the example for a part that is left out, by the name there."""
     return {
         None: {},
-        "whitening": {
-            "whitening": lambda X, kernel_size, rest: rest,
-            "Muon": lambda *args, exclude, **options: optimizers.Muon(*args, exclude=exclude[1:], **options),
-        },
         "muon": {"Muon": sgd},
         "alternating": {"RandomFlip": lambda **options: layers.RandomFlip()},
         "flip": {"RandomFlip": lambda **options: layers.RandomFlip(horizontal=False)},
@@ -71,11 +67,11 @@ def direct(*args, **options):
     return layers.Conv2D(*args, **options | {"algorithm": "direct"})
 
 
-PARTS = ["whitening", "muon", "alternating", "flip", "shift", "smoothing", "silu", "winograd"]
+PARTS = ["muon", "alternating", "flip", "shift", "smoothing", "silu", "winograd"]
 
 
 def make(X, classes, recipe, seed, threads, part=None):
-    """Returns the example's net and trainer without a part. Without whitening, the first layer learns as the others."""
+    """Returns the example's net and trainer without a part."""
     if part == "muon":
         recipe = replace(recipe, rate=SGD_RATE)  # those of the biases and the last layer stay
     with ExitStack() as stack:
@@ -83,8 +79,6 @@ def make(X, classes, recipe, seed, threads, part=None):
             stack.enter_context(mock.patch.object(fast, name, value))
         model = fast.make_net(X, classes, recipe, seed)
         trainer = fast.make_trainer(model, len(X), recipe, seed, threads)
-    if part == "whitening":
-        model.set_param_group(next(name for name, param in model.params.items() if param.value.ndim > 1), lr_mult=1)
     return model, trainer
 
 

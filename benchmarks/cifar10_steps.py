@@ -8,7 +8,7 @@ import time
 import numpy as np
 from cifar10_parts import load, make, peak_memory, recipe_of
 from measure import Side, alternate, machine, print_machine, settle
-from nets import leaves, step_macs
+from nets import step_macs
 from peak import Peak, probe_or_notice
 
 from minidl import Sequential, Trainer
@@ -16,7 +16,7 @@ from minidl.layers import Conv2D, Dense, GlobalMaxPool2D
 from minidl.optimizers import SGD
 
 MOST_STEPS = 50  # of a round
-IMAGES = 1000  # that the net is made from, which decide the whitening only
+IMAGES = 1000  # of which steps take batches
 HEAD = f"{'':28}{'ms/step':>9}{'fastest':>9}{'slowest':>9}{'images/s':>10}{'GFLOP/s':>9}{'of peak':>9}{'MB':>7}"
 
 
@@ -28,11 +28,6 @@ def few_images(args):
     X, y, *_, classes = load(args)
     some = np.linspace(0, len(y) - 1, min(IMAGES, len(y))).astype(int)
     return X[some], y[some], classes
-
-
-def counted_macs(model):
-    """Returns the multiply-adds of a step per image; the first layer is frozen, and needs those of the forward only."""
-    return step_macs(model) - next(leaf.macs for leaf in leaves(model) if leaf.macs)
 
 
 def serve(args):
@@ -50,7 +45,7 @@ def serve(args):
         import cifar10_torch as other
 
         step = other.step_of(model, trainer, X, y, args.threads, side.removeprefix("torch "))
-    print(counted_macs(model), flush=True)
+    print(step_macs(model), flush=True)
     for line in sys.stdin:
         for _ in range(int(line)):
             step()
@@ -147,7 +142,7 @@ def measure_stages(args, minutes):
     for number, (title, end) in enumerate(zip(titles, ends, strict=True)):
         model = Sequential([new()[0][:end].as_layer(), GlobalMaxPool2D(), Dense(classes)], X.shape[1:])
         took = cpu(Trainer(model, "softmax_cross_entropy", SGD(0.01), seed=0, num_threads=1))
-        macs = 0 if number == 0 else layers[starts[number - 1]].macs * (1 if number == 1 else 3)
+        macs = 0 if number == 0 else layers[starts[number - 1]].macs * (2 if number == 1 else 3)
         stages[f"{number}: {title}"] = {"milliseconds": took - before, "multiply_adds": macs}
         before = took
     stages["optimizer"] = {"milliseconds": cpu(new()[1]) - before, "multiply_adds": 0}

@@ -11,7 +11,7 @@ from benchmark_programs import FOLDER, all_positive
 
 SMALL = ["--shapes", "--images", 40, "--minutes", 2, "--epochs", 2, "--seeds", 1, "--threads", 2, "--modes", "eager"]
 SMALL += ["--set", "filters=[16,16]", "batch_size=20"]
-PARTS = ["whitening", "muon", "alternating", "flip", "shift", "smoothing", "silu", "winograd"]
+PARTS = ["muon", "alternating", "flip", "shift", "smoothing", "silu", "winograd"]
 
 
 @contextmanager
@@ -57,9 +57,9 @@ def test_cifar10_steps(run, tmp_path):
     small = ["--rounds", 1, "--seconds", 0.01, "--sides", "minidl", "--steps"]
     output, _ = run("cifar10.py", "--results", tmp_path / "r.jsonl", *SMALL, *small)
     (row,) = map(json.loads, (tmp_path / "r.jsonl").read_text().splitlines())
-    assert set(row["sides"]) == {"minidl"} and len(row["stages"]) == 1 + 1 + 4 + 1
+    assert set(row["sides"]) == {"minidl"} and len(row["stages"]) == 1 + 4 + 1
     assert all_positive([row["sides"]["minidl"]["milliseconds"], row["sides"]["minidl"]["memory"]])
-    macs = [2 * 2 * 3 * 32 * 32**2] + [3 * 9 * c * 16 * size**2 for c, size in ((32, 32), (16, 16), (16, 16), (16, 8))]
+    macs = [2 * 9 * 3 * 16 * 32**2] + [3 * 9 * 16 * 16 * size**2 for size in (16, 16, 8)]
     assert [stage["multiply_adds"] for stage in row["stages"].values()] == [0, *macs, 0]
     assert "stages on one thread" in output
 
@@ -81,14 +81,13 @@ def test_each_part_of_cifar10_is_left_out(monkeypatch):
         for part in PARTS:
             less = described(part)
             changed[part] = sum(a != b for a, b in zip(whole, less, strict=True))
-        # whitening: the first layer, its factor and Muon; Muon: also the factors of three biases and the last layer
-        assert changed == {"whitening": 3, "muon": 5, "silu": 3, "winograd": 3} | dict.fromkeys(
+        # Muon: also the factors of two biases and the last layer
+        assert changed == {"muon": 4, "silu": 2, "winograd": 2} | dict.fromkeys(
             ("alternating", "flip", "shift", "smoothing"), 1
         )
 
 
 @pytest.mark.oracle
-@pytest.mark.filterwarnings("ignore:Using padding='same'")  # which costs a copy
 def test_cifar10_next_to_pytorch(monkeypatch):
     """A step on the same batch, without augmentation, has the same loss and the same weights, to rounding."""
     torch = pytest.importorskip("torch")
@@ -115,7 +114,7 @@ def test_cifar10_next_to_pytorch(monkeypatch):
             for name, value in training.net.state_dict().items():
                 moved = np.abs(after[name] - before[name]).max()
                 assert moved > 0 or name == "3.weight"
-                np.testing.assert_allclose(value.numpy(), after[name], atol=2e-3 * moved + 1e-6, err_msg=name)
+                np.testing.assert_allclose(value.numpy(), after[name], atol=5e-3 * moved + 1e-6, err_msg=name)
             training.reset()
             for name, value in training.net.state_dict().items():
                 np.testing.assert_array_equal(value.numpy(), before[name])

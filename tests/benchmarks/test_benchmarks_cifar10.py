@@ -113,8 +113,9 @@ def test_cifar10_next_to_pytorch(monkeypatch):
             after = model.state_dict()
             for name, value in training.net.state_dict().items():
                 moved = np.abs(after[name] - before[name]).max()
-                assert moved > 0 or name == "3.weight"
-                np.testing.assert_allclose(value.numpy(), after[name], atol=5e-3 * moved + 1e-6, err_msg=name)
+                assert moved > 0
+                # Newton-Schulz enlarges the rounding errors of directions with small gradients
+                np.testing.assert_allclose(value.numpy(), after[name], atol=1e-2 * moved + 1e-6, err_msg=name)
             training.reset()
             for name, value in training.net.state_dict().items():
                 np.testing.assert_array_equal(value.numpy(), before[name])

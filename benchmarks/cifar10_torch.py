@@ -20,11 +20,12 @@ from minidl.layers import Normalize
 
 MODES = ["eager", "eager channels_last", "compile", "compile channels_last"]
 SHIFT = 2  # pixels
+PRODUCTS = torch.bfloat16  # of Newton and Schulz, as in torch.optim.Muon
 PADDING, BATCH = 4, 128  # of ResNet-18's crops, and its batch size
 
 
 class Muon(torch.optim.Optimizer):
-    """torch.optim.Muon for filters as well, in float32; a group's `lr` is multiplied as there."""
+    """torch.optim.Muon for filters as well; a group's `lr` is multiplied as there."""
 
     def __init__(self, params, momentum, nesterov, ns_coefficients, eps, ns_steps):
         options = {"momentum": momentum, "nesterov": nesterov, "eps": eps}
@@ -48,11 +49,11 @@ def orthogonalized(u, coefficients, steps, eps):
     """Returns a matrix with the singular vectors of u and singular values of about 1, by Newton and Schulz."""
     a, b, c = coefficients
     x = u.T if u.shape[0] > u.shape[1] else u
-    x = x / x.norm().clamp(min=eps)
+    x = (x / x.norm().clamp(min=eps)).to(PRODUCTS)
     for _ in range(steps):
         gram = x @ x.T
         x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x.T if u.shape[0] > u.shape[1] else x
+    return (x.T if u.shape[0] > u.shape[1] else x).to(u.dtype)
 
 
 class TorchTraining:

@@ -116,8 +116,8 @@ def draw(model, X, y, names, path):
 
     from minidl import plots
 
-    figure = plt.figure(figsize=(15, 7))
-    left, right = figure.subfigures(1, 2)
+    figure = plt.figure(figsize=(13.5, 7))
+    left, right = figure.subfigures(1, 2, width_ratios=[7.5, 6])
     plots.confusion_matrix(model, X, y, class_names=names, figure=left)
     plots.misclassified(model, X, y, class_names=names, figure=right)
     figure.savefig(path)

@@ -95,6 +95,7 @@ def test_cifar10_next_to_pytorch(monkeypatch):
         import cifar10_parts as parts
         import cifar10_torch as other
 
+        monkeypatch.setattr(other, "PRODUCTS", torch.float32)
         rng = np.random.default_rng(0)
         X = rng.integers(0, 256, (40, 3, 32, 32)).cumsum(axis=3).astype(np.uint8)
         y = rng.integers(0, 10, 40)
@@ -126,7 +127,7 @@ def test_cifar10_next_to_pytorch(monkeypatch):
 
 @pytest.mark.oracle
 def test_muon_of_cifar10_next_to_pytorch(monkeypatch):
-    """torch.optim.Muon takes matrices only, and multiplies in bfloat16."""
+    """torch.optim.Muon takes matrices only."""
     torch = pytest.importorskip("torch")
     with programs(monkeypatch):
         import cifar10_torch as other

@@ -78,9 +78,12 @@ def test_layers_without_metadata(name, dtype, tmp_path):
         except ValueError as error:
             errors.append(str(error))
         else:
-            same = found.predict(x).tobytes() == model.predict(x).tobytes()
+            got, expected = found.predict(x), model.predict(x)
+            same = got.tobytes() == expected.tobytes()
             if name.startswith("Adaptive") or name == "RMSNorm":  # windows of several sizes, and sums in another order
-                same = np.allclose(found.predict(x), model.predict(x), 1e-5, 1e-6, equal_nan=True)
+                same = np.allclose(got, expected, 1e-5, 1e-6, equal_nan=True)
+            elif getattr(model.layers[0], "algorithm", "auto") != "auto":  # which such a file does not tell
+                same = np.allclose(got, expected, 0, 1e-5 * abs(expected).max())
             assert same, f"{model!r} of {model.input_shape}"
     if name == "AvgPool2D":  # windows beyond the end of padding that counts
         assert all("expected equal pads on both sides" in message for message in errors) and len(errors) <= 2

@@ -53,7 +53,7 @@ class Recipe:
     scores_rate: float = 0.05
 
 
-RECIPES = {2: Recipe((32, 128, 128), 4), 12: Recipe((64, 256, 256), 9), 40: Recipe((64, 256, 256), 30)}
+RECIPES = {2: Recipe((32, 128, 128), 4), 12: Recipe((64, 256, 256), 7), 40: Recipe((64, 256, 256), 23)}
 SHORT = Recipe((16, 32, 32), 3, batch_size=50)
 
 

@@ -152,7 +152,7 @@ bench-batches: $(ALL) ## measure every batch size, compared with those that fill
 bench-segmentation: $(ORACLE) ## measure steps, memory and learning of a U-Net, compared with PyTorch (10 minutes)
 	$(BIN)/python benchmarks/segmentation.py --learning --json $(RESULTS)/segmentation.json $(ARGS)
 
-bench-cifar10: $(ORACLE) ## train CIFAR-10 by recipes of minutes, compared with PyTorch and ResNet-18 (a day; can be interrupted; ARGS="--minutes 2 --seeds 1" takes a quarter of an hour)
+bench-cifar10: $(ORACLE) ## train CIFAR-10 by recipes of minutes, compared with PyTorch and ResNet-18 (many hours; can be interrupted; ARGS="--minutes 2 --seeds 1" for the first one)
 	$(BIN)/python benchmarks/cifar10.py --results $(RESULTS)/cifar10.jsonl $(ARGS)
 
 bench-tables: $(ALL) $(TABLES)/done ## measure estimators for tables, compared with boosted trees and other networks (an hour and more; ARGS="FOLDER --sides minidl lightgbm")

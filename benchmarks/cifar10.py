@@ -1,6 +1,6 @@
 """Trains CIFAR-10 by the recipes of examples/cifar10_fast.py, beside PyTorch and ResNet-18: accuracies and minutes.
 
-    python benchmarks/cifar10.py --results build/bench/cifar10.jsonl         # all recipes, sides and seeds: a day
+    python benchmarks/cifar10.py --results build/bench/cifar10.jsonl         # all recipes, sides and seeds: hours
     python benchmarks/cifar10.py --results ... FOLDER --minutes 2 --sides minidl --without flip muon
     python benchmarks/cifar10.py --results ... --steps                       # steps and stages, without training
 

@@ -162,16 +162,14 @@ def start_example(model, trainer, mode):
 
 
 def make_optimizers(net, model, trainer):
-    """Returns Muon for the filters and SGD for the others, with the factors of minidl's rates; 0 freezes."""
+    """Returns Muon for the filters and SGD for the others, with the factors of minidl's rates."""
     muon, exclude = trainer.optimizer, set(trainer.optimizer.exclude)
     filters, others = defaultdict(list), defaultdict(list)
     for name, param in net.named_parameters():
         number, _, own = name.rpartition(".")
         factors = model.layers[int(number)].lr_mult
         factor = factors if isinstance(factors, float) else factors.get(own, 1.0)
-        if factor == 0:
-            param.requires_grad_(False)
-        elif param.ndim > 1 and exclude.isdisjoint({name, own}):
+        if param.ndim > 1 and exclude.isdisjoint({name, own}):
             filters[factor].append(param)
         else:
             others[factor].append(param)

@@ -534,7 +534,7 @@ def dirac(groups: int = 1, rest: Init = zeros) -> Dirac:
 class Whitening:
     """Given filters, followed by their negatives: see `whitening`, which returns it.
 
-    filters: nested lists or an array, (filters, channels, ...).
+    filters: nested lists or an array, (filters, channels, ...). rest: the initializer of the filters after both.
     """
 
     def __init__(self, filters: ArrayLike, rest: Init | None = None) -> None:
@@ -628,8 +628,6 @@ def whitening(X: Any, kernel_size: int | Pair = 2, eps: float = 5e-4, rest: Init
     True
     """
     array, eps = as_numbers(X, "X"), check_positive("eps", eps)
-    if rest is not None:
-        check_initializer("rest", rest)
     channels, *sizes = array.shape[1:]
     if len(sizes) not in (1, 2) or 0 in array.shape:
         raise ValueError(f"X: expected images (n, c, h, w) or signals (n, c, length), at least one, got {array.shape}")

@@ -40,7 +40,7 @@ def without(module):
 
 
 def run(*args, **options):
-    """Returns a function that runs an example and returns what it prints."""
+    """Runs an example; returns what it prints."""
     done = start_example(*args, **options)
     assert done.returncode == 0, done.stderr
     return done.stdout

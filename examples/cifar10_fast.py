@@ -4,7 +4,8 @@
 A net for two cores learns CIFAR-10 in about 2, 12 or 40 minutes, and shows its worst mistakes.
 
 Run it with: `python examples/cifar10_fast.py --minutes 2`. `--folder FOLDER` takes images in `train/CLASS` and
-`test/CLASS`; `--shapes` draws some, in seconds.
+`test/CLASS`; `--shapes` draws some, in seconds. With `--checkpoint FILE`, a program that was killed goes on at its
+next start.
 
 A number of minutes stands for a fixed recipe, not for a clock, so each run has the same bits. The recipe follows
 Jordan, "94% on CIFAR-10 in 3.29 Seconds on a Single GPU" (2024), arXiv:2404.00498, with sizes that suit processors.
@@ -22,6 +23,7 @@ from pathlib import Path
 from cifar10 import load_synthetic
 
 from minidl import Sequential, Trainer
+from minidl.callbacks import Checkpoint
 from minidl.datasets import DatasetUnavailable, load_cifar10, load_images
 from minidl.layers import (
     BatchNorm2D,
@@ -130,6 +132,7 @@ def main():
     parser.add_argument("--folder", type=Path, help="has train/CLASS/*.jpg and test/CLASS/*.jpg; default: load_cifar10")
     parser.add_argument("--shapes", action="store_true", help="2,000 drawn shapes and a small net instead")
     parser.add_argument("--picture", type=Path, default=Path("cifar10_fast.png"))
+    parser.add_argument("--checkpoint", type=Path, help="written after each epoch; if it is there, goes on from it")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, help="default: every core this process may use")
     args = parser.parse_args()
@@ -140,10 +143,14 @@ def main():
         raise SystemExit(f"{error}\n--folder takes image files, --shapes needs no data.") from None
     recipe = SHORT if args.shapes else RECIPES[args.minutes]
     model = make_net(X, len(names), recipe, args.seed)
-    trainer = make_trainer(model, len(X), recipe, args.seed, args.threads)
+    trainer, callbacks = make_trainer(model, len(X), recipe, args.seed, args.threads), [TimeToGo(recipe.epochs)]
+    if args.checkpoint is not None:
+        callbacks.append(Checkpoint(args.checkpoint))
+        if args.checkpoint.exists():
+            trainer = Trainer.resume(args.checkpoint, num_threads=args.threads, model=model)
     print(recipe, f"{model.summary().macs:,} multiply-adds an image", sep="\n", flush=True)
     begin = time.monotonic()
-    trainer.fit(X, y, epochs=recipe.epochs, batch_size=recipe.batch_size, callbacks=[TimeToGo(recipe.epochs)])
+    trainer.fit(X, y, epochs=recipe.epochs, batch_size=recipe.batch_size, callbacks=callbacks)
     minutes = (time.monotonic() - begin) / 60
 
     plain, views = (model.predict(X_test, views=views).argmax(axis=1) == y_test for views in (None, "flip+shift"))

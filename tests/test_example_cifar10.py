@@ -88,6 +88,24 @@ def test_cifar10_fast_on_a_small_data_set(tmp_path):
 
 
 @pytest.mark.slow
+def test_cifar10_fast_goes_on_from_its_checkpoint(tmp_path):
+    """A run that ends after an epoch, and the one after it, have the result of one run."""
+
+    def killed(patch):
+        patch.setattr("minidl.callbacks.Checkpoint.on_epoch_end", save_and_exit)
+
+    def save_and_exit(checkpoint, trainer, epoch, logs):
+        trainer.save_checkpoint(checkpoint.path)
+        raise SystemExit("killed")
+
+    command = ("cifar10_fast.py", "--shapes", "--checkpoint")
+    assert start_example(*command, tmp_path / "a", home=tmp_path, epochs=2, before=killed).returncode == 1
+    rest, whole = (run(*command, tmp_path / name, home=tmp_path, epochs=2) for name in "ab")
+    assert "epoch 1/2" not in rest and "epoch 2/2" in rest
+    assert re.search("SHA-256.*", rest)[0] == re.search("SHA-256.*", whole)[0]
+
+
+@pytest.mark.slow
 def test_cifar10_fast_learns_the_drawn_shapes(tmp_path):
     assert accuracy_in(run("cifar10_fast.py", "--shapes", home=tmp_path)) >= 98
 

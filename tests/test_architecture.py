@@ -21,6 +21,7 @@ FLOORS = (
     {"losses", "optimizers", "saving"},
     {"schedules", "callbacks", "engine"},
     {"sequential"},
+    {"quantization"},
     {"onnx", "training"},
     {"trainer", "plots", "c_export"},
     {"estimators", "testing"},
@@ -186,7 +187,7 @@ def test_facts_of_layers_are_in_the_layers():
     classes = {node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
     listed = "isinstance(x, (ReLU, ours.Conv2D))\n{Dense: 1, Conv2D: 2}\nisinstance(x, Dense | Scale)\n[Dense, ReLU]"
     assert lists_of(classes, f"{listed}\n(Dense, Param)\n[Dense(3), ReLU()]") == [1, 2, 3, 4]
-    translators = {"layers", "onnx", "c_export"}  # class by class into nodes, or into C
+    translators = {"layers", "onnx", "c_export", "quantization"}  # class by class into nodes, C, or integers
     plotted = {"minidl/plots/receptive_fields.py"}  # a picture of these two layers
     assert [
         f"{name_of(path)}:{line}"

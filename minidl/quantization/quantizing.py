@@ -1,0 +1,145 @@
+"""Quantizing: from a trained model and calibration data to a program of integers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from minidl.engine.layer_list import layer_name
+from minidl.quantization.conversion import convert, quantizations_of
+from minidl.quantization.graph import Doubles, Input, Node, Product, evaluate, in_order
+from minidl.quantization.noise import Noise, advice, measure
+from minidl.quantization.program import Program
+from minidl.quantization.ranges import METHODS, Observer
+from minidl.quantization.translation import translate
+from minidl.sequential import Sequential
+from minidl.utils.arrays import Array
+from minidl.utils.data import ArraySource
+from minidl.utils.errors import InputError, kind_of
+from minidl.utils.validation import check_choice, check_int
+
+BATCH = 64  # examples whose float values are in memory at a time
+NOISE_EXAMPLES = 256  # of the calibration data, on which the noise is measured
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """A quantized net.
+
+    program: the integers. float_layers: the number of layers at the end of the model that it leaves out. noise: of the
+    input, and of the operation of each node. nodes, places: the graph of the float net, and the index of each node's
+    value in the program.
+    """
+
+    program: Program
+    float_layers: int
+    noise: tuple[Noise, ...]
+    nodes: tuple[Node, ...]
+    places: dict[Node, int]
+
+    @property
+    def advice(self) -> str:
+        """Which operation loses most, and what to do."""
+        return advice(self.noise)
+
+
+def quantize(model: Sequential, X: ArrayLike, *, ranges: str = "mse", float_layers: int = 0) -> Quantized:
+    """Returns a trained model as a program of eight-bit integers: post-training quantization.
+
+    Weights are int8 with a scale for each output channel, values int8 with one scale and zero point each, in which 0.0
+    is exact. Batch norms and other fixed factors are folded into the layers before them, or into the quantization of
+    the input; ReLU and other clips cost nothing; other activations are tables of 256 bytes. Dropout, noise and
+    augmentation are left out. If X is of uint8, all 256 numbers are in the range of the input, and with a Rescale at
+    the beginning they are taken as they are, minus 128.
+
+    Parameters
+    ----------
+    model : Sequential
+        A trained model of one size. It is not changed.
+    X : array-like of shape `(n, *input_shape)`
+        Calibration data: some hundred examples like those that the net will get, as `predict` takes them.
+    ranges : "mse", "minmax" or "percentile", default "mse"
+        How the range of a value follows from its numbers on the calibration data. "mse": the range with the least mean
+        squared error; "minmax": all of them; "percentile": without the smallest and largest 0.01 per cent.
+    float_layers : int, default 0
+        The number of layers at the end of the model that stay in float, such as 1 for a Softmax.
+
+    Returns
+    -------
+    Quantized
+        The program, and the noise of each of its operations.
+
+    Raises
+    ------
+    InputError
+        If X is of another kind or shape, without examples, or holds NaN, infinity, or one number alone.
+    TypeError, ValueError
+        Naming the layer, if integers cannot compute it, or if its numbers are not finite or have too large a range; for
+        invalid arguments, and if the model is not built or takes images of any size.
+    RuntimeError
+        If another thread trains the model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minidl import Sequential, quantize
+    >>> from minidl.layers import Dense, ReLU
+    >>> model = Sequential([Dense(8), ReLU(), Dense(2)], input_shape=(4,))
+    >>> quantized = quantize(model, np.random.default_rng(0).normal(size=(100, 4)))
+    >>> [operation.label for operation in quantized.program.operations]
+    ['0, Dense + 1, ReLU', '2, Dense']
+    """
+    if not isinstance(model, Sequential):
+        raise TypeError(f"model: expected a Sequential, got {type(model).__name__}")
+    model.check_one_size("quantize")
+    check_choice("ranges", ranges, *METHODS)
+    check_int("float_layers", float_layers, minimum=0, maximum=len(model) - 1)
+    last = len(model) - float_layers - 1
+    if model.layers[last].ends_model:
+        expected = f"expected a model of one output, such as model[{model.output_names[0]!r}], or float_layers=1"
+        raise ValueError(f"{layer_name(last, model.layers[last])}: {expected}")
+    with model.usage.reading("quantize"):
+        nodes = in_order(translate(model.manual.network, model.layers[: last + 1]))
+        examples = ArraySource(X, model.input_shape, model.dtype)
+        found, means = _observe(nodes, examples, ranges)
+        program, places = convert(nodes, quantizations_of(nodes, found), means)
+        noise = measure(program, nodes, places, _batches(examples, nodes[0], NOISE_EXAMPLES))
+    return Quantized(program, float_layers, noise, tuple(nodes), places)
+
+
+def _batches(examples: ArraySource, first: Node, limit: int) -> Iterator[Array]:
+    """Yields the first examples, (n, c, h, w) in the dtype of the model; uint8 stays as it is."""
+    for start in range(0, min(limit, len(examples)), BATCH):
+        block = examples.chunk(start, min(start + BATCH, limit))
+        yield block.reshape(-1, *first.shape)
+
+
+def _observe(
+    nodes: Sequence[Node], examples: ArraySource, method: str
+) -> tuple[dict[Node, tuple[float, float]], dict[Node, Doubles]]:
+    """Returns the range of each node's numbers, and the means of those that products read."""
+    n, first = len(examples), nodes[0]
+    if n == 0:
+        raise InputError("X: expected at least one example, got none")
+    observers = {node: Observer(n) for node in nodes}
+    low, high, is_bytes = np.inf, -np.inf, False
+    for x in _batches(examples, first, n):
+        low, high, is_bytes = min(low, x.min()), max(high, x.max()), x.dtype == np.uint8
+        for node, values in evaluate(nodes, x).items():
+            try:
+                observers[node].add(values)
+            except ValueError as error:
+                raise kind_of(error)(f"layer {node.label}: {error}") from error
+    if low == high:
+        raise InputError(f"X: expected examples whose numbers differ, got {low:g} alone")
+    found = {node: observer.range(method) for node, observer in observers.items()}
+    if is_bytes:
+        assert isinstance(first, Input)
+        ends = np.concatenate([first.shift, first.gain * 255 + first.shift])
+        found[first] = float(ends.min()), float(ends.max())
+    read: dict[Any, None] = {x: None for node in nodes if isinstance(node, Product) for x in node.inputs}
+    return found, {node: observers[node].mean for node in read}

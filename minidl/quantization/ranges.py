@@ -1,0 +1,83 @@
+"""Ranges: the interval of a value's numbers that eight bits represent, from calibration data."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from minidl.quantization.program import HIGH, LOW, Quantization
+from minidl.utils.arrays import Array
+
+METHODS = ("mse", "minmax", "percentile")
+SAMPLE = 2**16  # numbers of a value by which a range is chosen
+PERCENTILE = 99.99
+SMALLEST = 1e-250  # of a scale: products of two, and their inverses, are normal numbers
+SHRINKS = np.linspace(1.0, 0.3, 71)  # of the interval from minimum to maximum: those that are tried
+
+
+class Observer:
+    """Minimum, maximum, a sample and the mean of a value's numbers, batch by batch."""
+
+    def __init__(self, n: int) -> None:
+        """n: the number of examples that will come."""
+        self.low, self.high, self.n = math.inf, -math.inf, n
+        self.mean: Array | float = 0.0  # of each number of an example
+        self._parts: list[Array] = []
+
+    def add(self, x: Array) -> None:
+        """Takes the values (m, c, h, w) of some examples; raises ValueError unless they are finite."""
+        if not np.isfinite(x).all():
+            raise ValueError("expected finite values for the calibration data, got NaN or infinity")
+        self.low, self.high = min(self.low, float(x.min())), max(self.high, float(x.max()))
+        self.mean = self.mean + x.sum(axis=0, dtype=np.float64) / self.n
+        flat = x.reshape(-1)
+        step = max(1, self.n * x[0].size // SAMPLE)
+        self._parts.append(flat[:: step + (step > 1 and step % 2 == 0)].copy())  # an odd step visits all columns
+
+    def range(self, method: str) -> tuple[float, float]:
+        """Returns the interval that a method chooses."""
+        if method == "minmax" or self.low == self.high:
+            return self.low, self.high
+        sample = np.concatenate(self._parts).astype(np.float64)
+        if method == "percentile":
+            low, high = np.percentile(sample, [100 - PERCENTILE, PERCENTILE])
+            return float(low), float(high)
+        return self._least_error(sample)
+
+    def _least_error(self, sample: Array) -> tuple[float, float]:
+        """Returns the interval whose quantization has the least mean squared error; its ends move one at a time."""
+        low, high = self.low, self.high
+        for _ in range(2):
+            high = min((_error(sample, low, self.high * part), self.high * part) for part in SHRINKS)[1]
+            low = min((_error(sample, self.low * part, high), self.low * part) for part in SHRINKS)[1]
+        return low, high
+
+
+def _error(sample: Array, low: float, high: float) -> float:
+    made = quantization(low, high)
+    return float(np.square(dequantized(quantized(sample, made), made) - sample).mean())
+
+
+def quantization(low: float, high: float) -> Quantization:
+    """Returns the quantization of the numbers from low to high, and of 0, which is exact.
+
+    Raises ValueError if the interval is too large for float64. An interval of 0 alone has a scale of 1.
+    """
+    low, high = min(low, 0.0), max(high, 0.0)
+    scale = (high - low) / (HIGH - LOW) or 1.0
+    if not SMALLEST <= scale < math.inf:
+        raise ValueError(f"expected numbers whose range float64 can hold, got {low:g} to {high:g}")
+    return Quantization(scale, min(max(LOW - round(low / scale), LOW), HIGH))
+
+
+def quantized(x: Array, made: Quantization) -> Array:
+    """Returns the nearest int8 numbers of real x; a half is rounded up."""
+    steps = np.floor(np.asarray(x, np.float64) / made.scale + (made.zero_point + 0.5))
+    return np.clip(steps, LOW, HIGH).astype(np.int8)
+
+
+def dequantized(q: Array, made: Quantization) -> Array:
+    """Returns the real numbers that int8 numbers stand for, in float64."""
+    real: Array = made.scale * (q.astype(np.float64) - made.zero_point)
+    return real

@@ -1,0 +1,57 @@
+"""Element-wise layers: clips go into the operation before them, all others become tables of the layer's own function."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from minidl import layers as ours
+from minidl.layers.activations import FUNCTIONS
+from minidl.layers.base import Layer
+from minidl.quantization.folding import affine, applied, clipped
+from minidl.quantization.graph import Node
+from minidl.quantization.site import Site, Translate
+
+
+def translate_function(site: Site) -> Node:
+    return applied(site.x, site.alone((256,), site.layer.dtype), site.evaluate, site.label)
+
+
+def translate_relu(site: Site) -> Node:
+    return clipped(site.x, 0.0, math.inf, site.label)
+
+
+def translate_relu6(site: Site) -> Node:
+    return clipped(site.x, 0.0, 6.0, site.label)
+
+
+def translate_hardtanh(site: Site) -> Node:
+    low, high = (site.layer.config()[name] for name in ("min_val", "max_val"))
+    return clipped(site.x, -math.inf if low is None else low, math.inf if high is None else high, site.label)
+
+
+def translate_prelu(site: Site) -> Node:
+    """A table, if all channels have one slope."""
+    slopes = site.array("weight", 1)
+    if len(np.unique(slopes)) > 1:
+        raise ValueError(f"expected one slope, as PReLU(shared=True) has it, got {len(slopes)} slopes")
+    slope = slopes.flat[0]
+    return applied(site.x, lambda x: np.where(x > 0, x, slope * x), site.evaluate, site.label)
+
+
+def translate_rescale(site: Site) -> Node:
+    arguments, channels = site.layer.config(), site.x.shape[0]
+    gain, shift = (np.full(channels, arguments[name], np.float64) for name in ("scale", "offset"))
+    return affine(site.x, gain, shift, site.label, site.evaluate)
+
+
+TRANSLATIONS: dict[type[Layer], Translate] = {
+    **dict.fromkeys(FUNCTIONS, translate_function),
+    ours.GELU: translate_function,
+    ours.Hardtanh: translate_hardtanh,
+    ours.PReLU: translate_prelu,
+    ours.ReLU: translate_relu,
+    ours.ReLU6: translate_relu6,
+    ours.Rescale: translate_rescale,
+}

@@ -35,9 +35,7 @@ def affine(x: Node, gain: Doubles, shift: Doubles, label: str, evaluate: Evaluat
     """
     if not x.is_shared and isinstance(x, Input):
         label, total = joined(x.label, label), x.shift * gain + shift
-        return dataclasses.replace(
-            x, gain=x.gain * gain, shift=total, label=label, evaluate=then(x.evaluate, evaluate)
-        )
+        return dataclasses.replace(x, gain=x.gain * gain, shift=total, label=label, evaluate=then(x.evaluate, evaluate))
     if not x.is_shared and isinstance(x, Product) and not np.isfinite([x.low, x.high]).any():
         weight, bias = x.weight * gain[:, None, None, None], x.bias * gain + shift
         label, evaluate = joined(x.label, label), then(x.evaluate, evaluate)
@@ -58,8 +56,9 @@ def clipped(x: Node, low: float, high: float, label: str) -> Node:
 
     if not x.is_shared:
         if isinstance(x, (Product, Sum)):
-            ends = {"low": min(max(x.low, low), high), "high": min(max(x.high, low), high)}
-            return dataclasses.replace(x, **ends, label=joined(x.label, label), evaluate=then(x.evaluate, clip))
+            inner_low, inner_high = (min(max(bound, low), high) for bound in (x.low, x.high))
+            label, evaluate = joined(x.label, label), then(x.evaluate, clip)
+            return dataclasses.replace(x, low=inner_low, high=inner_high, label=label, evaluate=evaluate)
         if isinstance(x, Maximum) or (isinstance(x, Copy) and len(x.inputs) == 1 and clip(np.array(x.fill)) == x.fill):
             inner = clipped(x.inputs[0], low, high, label)
             if not isinstance(inner, Function):

@@ -1,13 +1,13 @@
-"""Graph: the float net as operations that integers can compute, before anything is rounded. Values are images (c, h, w).
+"""Graph: the float net as operations that integers can compute, before anything is rounded.
 
-A node is an operation and its output. It can be evaluated: `evaluate` has the numbers of the model's own layers, and is
+A node is an operation and its output, of which an example is an image (c, h, w). It can be evaluated: `evaluate` has the numbers of the model's own layers, and is
 what integers are compared with.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,8 +106,6 @@ class Copy(Node):
     fill: float = 0.0
 
 
-
-
 def image_of(shape: Shape) -> Image:
     """Returns the shape of a value in the graph: a vector has one pixel, a signal one row."""
     if len(shape) == 1:
@@ -129,7 +127,7 @@ def in_order(output: Node) -> list[Node]:
     return list(found)
 
 
-def evaluate(nodes: list[Node], x: Array) -> Mapping[Node, Array]:
+def evaluate(nodes: Sequence[Node], x: Array) -> Mapping[Node, Array]:
     """Returns the values (n, c, h, w) of nodes in order, for examples x of the net."""
     values: dict[Node, Array] = {}
     for node in nodes:

@@ -14,7 +14,6 @@ from minidl.quantization.program import HIGH, LOW, Program, SumOfProducts
 from minidl.quantization.ranges import dequantized
 from minidl.utils.arrays import Array
 
-AUDIBLE = 3.0  # dB that an operation may lose before the text calls it a loss
 MANY = 0.001  # share of numbers beyond the range that the text mentions
 
 
@@ -23,14 +22,15 @@ class Noise:
     """What one operation loses.
 
     label: the layers that it comes from; of the input: "". snr: the ratio of signal and noise of its output in dB,
-    10 log10(sum of x**2 / sum of (dequantized x - x)**2), for the float values x. lost: by how much that is below the
-    lowest ratio of its inputs. beyond: the share of float values beyond the range. weight_bytes: of weights and biases.
+    10 log10(sum of x**2 / sum of (dequantized x - x)**2), for the float values x. added: its noise over its signal,
+    less that of its noisiest input. beyond: the share of float values beyond the range. weight_bytes: of weights and
+    biases.
     """
 
     label: str
     kind: str
     snr: float
-    lost: float
+    added: float
     beyond: float
     weight_bytes: int
 
@@ -44,7 +44,7 @@ def measure(
         integers, floats = evaluation.run(program, x), evaluate(nodes, x)
         for node in nodes:
             made, real = program.values[places[node]].quantization, floats[node].astype(np.float64)
-            low, high = dequantized(np.array([LOW, HIGH]), made) + [-made.scale, made.scale]
+            low, high = dequantized(np.array([LOW, HIGH]), made) + np.array([-1, 1]) * made.scale
             error = dequantized(integers[places[node]], made) - real
             beyond = ((real < low) | (real > high)).sum()
             sums[node] += [np.square(real).sum(), np.square(error).sum(), beyond, real.size]
@@ -55,12 +55,12 @@ def measure(
 def _noise(program: Program, node: Node, place: int, ratios: Mapping[Node, float], sums: Array) -> Noise:
     operation = program.operations[place - 1] if place else None
     before = min((ratios[x] for x in node.inputs), default=math.inf)
-    lost = 0.0 if ratios[node] == before else before - ratios[node]
+    added = _share(ratios[node]) - _share(before)
     size = 0
     if isinstance(operation, SumOfProducts):
         size = operation.weights.nbytes + operation.biases.nbytes
     kind = "input" if operation is None else operation.kind
-    return Noise(node.label, kind, ratios[node], lost, float(sums[2] / sums[3]), size)
+    return Noise(node.label, kind, ratios[node], added, float(sums[2] / sums[3]), size)
 
 
 def _decibels(signal: float, noise: float) -> float:
@@ -69,16 +69,19 @@ def _decibels(signal: float, noise: float) -> float:
     return 10 * math.log10(signal / noise) if signal else -math.inf
 
 
+def _share(decibels: float) -> float:
+    """Returns noise over signal."""
+    return math.inf if decibels == -math.inf else float(10 ** (-decibels / 10))
+
+
 def advice(noise: Sequence[Noise]) -> str:
     """Returns in a sentence or two which operation loses most, and what to do."""
     first, *others = noise
     if not others:
         return "The program computes nothing."
-    end, worst = others[-1].snr, max(others, key=lambda one: one.lost if math.isfinite(one.lost) else -math.inf)
-    text = f"The outputs have {end:.1f} dB of signal to noise, the quantized inputs {first.snr:.1f} dB."
-    if worst.lost < AUDIBLE:
-        return f"{text} No operation loses more than {AUDIBLE:g} dB."
-    text += f" Most is lost by {worst.label}: {worst.lost:.1f} dB."
+    worst = max(others, key=lambda one: one.added if math.isfinite(one.added) else -math.inf)
+    text = f"The outputs have {others[-1].snr:.1f} dB of signal to noise, the quantized inputs {first.snr:.1f} dB."
+    text += f" Most noise comes from {worst.label}, whose outputs have {worst.snr:.1f} dB."
     if worst.beyond > MANY:
         return f'{text} {worst.beyond:.1%} of its numbers are beyond the range: try ranges="minmax", or more examples.'
     if worst is others[-1]:

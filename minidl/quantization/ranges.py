@@ -22,7 +22,7 @@ class Observer:
     def __init__(self, n: int) -> None:
         """n: the number of examples that will come."""
         self.low, self.high, self.n = math.inf, -math.inf, n
-        self.mean: Array | float = 0.0  # of each number of an example
+        self.mean = np.zeros(())  # of each number of an example
         self._parts: list[Array] = []
 
     def add(self, x: Array) -> None:

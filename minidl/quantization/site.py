@@ -55,5 +55,3 @@ class Site:
 
 
 Translate = Callable[[Site], Node]  # from a layer and its input to its output
-
-

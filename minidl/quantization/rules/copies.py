@@ -28,6 +28,7 @@ def translate_copy(site: Site) -> Node:
 
 
 def translate_upsample(site: Site) -> Node:
+    """Copies of the nearest pixel; a blend of four is refused."""
     if (mode := site.layer.config()["mode"]) != "nearest":
         raise ValueError(f"expected mode='nearest', got {mode!r}")
     return translate_copy(site)

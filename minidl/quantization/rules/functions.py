@@ -1,4 +1,4 @@
-"""Element-wise layers: clips go into the operation before them, all others become tables of the layer's own function."""
+"""Element-wise layers: clips go into the operation before them, others become tables of the layer's own function."""
 
 from __future__ import annotations
 
@@ -15,18 +15,22 @@ from minidl.quantization.site import Site, Translate
 
 
 def translate_function(site: Site) -> Node:
+    """A table, computed by a copy of the layer for 256 numbers."""
     return applied(site.x, site.alone((256,), site.layer.dtype), site.evaluate, site.label)
 
 
 def translate_relu(site: Site) -> Node:
+    """A clip with one end."""
     return clipped(site.x, 0.0, math.inf, site.label)
 
 
 def translate_relu6(site: Site) -> Node:
+    """A clip with two ends."""
     return clipped(site.x, 0.0, 6.0, site.label)
 
 
 def translate_hardtanh(site: Site) -> Node:
+    """A clip; an end of None is none."""
     low, high = (site.layer.config()[name] for name in ("min_val", "max_val"))
     return clipped(site.x, -math.inf if low is None else low, math.inf if high is None else high, site.label)
 
@@ -41,6 +45,7 @@ def translate_prelu(site: Site) -> Node:
 
 
 def translate_rescale(site: Site) -> Node:
+    """One factor for all channels."""
     arguments, channels = site.layer.config(), site.x.shape[0]
     gain, shift = (np.full(channels, arguments[name], np.float64) for name in ("scale", "offset"))
     return affine(site.x, gain, shift, site.label, site.evaluate)

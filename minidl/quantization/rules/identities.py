@@ -9,6 +9,7 @@ from minidl.quantization.site import Site, Translate
 
 
 def translate_identity(site: Site) -> Node:
+    """Nothing."""
     return site.x
 
 

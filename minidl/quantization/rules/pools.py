@@ -25,6 +25,7 @@ MOST_CELLS = 2**23  # of a window: a sum of 255 for each fits 32 bits
 
 
 def translate_pool(kind: str, site: Site) -> Node:
+    """Windows with a stride; those of a maximum may be dilated."""
     arguments, image = site.layer.config(), site.x.shape
     if len(site.layer.in_shape) == 2:  # a signal is an image of height 1
         size, stride, dilation = (
@@ -40,11 +41,11 @@ def translate_pool(kind: str, site: Site) -> Node:
     _, counts, size, stride, sides, dilation = pooling(image, size, stride, sides, arguments["ceil_mode"], dilation)
     counts_padding = arguments.get("count_include_pad", False)
     axes = zip(image[1:], counts, size, stride, sides, dilation, strict=True)
-    return _pool(kind, site, [_windows(*axis, counts_padding) for axis in axes], tuple(dilation))
+    return _pool(kind, site, [_windows(*axis, counts_padding=counts_padding) for axis in axes], tuple(dilation))
 
 
 def _windows(
-    cells: int, n: int, size: int, stride: int, sides: tuple[int, int], dilation: int, counts_padding: bool
+    cells: int, n: int, size: int, stride: int, sides: tuple[int, int], dilation: int, *, counts_padding: bool
 ) -> Windows:
     """Returns the windows along one axis, cut at the border of the image."""
     ranges, divisors = [], []
@@ -66,7 +67,7 @@ def translate_adaptive_pool(kind: str, site: Site) -> Node:
 
 
 def translate_reduce(site: Site) -> Node:
-    """A pool over the axes, after they were moved to the end; a sum is a mean that is not divided."""
+    """A pool over the axes, which are moved to the end before; a sum is a mean that is not divided."""
     function, shape = site.layer.config()["function"], site.layer.in_shape
     if function not in ("mean", "sum", "max"):
         raise ValueError(f"expected function='mean', 'sum' or 'max', got {function!r}")
@@ -86,9 +87,7 @@ def translate_reduce(site: Site) -> Node:
     return copied([y], np.arange(index.size // n), site.shape, site.label)
 
 
-def _pool(
-    kind: str, site: Site, axes: list[Windows], steps: Shape = (1, 1), evaluate: Evaluate | None = None
-) -> Node:
+def _pool(kind: str, site: Site, axes: list[Windows], steps: Shape = (1, 1), evaluate: Evaluate | None = None) -> Node:
     (rows, row_counts), (columns, column_counts) = axes
     cells = [max(stop - start for start, stop in ranges) for ranges in (rows, columns)]
     if math.prod(cells) > MOST_CELLS:

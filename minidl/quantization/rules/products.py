@@ -16,10 +16,12 @@ from minidl.utils.validation import check_axes, check_pair, resolve_padding, res
 
 
 def translate_conv(site: Site) -> Node:
+    """A convolution, grouped or not."""
     return _convolution(site, site.layer.config()["groups"])
 
 
 def translate_depthwise_conv(site: Site) -> Node:
+    """As many groups as channels."""
     return _convolution(site, site.x.shape[0])
 
 
@@ -74,6 +76,7 @@ def translate_batch_norm(site: Site) -> Node:
 
 
 def translate_normalize(site: Site) -> Node:
+    """(x - mean) / std; a std of 0 counts as 1."""
     arguments, channels = site.layer.config(), site.x.shape[0]
     mean, std = (np.broadcast_to(np.asarray(arguments[name], float), channels) for name in ("mean", "std"))
     gain = 1 / np.where(std == 0, 1.0, std)

@@ -21,8 +21,7 @@ FLOORS = (
     {"losses", "optimizers", "saving"},
     {"schedules", "callbacks", "engine"},
     {"sequential"},
-    {"quantization"},
-    {"onnx", "training"},
+    {"onnx", "training", "quantization"},
     {"trainer", "plots", "c_export"},
     {"estimators", "testing"},
     {"minidl"},  # __init__.py

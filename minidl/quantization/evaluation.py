@@ -51,7 +51,8 @@ def _sum_of_products(o: p.SumOfProducts, x: Sequence[Doubles], out: p.Value) -> 
     for i, j in itertools.product(*map(range, o.weights.shape[2:])):
         rows, columns = (slice(k * e, None, s) for k, e, s in zip((i, j), o.dilation, o.stride, strict=True))
         taps = groups[..., rows, columns][..., :height, :width].reshape(n, o.groups, -1, height * width)
-        sums += (weights[..., i, j] @ taps).reshape(sums.shape)
+        factors = weights[..., i, j]
+        sums += (factors @ taps if factors.shape[2] > 1 else factors * taps).reshape(sums.shape)
     sums = sums.reshape(n, outputs, height, width) + o.biases[:, None, None]
     return _rescale(sums, o.multipliers[:, None, None], o.shifts[:, None, None])
 

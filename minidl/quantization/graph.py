@@ -1,7 +1,7 @@
 """Graph: the float net as operations that integers can compute, before anything is rounded.
 
-A node is an operation and its output, of which an example is an image (c, h, w). It can be evaluated: `evaluate` has the numbers of the model's own layers, and is
-what integers are compared with.
+A node is an operation and its output, of which an example is an image (c, h, w). Its `evaluate` has the numbers of the
+model's own layers, and is what integers are compared with.
 """
 
 from __future__ import annotations

@@ -11,11 +11,10 @@ from minidl.quantization.program import LARGEST_WEIGHT, SUM_LIMIT, Int8, Quantiz
 from minidl.quantization.rescaling import STEPS, rescaling
 
 MOST_BIAS = 2**30  # half of the sum: the other half is for the products
-CLIPS = np.linspace(1.0, 0.6, 41)  # of the largest weight of a channel: the scales that are tried
 
 
 def quantize_product(
-    node: Product, made: Quantization, out_scale: float, mean: Doubles, correct: bool = True, clip: bool = True
+    node: Product, made: Quantization, out_scale: float, mean: Doubles, correct: bool = True
 ) -> dict[str, Any]:
     """Returns weights, biases, multipliers and shifts of a program.SumOfProducts.
 
@@ -28,7 +27,7 @@ def quantize_product(
     weight, bias = node.weight, node.bias
     if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
         raise ValueError("expected finite weights, got NaN or infinity")
-    scales = _scales(weight, clip)
+    scales = np.abs(weight).max(axis=(1, 2, 3)) / LARGEST_WEIGHT
     scales = np.maximum(scales, np.abs(bias) / (made.scale * MOST_BIAS))
     scales[scales == 0] = 1.0
     q = _rounded(weight, scales)
@@ -45,19 +44,6 @@ def quantize_product(
     pairs = [(0, 1) if zero else rescaling(float(f)) for f, zero in zip(factors, is_zero, strict=True)]
     multipliers, shifts = np.array(pairs, np.int32).T.copy()
     return {"weights": q, "biases": biases, "multipliers": multipliers, "shifts": shifts}
-
-
-def _scales(weight: Doubles, clip: bool) -> Doubles:
-    """Returns the scale of each channel whose rounded weights have the least squared error."""
-    largest = np.abs(weight).max(axis=(1, 2, 3)) / LARGEST_WEIGHT
-    if not clip:
-        return largest
-    best, least = largest, np.full(len(weight), np.inf)
-    for part in CLIPS:
-        scales = np.where(largest == 0, 1.0, largest * part)
-        error = np.square(_rounded(weight, scales) * scales[:, None, None, None] - weight).sum(axis=(1, 2, 3))
-        best, least = np.where(error < least, largest * part, best), np.minimum(error, least)
-    return best
 
 
 def _rounded(weight: Doubles, scales: Doubles) -> Int8:

@@ -8,6 +8,7 @@ from contract.every_layer import DRAWS
 from minidl import Sequential
 from minidl.engine.layer_list import from_spec, to_spec
 
+ALL = sorted(DRAWS)
 MAX_ELEMENTS = 3000  # of a value: a chain of upsampling layers grows
 
 
@@ -21,7 +22,7 @@ def randomize(model, rng):
     return model
 
 
-def random_model(rng, dtype, layers=8, names=tuple(sorted(DRAWS))):
+def random_model(rng, dtype, layers=8, names=ALL):
     """Returns a model of at most `layers` random layers, and a function (n) that draws inputs for its first one.
 
     names: those of the layers' classes.

@@ -10,8 +10,9 @@ from minidl import layers as ours
 from minidl.layers.activations import FUNCTIONS
 from minidl.layers.base import Layer
 from minidl.quantization.folding import affine, applied, clipped
-from minidl.quantization.graph import Node
+from minidl.quantization.graph import Node, Sum
 from minidl.quantization.site import Site, Translate
+from minidl.utils.arrays import Array
 
 
 def translate_function(site: Site) -> Node:
@@ -36,12 +37,20 @@ def translate_hardtanh(site: Site) -> Node:
 
 
 def translate_prelu(site: Site) -> Node:
-    """A table, if all channels have one slope."""
-    slopes = site.array("weight", 1)
-    if len(np.unique(slopes)) > 1:
-        raise ValueError(f"expected one slope, as PReLU(shared=True) has it, got {len(slopes)} slopes")
-    slope = slopes.flat[0]
-    return applied(site.x, lambda x: np.where(x > 0, x, slope * x), site.evaluate, site.label)
+    """A table, if all channels have one slope; else the sum of two: positive numbers, and negative ones by slopes."""
+    slopes, x, label = site.array("weight", 1), site.x, site.label
+    if len(np.unique(slopes)) == 1:
+        return applied(x, lambda numbers: np.where(numbers > 0, numbers, slopes[0] * numbers), site.evaluate, label)
+    x.is_shared = True
+    parts = [clipped(x, *ends, label) for ends in ((0.0, math.inf), (-math.inf, 0.0))]
+    parts[1] = affine(
+        parts[1], slopes, np.zeros(len(slopes)), label, lambda numbers: numbers * _spread(slopes, numbers)
+    )
+    return Sum(label=label, shape=x.shape, inputs=tuple(parts), evaluate=np.add)
+
+
+def _spread(slopes: Array, numbers: Array) -> Array:
+    return slopes.astype(numbers.dtype)[:, None, None]
 
 
 def translate_rescale(site: Site) -> Node:

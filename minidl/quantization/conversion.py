@@ -9,29 +9,34 @@ from typing import Any
 import numpy as np
 
 from minidl.quantization import program as p
-from minidl.quantization.graph import Average, Copy, Doubles, Function, Gate, Input, Maximum, Node, Product, Sum
+from minidl.quantization.graph import (
+    Average,
+    Copy,
+    Doubles,
+    Function,
+    Gate,
+    Input,
+    Maximum,
+    Node,
+    Product,
+    Sum,
+    named_errors,
+)
 from minidl.quantization.program import HIGH, LOW, Quantization
 from minidl.quantization.ranges import dequantized, quantization, quantized
 from minidl.quantization.rescaling import rescaling, rescaling_of_sum
 from minidl.quantization.weights import quantize_product
-from minidl.utils.errors import kind_of
 
 Interval = tuple[float, float]
 
 
 def groups_of(nodes: Sequence[Node]) -> dict[Node, Node]:
-    """Returns the first node of each node's group, whose values have one quantization: maxima and copies keep it."""
-    first = {node: node for node in nodes}
-
-    def find(node: Node) -> Node:
-        return node if first[node] is node else find(first[node])
-
+    """Returns a node for each node's group, whose values have one quantization: maxima and copies keep it."""
+    group = {node: node for node in nodes}
     for node in nodes:
-        if isinstance(node, (Maximum, Copy)):
-            for x in node.inputs:
-                a, b = sorted((find(node), find(x)), key=nodes.index)
-                first[b] = a
-    return {node: find(node) for node in nodes}
+        for x in node.inputs if isinstance(node, (Maximum, Copy)) else ():
+            group |= {other: group[node] for other in nodes if group[other] is group[x]}
+    return group
 
 
 def quantizations_of(nodes: Sequence[Node], ranges: Mapping[Node, Interval]) -> dict[Node, Quantization]:
@@ -44,10 +49,8 @@ def quantizations_of(nodes: Sequence[Node], ranges: Mapping[Node, Interval]) -> 
     found = {}
     for group in dict.fromkeys(groups.values()):
         intervals = [ranges[node] for node in nodes if groups[node] is group and node in read]
-        try:
+        with named_errors(group):
             found[group] = quantization(min(low for low, _ in intervals), max(high for _, high in intervals))
-        except ValueError as error:
-            raise kind_of(error)(f"layer {group.label}: {error}") from error
     return {node: found[groups[node]] for node in nodes}
 
 
@@ -89,10 +92,8 @@ def convert(
     run.values.append(p.Value(first.shape, made[first]))
     run.places[first] = 0
     for node in nodes[1:]:
-        try:
+        with named_errors(node):
             operations = CONVERT[type(node)](run, node)
-        except ValueError as error:
-            raise kind_of(error)(f"layer {node.label}: {error}") from error
         for operation, value in operations:
             run.operations.append(operation)
             run.values.append(value)

@@ -7,7 +7,8 @@ model's own layers, and is what integers are compared with.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from minidl.quantization.program import Range
 from minidl.utils.arrays import Array
+from minidl.utils.errors import kind_of
 from minidl.utils.validation import Padding4, Pair, Shape
 
 Image = tuple[int, int, int]
@@ -106,6 +108,16 @@ class Copy(Node):
     fill: float = 0.0
 
 
+@contextmanager
+def named_errors(node: Node) -> Iterator[None]:
+    """Returns a context in which the messages of a ValueError begin with the layers of a node."""
+    try:
+        yield
+    except ValueError as error:
+        name = f"layer {node.label}" if node.label else "X"
+        raise kind_of(error)(f"{name}: {error}") from error
+
+
 def image_of(shape: Shape) -> Image:
     """Returns the shape of a value in the graph: a vector has one pixel, a signal one row."""
     if len(shape) == 1:
@@ -116,14 +128,12 @@ def image_of(shape: Shape) -> Image:
 def in_order(output: Node) -> list[Node]:
     """Returns the output and what it depends on, each node after its inputs; the input of the net is the first."""
     found: dict[Node, None] = {}
-
-    def visit(node: Node) -> None:
-        if node not in found:
-            for other in node.inputs:
-                visit(other)
-            found[node] = None
-
-    visit(output)
+    waiting = [output]
+    while waiting:
+        missing = [x for x in waiting[-1].inputs if x not in found]
+        waiting += missing[:1]
+        if not missing:
+            found[waiting.pop()] = None
     return list(found)
 
 

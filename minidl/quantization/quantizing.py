@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from minidl.engine.layer_list import layer_name
 from minidl.quantization.conversion import convert, quantizations_of
-from minidl.quantization.graph import Doubles, Input, Node, Product, evaluate, in_order
+from minidl.quantization.graph import Doubles, Input, Node, Product, evaluate, in_order, named_errors
 from minidl.quantization.noise import Noise, advice, measure
 from minidl.quantization.program import Program
 from minidl.quantization.ranges import METHODS, Observer
@@ -19,7 +19,7 @@ from minidl.quantization.translation import translate
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
 from minidl.utils.data import ArraySource
-from minidl.utils.errors import InputError, kind_of
+from minidl.utils.errors import InputError
 from minidl.utils.validation import check_choice, check_int
 
 BATCH = 64  # examples whose float values are in memory at a time
@@ -47,7 +47,7 @@ class Quantized:
         return advice(self.noise)
 
 
-def quantize(model: Sequential, X: ArrayLike, *, ranges: str = "mse", float_layers: int = 0) -> Quantized:
+def quantize(model: Sequential, X: ArrayLike, *, ranges: str = "absolute", float_layers: int = 0) -> Quantized:
     """Returns a trained model as a program of eight-bit integers: post-training quantization.
 
     Weights are int8 with a scale for each output channel, values int8 with one scale and zero point each, in which 0.0
@@ -62,9 +62,10 @@ def quantize(model: Sequential, X: ArrayLike, *, ranges: str = "mse", float_laye
         A trained model of one size. It is not changed.
     X : array-like of shape `(n, *input_shape)`
         Calibration data: some hundred examples like those that the net will get, as `predict` takes them.
-    ranges : "mse", "minmax" or "percentile", default "mse"
-        How the range of a value follows from its numbers on the calibration data. "mse": the range with the least mean
-        squared error; "minmax": all of them; "percentile": without the smallest and largest 0.01 per cent.
+    ranges : "absolute" or "minmax", default "absolute"
+        How the range of a value inside the net follows from its numbers on the calibration data. "absolute": the range
+        whose quantization has the least mean absolute error, which leaves out rare large numbers; "minmax": all
+        numbers. That of the outputs has all numbers.
     float_layers : int, default 0
         The number of layers at the end of the model that stay in float, such as 1 for a Softmax.
 
@@ -105,41 +106,41 @@ def quantize(model: Sequential, X: ArrayLike, *, ranges: str = "mse", float_laye
     with model.usage.reading("quantize"):
         nodes = in_order(translate(model.manual.network, model.layers[: last + 1]))
         examples = ArraySource(X, model.input_shape, model.dtype)
-        found, means = _observe(nodes, examples, ranges)
+        found, means = _observe(nodes, examples, ranges, is_bytes=getattr(X, "dtype", None) == np.uint8)
         program, places = convert(nodes, quantizations_of(nodes, found), means)
         noise = measure(program, nodes, places, _batches(examples, nodes[0], NOISE_EXAMPLES))
     return Quantized(program, float_layers, noise, tuple(nodes), places)
 
 
 def _batches(examples: ArraySource, first: Node, limit: int) -> Iterator[Array]:
-    """Yields the first examples, (n, c, h, w) in the dtype of the model; uint8 stays as it is."""
+    """Yields the first examples, (n, c, h, w) in the dtype of the model."""
     for start in range(0, min(limit, len(examples)), BATCH):
         block = examples.chunk(start, min(start + BATCH, limit))
-        yield block.reshape(-1, *first.shape)
+        yield block.reshape(-1, *first.shape).astype(examples.dtype)
 
 
 def _observe(
-    nodes: Sequence[Node], examples: ArraySource, method: str
+    nodes: Sequence[Node], examples: ArraySource, method: str, is_bytes: bool
 ) -> tuple[dict[Node, tuple[float, float]], dict[Node, Doubles]]:
     """Returns the range of each node's numbers, and the means of those that products read."""
     n, first = len(examples), nodes[0]
     if n == 0:
         raise InputError("X: expected at least one example, got none")
-    observers = {node: Observer(n) for node in nodes}
-    low, high, is_bytes = np.inf, -np.inf, False
+    observers, ends = {node: Observer(n) for node in nodes}, [np.inf, -np.inf]
+    found = {}
     for x in _batches(examples, first, n):
-        low, high, is_bytes = min(low, x.min()), max(high, x.max()), x.dtype == np.uint8
+        ends = [min(ends[0], x.min()), max(ends[1], x.max())]
         for node, values in evaluate(nodes, x).items():
-            try:
+            with named_errors(node):
                 observers[node].add(values)
-            except ValueError as error:
-                raise kind_of(error)(f"layer {node.label}: {error}") from error
-    if low == high:
-        raise InputError(f"X: expected examples whose numbers differ, got {low:g} alone")
-    found = {node: observer.range(method) for node, observer in observers.items()}
+    if ends[0] == ends[1]:
+        raise InputError(f"X: expected examples whose numbers differ, got {ends[0]:g} alone")
+    for node, observer in observers.items():
+        with named_errors(node):
+            found[node] = observer.range("minmax" if node is nodes[-1] else method)
     if is_bytes:
         assert isinstance(first, Input)
-        ends = np.concatenate([first.shift, first.gain * 255 + first.shift])
-        found[first] = float(ends.min()), float(ends.max())
+        all_bytes = np.concatenate([first.shift, first.gain * 255 + first.shift])
+        found[first] = float(all_bytes.min()), float(all_bytes.max())
     read: dict[Any, None] = {x: None for node in nodes if isinstance(node, Product) for x in node.inputs}
     return found, {node: observers[node].mean for node in read}

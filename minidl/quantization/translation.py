@@ -47,7 +47,9 @@ def _translate_layer(network: Network, layer: Layer, path: str, name: str, x: No
         return _translate_branches(network, layer, path, name, x)
     try:
         if type(layer) not in TRANSLATIONS:
-            raise ValueError("expected a layer that integers can compute: leave the last layers to float_layers")
+            raise ValueError(
+                "expected a layer that integers can compute, or one at the end, which float_layers leaves in float"
+            )
         return TRANSLATIONS[type(layer)](Site(layer, x, f"{path}, {type(layer).__name__}", network))
     except (TypeError, ValueError) as error:
         raise kind_of(error)(f"{name}: {error}") from error

@@ -13,9 +13,7 @@ from minidl.quantization.rescaling import STEPS, rescaling
 MOST_BIAS = 2**30  # half of the sum: the other half is for the products
 
 
-def quantize_product(
-    node: Product, made: Quantization, out_scale: float, mean: Doubles, correct: bool = True
-) -> dict[str, Any]:
+def quantize_product(node: Product, made: Quantization, out_scale: float, mean: Doubles) -> dict[str, Any]:
     """Returns weights, biases, multipliers and shifts of a program.SumOfProducts.
 
     made: the quantization of its input. mean: the mean of its input over the calibration data, (c, h, w). The error of
@@ -36,8 +34,7 @@ def quantize_product(
         raise ValueError(f"expected at most {2**23 - 1} weights in a sum, which fits 32 bits then, got {q[0].size}")
     excess = (STEPS + 1) * np.abs(q.astype(np.int64)).sum(axis=(1, 2, 3)) / room
     q = _rounded(weight, scales := scales * np.maximum(excess, 1.0))
-    if correct:
-        bias = bias - _mean_error(node, q * scales[:, None, None, None] - weight, mean)
+    bias = bias - _mean_error(node, q * scales[:, None, None, None] - weight, mean)
     biases = np.clip(np.floor(bias / (made.scale * scales) + 0.5), -MOST_BIAS, MOST_BIAS).astype(np.int32)
     factors = made.scale * scales / out_scale
     is_zero = (biases == 0) & (q == 0).all(axis=(1, 2, 3))

@@ -195,7 +195,7 @@ def test_accuracy_of_trained_nets():
     Trainer(model, "softmax_cross_entropy", Adam(0.01)).fit(X[:600], y[:600], epochs=6, verbose=0)
     floats = model.predict(X[600:]).argmax(axis=1)
     assert (floats == y[600:]).mean() > 0.9
-    for ranges in ("mse", "minmax", "percentile"):
+    for ranges in ("absolute", "minmax"):
         quantized = quantize(model, X[:200], ranges=ranges)
         assert (outputs_of(quantized, X[600:]).argmax(axis=1) == floats).mean() >= 0.98
         assert quantized.noise[-1].snr > 20
@@ -299,7 +299,7 @@ def test_numbers_that_overflow_are_refused_by_layer():
     model = Sequential([Rescale(1e30), Dense(2), layers.Square()], input_shape=(3,))
     with pytest.raises(ValueError, match=r"^layer 2, Square: expected finite values for the calibration data"):
         quantize(model, draw(9, 3))
-    with pytest.raises(ValueError, match="range float64 can hold"):
+    with pytest.raises(ValueError, match=r"^X: expected numbers whose range float64 can hold"):
         quantize(Sequential([Dense(2)], input_shape=(3,), dtype="float64"), 1e-300 * draw(9, 3))
     model = Sequential([Dense(2)], input_shape=(3,))
     model.params["0.weight"].value[0, 0] = np.inf

@@ -47,7 +47,7 @@ class Quantized:
         return advice(self.noise)
 
 
-def quantize(model: Sequential, X: ArrayLike, *, ranges: str = "absolute", float_layers: int = 0) -> Quantized:
+def quantize(model: Sequential, X: ArrayLike, *, ranges: str = "auto", float_layers: int = 0) -> Quantized:
     """Returns a trained model as a program of eight-bit integers: post-training quantization.
 
     Weights are int8 with a scale for each output channel, values int8 with one scale and zero point each, in which 0.0
@@ -62,10 +62,11 @@ def quantize(model: Sequential, X: ArrayLike, *, ranges: str = "absolute", float
         A trained model of one size. It is not changed.
     X : array-like of shape `(n, *input_shape)`
         Calibration data: some hundred examples like those that the net will get, as `predict` takes them.
-    ranges : "absolute" or "minmax", default "absolute"
-        How the range of a value inside the net follows from its numbers on the calibration data. "absolute": the range
-        whose quantization has the least mean absolute error, which leaves out rare large numbers; "minmax": all
-        numbers. That of the outputs has all numbers.
+    ranges : "auto" or "minmax", default "auto"
+        How the range of a value follows from its numbers on the calibration data. "minmax": all of them. "auto": as
+        well, unless the mean absolute error would be above 5 per cent of the mean magnitude, as of numbers with heavy
+        tails; then the range that makes this error least, which cuts rare large numbers off. That of the outputs has
+        all numbers.
     float_layers : int, default 0
         The number of layers at the end of the model that stay in float, such as 1 for a Softmax.
 

@@ -9,10 +9,11 @@ import numpy as np
 from minidl.quantization.program import HIGH, LOW, Quantization
 from minidl.utils.arrays import Array
 
-METHODS = ("absolute", "minmax")
+METHODS = ("auto", "minmax")
 SAMPLE = 2**14  # numbers of a value by which a range is chosen
 SMALLEST = 1e-250  # of a scale: products of two, and their inverses, are normal numbers
-SHRINKS = 0.9 ** np.arange(28)  # the parts of minimum and maximum that are tried
+TOLERATED = 0.05  # mean absolute error of a value by "minmax", over its mean magnitude
+SHRINKS = 0.85 ** np.arange(40)  # the parts of minimum and maximum that are tried
 
 
 class Observer:
@@ -35,10 +36,16 @@ class Observer:
         self._parts.append(flat[:: step + (step > 1 and step % 2 == 0)].copy())  # an odd step visits all columns
 
     def range(self, method: str) -> tuple[float, float]:
-        """Returns the interval that a method chooses."""
+        """Returns the interval that a method chooses.
+
+        "auto" leaves out rare large numbers only where the others would have few steps.
+        """
         if method == "minmax" or self.low == self.high:
             return self.low, self.high
-        return self._least_error(np.concatenate(self._parts).astype(np.float64))
+        sample = np.concatenate(self._parts).astype(np.float64)
+        if _error(sample, self.low, self.high) <= TOLERATED * np.abs(sample).mean():
+            return self.low, self.high
+        return self._least_error(sample)
 
     def _least_error(self, sample: Array) -> tuple[float, float]:
         """Returns the interval whose quantization has the least mean absolute error; its ends move one at a time."""

@@ -195,7 +195,7 @@ def test_accuracy_of_trained_nets():
     Trainer(model, "softmax_cross_entropy", Adam(0.01)).fit(X[:600], y[:600], epochs=6, verbose=0)
     floats = model.predict(X[600:]).argmax(axis=1)
     assert (floats == y[600:]).mean() > 0.9
-    for ranges in ("absolute", "minmax"):
+    for ranges in ("auto", "minmax"):
         quantized = quantize(model, X[:200], ranges=ranges)
         assert (outputs_of(quantized, X[600:]).argmax(axis=1) == floats).mean() >= 0.98
         assert quantized.noise[-1].snr > 20
@@ -293,6 +293,21 @@ def test_calibration_data_are_checked():
         quantize(Sequential([Dense(2)]), good)
     with pytest.raises(ValueError, match="one size"):
         quantize(Sequential([Conv2D(2, 3)], input_shape=(1, None, None)), draw(2, 1, 5, 5))
+
+
+def test_calibration_data_of_any_kind_are_the_same_program():
+    model = Sequential([Rescale(1 / 255), Conv2D(2, 3)], input_shape=(1, 5, 5))
+    X = np.random.default_rng(0).integers(0, 200, (9, 1, 5, 5), dtype=np.uint8)
+    floats = X.astype("f8")
+    floats[0, 0, 0, :2] = 0, 255  # the range of bytes
+    for kinds in ([X, np.asfortranarray(X), X.reshape(9, -1)], [floats, floats.astype(">f4"), floats.tolist()]):
+        first, *others = (quantize(model, kind).program for kind in kinds)
+        for other in others:
+            assert other.values == first.values
+            assert np.array_equal(other.input.offsets, first.input.offsets)
+            assert np.array_equal(other.operations[0].biases, first.operations[0].biases)
+    with pytest.raises((TypeError, ValueError), match="X: expected an array without a mask"):
+        quantize(model, np.ma.masked_array(X))
 
 
 def test_numbers_that_overflow_are_refused_by_layer():

@@ -86,4 +86,5 @@ def advice(noise: Sequence[Noise]) -> str:
         return f'{text} {worst.beyond:.1%} of its numbers are beyond the range: try ranges="minmax", or more examples.'
     if worst is others[-1]:
         return f"{text} Keep it in float by float_layers, or train with quantization."
-    return f"{text} Train with quantization, or make the ranges of its channels alike, as a batch norm does."
+    alike = ", or make the ranges of its channels alike, as a batch norm does" if worst.weight_bytes else ""
+    return f"{text} Train with quantization{alike}."

@@ -65,13 +65,16 @@ def _error(sample: Array, low: float, high: float) -> float:
 def quantization(low: float, high: float) -> Quantization:
     """Returns the quantization of the numbers from low to high, and of 0, which is exact.
 
+    The scale is as much larger than the range needs as puts 0 on a step, so that no number is cut off.
     Raises ValueError if the interval is too large for float64. An interval of 0 alone has a scale of 1.
     """
     low, high = min(low, 0.0), max(high, 0.0)
     scale = (high - low) / (HIGH - LOW) or 1.0
     if not SMALLEST <= scale < math.inf:
         raise ValueError(f"expected numbers whose range float64 can hold, got {low:g} to {high:g}")
-    return Quantization(scale, min(max(LOW - round(low / scale), LOW), HIGH))
+    zero_point = min(max(LOW - round(low / scale), LOW), HIGH)
+    parts = [end / (limit - zero_point) for end, limit in ((low, LOW), (high, HIGH)) if limit != zero_point]
+    return Quantization(max(parts) or scale, zero_point)
 
 
 def quantized(x: Array, made: Quantization) -> Array:

@@ -223,6 +223,14 @@ def test_noise_of_each_operation():
     assert 30 < first.snr < 60
 
 
+def test_heavy_tails_are_cut_inside_the_net_only():
+    model, X = Sequential([Rescale(1.0), Dense(4), Dense(2)], input_shape=(3,)), draw(500, 3)
+    X[7, 1] = 1000
+    made = {ranges: quantize(model, X, ranges=ranges).program.values for ranges in ("auto", "minmax")}
+    assert made["auto"][0].quantization.scale < made["minmax"][0].quantization.scale / 50
+    assert made["auto"][-1] == made["minmax"][-1]
+
+
 def test_the_bias_takes_the_mean_error_of_weights():
     """A net of a single constant weight error: the mean of its outputs stays."""
     model = Sequential([Dense(1, use_bias=False)], input_shape=(50,))

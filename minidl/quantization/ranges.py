@@ -12,6 +12,7 @@ from minidl.utils.arrays import Array
 METHODS = ("auto", "minmax")
 SAMPLE = 2**14  # numbers of a value by which a range is chosen
 SMALLEST = 1e-250  # of a scale: products of two, and their inverses, are normal numbers
+NOTHING = 1e-6  # part of a step that has no place of its own
 TOLERATED = 0.05  # mean absolute error of a value by "minmax", over its mean magnitude
 SHRINKS = 0.85 ** np.arange(40)  # the parts of minimum and maximum that are tried
 
@@ -72,9 +73,17 @@ def quantization(low: float, high: float) -> Quantization:
     scale = (high - low) / (HIGH - LOW) or 1.0
     if not SMALLEST <= scale < math.inf:
         raise ValueError(f"expected numbers whose range float64 can hold, got {low:g} to {high:g}")
-    zero_point = min(max(LOW - round(low / scale), LOW), HIGH)
-    parts = [end / (limit - zero_point) for end, limit in ((low, LOW), (high, HIGH)) if limit != zero_point]
-    return Quantization(max(parts) or scale, zero_point)
+    low, high = (0.0 if abs(end) < NOTHING * scale else end for end in (low, high))
+    exact = LOW - low / scale
+    points = (min(max(round_to(exact), LOW), HIGH) for round_to in (math.floor, math.ceil))
+    found, zero_point = min((_covering(low, high, point), point) for point in points)
+    return Quantization(float(found) or scale, zero_point)
+
+
+def _covering(low: float, high: float, zero_point: int) -> float:
+    """Returns the least scale with which the numbers from low to high fit; infinity if there is none."""
+    ends = ((low, LOW - zero_point), (high, HIGH - zero_point))
+    return max(end / steps if steps else math.inf for end, steps in ends if end) if low < high else 0.0
 
 
 def quantized(x: Array, made: Quantization) -> Array:

@@ -21,7 +21,7 @@ FLOORS = (
     {"losses", "optimizers", "saving"},
     {"schedules", "callbacks", "engine"},
     {"sequential"},
-    {"onnx", "training"},
+    {"onnx", "training", "quantization"},
     {"trainer", "plots", "c_export"},
     {"estimators", "testing"},
     {"minidl"},  # __init__.py

@@ -10,6 +10,7 @@ from minidl.c_export.code_writer import CProgram, Tensor
 from minidl.c_export.examples import Examples, random_bytes
 from minidl.c_export.writers import integers
 from minidl.quantization.program import HIGH, LOW, Int8, Program, QuantizeInput, SumOfProducts
+from minidl.utils.arrays import Array
 
 EXAMPLES = 8  # of the test in the file, of which example 1 is passed as bytes
 
@@ -20,6 +21,7 @@ def generate(program: Program, name: str) -> tuple[CProgram, Tensor, Mapping[str
     Raises ValueError, naming the layer, for sums that may not fit 32 bits.
     """
     c_program = CProgram(name, "int8")
+    c_program.arrays |= byte_tables(name, program.input)
     tensors = [c_program.new_tensor(program.values[0].shape)]
     for number, operation in enumerate(program.operations):
         writer = integers.OperationWriter(c_program, program, number)
@@ -43,7 +45,19 @@ def multiply_adds(program: Program) -> int:
     return sum(sums)
 
 
-def byte_tables(made: QuantizeInput) -> Int8:
+def byte_tables(name: str, made: QuantizeInput) -> dict[str, Array]:
+    """Returns the tables, by their names, of what bytes become: none if they are shifted alone.
+
+    Several ones follow each other; another table says where that of each channel begins.
+    """
+    distinct, channels = np.unique(quantized_bytes(made), axis=0, return_inverse=True)
+    if len(distinct) == 1 and (distinct[0] == np.arange(LOW, HIGH + 1)).all():
+        return {}
+    starts = {f"{name}_starts": (256 * channels).astype(np.int32)} if len(distinct) > 1 else {}
+    return {f"{name}_bytes": distinct} | starts
+
+
+def quantized_bytes(made: QuantizeInput) -> Int8:
     """Returns what bytes become in each channel: (c, 256)."""
     numbers = np.arange(256.0) * made.factors[:, np.newaxis] + made.offsets[:, np.newaxis]
     return np.clip(np.floor(numbers), LOW, HIGH).astype(np.int8)
@@ -54,5 +68,5 @@ def draw(program: Program, predict: Callable[[Int8], Int8]) -> Examples:
     shape = program.values[0].shape
     bytes_ = np.array([random_bytes(k, int(np.prod(shape))) for k in range(EXAMPLES)]).reshape(EXAMPLES, *shape)
     inputs = (bytes_ - 128).astype(np.int8)
-    inputs[1] = byte_tables(program.input)[np.arange(shape[0])[:, None, None], bytes_[1]]
+    inputs[1] = quantized_bytes(program.input)[np.arange(shape[0])[:, None, None], bytes_[1]]
     return Examples((), (), np.asarray(predict(inputs)))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from minidl.c_export import tables
 from minidl.c_export.exported import Export
-from minidl.c_export.integer import byte_tables
 from minidl.quantization.program import Program, Quantization
 
 
@@ -36,18 +33,13 @@ def functions(export: Export) -> str:
     arena, owned = "arena", ""
     if export.static_arena:
         arena, owned = f"{name}_arena", f"static int8_t {name}_arena[{export.macro}_ARENA];\n\n"
-    bytes_, quantized = _of_bytes(export, export.quantized)
     copied = f"copy({last.size}" if last.is_row_major else f"transpose({last.pixels}, {last.channels}"
     write = f"{copied}, {arena} + {export.offset_of(last)}, scores);"
-    return (
-        owned
-        + bytes_
-        + "\n\n".join(
-            f"{head} {{\n  {_read(export, arena, number)}\n  {name}_layers({arena});\n  {write}\n}}"
-            for head, number in zip(export.prototypes, ("x[{}]", quantized), strict=True)
-        )
-        + f"\n\n{_of_reals(export, export.quantized)}"
+    bodies = (
+        f"{head} {{\n  {_read(export, arena, number)}\n  {name}_layers({arena});\n  {write}\n}}"
+        for head, number in zip(export.prototypes, ("x[{}]", _of_bytes(export)), strict=True)
     )
+    return owned + "\n\n".join((*bodies, _of_reals(export, export.quantized)))
 
 
 def _read(export: Export, arena: str, number: str) -> str:
@@ -58,19 +50,12 @@ def _read(export: Export, arena: str, number: str) -> str:
     return f"EACH(i, {first.channels}) EACH(j, {first.pixels}) {arena}[{place}] = {element};"
 
 
-def _of_bytes(export: Export, program: Program) -> tuple[str, str]:
-    """Returns the tables of what bytes become, and the expression of an element of channel i; {} is its place in x."""
-    name = export.name
-    distinct, channels = np.unique(byte_tables(program.input), axis=0, return_inverse=True)
-    if len(distinct) == 1 and (distinct[0] == np.arange(-128, 128)).all():
-        return "", "(int8_t)(x[{}] - 128)"
-    rows = ",\n".join(f"{{\n{tables.words(row)}\n}}" for row in distinct)
-    text = f"/* What bytes become. */\nstatic const int8_t {name}_bytes[{len(distinct)}][256] = {{{rows}}};\n\n"
-    if len(distinct) == 1:
-        return text, f"{name}_bytes[0][x[{{}}]]"
-    numbers = channels.ravel().astype(np.int32)
-    text += f"static const integer {name}_channels[] = {{\n{tables.words(numbers)}\n}};\n\n"
-    return text, f"{name}_bytes[{name}_channels[i]][x[{{}}]]"
+def _of_bytes(export: Export) -> str:
+    """Returns the expression of what a byte becomes, in channel i; {} is its place in x."""
+    name, tables_ = export.name, export.program.arrays
+    if f"{name}_starts" in tables_:
+        return f"{name}_bytes[{name}_starts[i] + x[{{}}]]"
+    return f"{name}_bytes[x[{{}}]]" if f"{name}_bytes" in tables_ else "(int8_t)(x[{}] - 128)"
 
 
 def _of_reals(export: Export, program: Program) -> str:

@@ -105,7 +105,7 @@ NOINLINE void convolve_channels_int8(const convolution_int8 *k, const output_sca
         sum[2] = __smlatt(values.even, weights.even, sum[2]);
         sum[3] = __smlatt(values.odd, weights.odd, sum[3]);
       }
-      EACH(l, 4) pixel[c + l] = scaled(s, c + l, sum[l]);
+      UNROLL EACH(l, 4) pixel[c + l] = scaled(s, c + l, sum[l]);
     }
 #endif
     for (; c < in; c++) EACH(f, k->filters) {

@@ -5,16 +5,20 @@
 #include <arm_mve.h>
 #define ARM_VECTORS
 #endif
-#if !defined PLAIN_C && defined __ARM_FEATURE_DSP && !defined __ARM_BIG_ENDIAN
+#if !defined PLAIN_C && defined __ARM_FEATURE_DSP && !defined __ARM_BIG_ENDIAN && defined __GNUC__
 #include <arm_acle.h>
 #define ARM_PAIRS
 #endif
 
 /* floor((sum * multiplier + 2^(shift - 1)) / 2^shift), with 1 <= shift <= 62: a half is rounded up. The added 2^62 makes the dividend
- * positive, because C leaves the right shift of a negative number to the compiler. */
+ * positive, because C leaves the right shift of a negative number to the compiler. Of large shifts, the lower half does not matter. */
 INLINE int64_t rescale(int32_t sum, int32_t multiplier, int shift) {
   const uint64_t dividend = (uint64_t)((int64_t)sum * multiplier + ((int64_t)1 << 62));
-  return (int64_t)((dividend + ((uint64_t)1 << (shift - 1))) >> shift) - ((int64_t)1 << (62 - shift));
+  if (shift > 32) {
+    const uint32_t upper = (uint32_t)(dividend >> 32);
+    return (int32_t)(((upper >> (shift - 33)) + 1) >> 1) - ((int32_t)1 << (62 - shift));
+  }
+  return (int64_t)(((dividend >> (shift - 1)) + 1) >> 1) - ((int64_t)1 << (62 - shift));
 }
 
 INLINE int8_t clip(int64_t q, int low, int high) { return (int8_t)(q < low ? low : q > high ? high : q); }
@@ -23,9 +27,11 @@ INLINE int8_t clip(int64_t q, int low, int high) { return (int8_t)(q < low ? low
 typedef struct { int32_t even, odd; } halves;            /* two 16-bit numbers each */
 /* Numbers 0 and 2, and 1 and 3, of four. */
 INLINE halves load_four(const int8_t *x) {
+  halves four;
   int32_t word;
   memcpy(&word, x, 4);
-  const halves four = {__sxtb16(word), __sxtb16((int32_t)__ror((uint32_t)word, 8))};
+  four.even = __sxtb16(word);
+  __asm__("sxtb16 %0, %1, ror #8" : "=r"(four.odd) : "r"(word));
   return four;
 }
 #endif

@@ -145,9 +145,8 @@ def write_add(writer: OperationWriter, o: Add, *inputs: Tensor) -> Tensor:
     y = writer.c_program.new_tensor(writer.output.shape)
     numbers = f"{y.size}, {len(inputs)}, {terms}, {o.shift}, {writer.zero}, {o.low}, {o.high}"
     listed = [part for x in inputs for part in (", ", x)][1:]
-    writer.c_program.add(
-        [f"add_int8({numbers}, (const int8_t *const[]){{", *listed, "}, ", y, ");"], inputs, [y], in_place=True
-    )
+    parts = ["{ const int8_t *const x[] = {", *listed, f"}}; add_int8({numbers}, x, ", y, "); }"]
+    writer.c_program.add(parts, inputs, [y], in_place=True)
     return y
 
 

@@ -23,6 +23,15 @@ def write(program, path, **arguments):
     return path
 
 
+def half_to_even(text):
+    """Returns a C file that rounds a half to the even number: the last bit of the quotient is cleared there."""
+    for quotient, kind in (("((dividend >> (shift - 1)) + 1) >> 1", "uint64_t"),
+                           ("((upper >> (shift - 33)) + 1) >> 1", "uint32_t")):  # fmt: skip
+        is_half = "dividend << (64 - shift) == (uint64_t)1 << 63"
+        text = text.replace(f"({quotient})", f"(({quotient}) & ~({kind})({is_half} ? 1 : 0))")
+    return text
+
+
 class CompiledProgram:
     """The functions of an exported program. flags: of the compiler; edit: what changes the text of the C file."""
 

@@ -13,6 +13,7 @@ from c_export.compiled_programs import (
     CompiledProgram,
     convolution,
     draw_inputs,
+    half_to_even,
     program_of,
     scores_of,
     write,
@@ -65,29 +66,31 @@ def test_a_half_is_rounded_up(tmp_path):
     assert np.array_equal(CompiledProgram(program, tmp_path, *SANITIZED).predict(q), scores_of(program)(q))
 
 
-WRONG = {  # the program that sees it, what the C file has, and what is wrong
-    "a half to even": (ties, "return (int64_t)(((dividend >> (shift - 1)) + 1) >> 1)",
-                       "const uint64_t floors = dividend >> (shift - 1);\n"
-                       "  return (int64_t)((floors + ((floors >> 1) & 1)) >> 1)"),
-    "a half to even, large shifts": (ties, "(((upper >> (shift - 33)) + 1) >> 1)",
-                                     "(((upper >> (shift - 33)) + ((upper >> (shift - 32)) & 1)) >> 1)"),
-    "a half down": (ties, "(((dividend >> (shift - 1)) + 1) >> 1)",
-                    "((dividend + ((uint64_t)1 << (shift - 1)) - 1) >> shift)"),
-    "a quotient toward zero": (ties, "+ ((int64_t)1 << 62));", "/ 2 * 2 + ((int64_t)1 << 62));"),
-    "padding of zeros": (padded, "memset(window, k->zero,", "memset(window, 0,"),
-    "no padding on the left": (padded, "- k->left;", ";"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_arithmetic_is_noticed(name, tmp_path):
-    make, right, wrong = WRONG[name]
-    program, q = make()
+def replaced(right, wrong):
+    """Returns a function that replaces text, which is there once."""
 
     def edit(text):
         assert text.count(right) == 1
         return text.replace(right, wrong)
 
+    return edit
+
+
+QUOTIENTS = "(((dividend >> (shift - 1)) + 1) >> 1)", "(((upper >> (shift - 33)) + 1) >> 1)"
+WRONG = {  # the program that sees it, and what is wrong
+    "a half to even": (ties, half_to_even),
+    "a half down": (ties, replaced(QUOTIENTS[0], "((dividend + ((uint64_t)1 << (shift - 1)) - 1) >> shift)")),
+    "toward the floor": (ties, replaced(QUOTIENTS[0], "(dividend >> shift)")),
+    "toward the floor, large shifts": (ties, replaced(QUOTIENTS[1], "((upper >> (shift - 33)) >> 1)")),
+    "padding of zeros": (padded, replaced("memset(window, k->zero,", "memset(window, 0,")),
+    "no padding on the left": (padded, replaced("k->column_stride - k->left;", "k->column_stride;")),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_arithmetic_is_noticed(name, tmp_path):
+    make, edit = WRONG[name]
+    program, q = make()
     compiled = CompiledProgram(program, tmp_path, edit=edit)
     assert not np.array_equal(compiled.predict(q), scores_of(program)(q))
     assert compiled.test() > 0

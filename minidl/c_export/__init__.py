@@ -10,7 +10,6 @@ before, such as the taps of a convolution or Winograd's transformed weights, com
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Sequence
 from typing import Any
@@ -19,12 +18,9 @@ from minidl.c_export.code_generation import generate
 from minidl.c_export.code_writer import CodeWriter
 from minidl.c_export.examples import draw
 from minidl.c_export.exported import Export
-from minidl.c_export.identifiers import check_stem, name_from
-from minidl.c_export.interface import header_file
-from minidl.c_export.source_file import render
+from minidl.c_export.files import files_for, write
 from minidl.c_export.winograd import MAX_TABLES, table_bytes, with_direct_sums
 from minidl.onnx.deployment import class_names_of, model_of, with_probabilities
-from minidl.saving import atomic
 from minidl.saving.atomic import Path
 from minidl.sequential import Sequential
 from minidl.utils.validation import check_bool, check_choice
@@ -119,27 +115,20 @@ def export_c(
     >>> "void digits_predict(const float *x, float *scores);" in header
     True
     """
-    net, target = model_of(model), atomic.text(path)
+    net = model_of(model)
     net.check_one_size("export_c")
-    prefix = name_from(name, target)
-    static = check_choice("arena", arena, "static", "argument") == "static"
-    separate = check_choice("weights", weights, "text", "inc") == "inc"
-    if check_bool("keep_values", keep_values) and static:
-        raise ValueError('keep_values: expected arena="argument" with it, got "static"')
-    check_bool("header", header)
+    files = files_for(path, name, arena, weights, header, keep_values)
     check_choice("winograd", winograd, "tables", "memory", "direct", None)
     classes = _classes(model, class_names, net)
     if check_bool("softmax", softmax):
         net = with_probabilities(model, net)
     if winograd == "direct":
         net = with_direct_sums(net)
-    stem = target.removesuffix(".c")
-    check_stem(os.path.basename(stem), header, separate)
-    in_memory = winograd == "memory" if winograd else static and table_bytes(net) > MAX_TABLES
+    in_memory = winograd == "memory" if winograd else files.static_arena and table_bytes(net) > MAX_TABLES
     with net.usage.reading("export_c"):
-        program, first, outputs = generate(net.layers, prefix, in_memory)
+        program, first, outputs = generate(net.layers, files.name, in_memory)
         export = Export(
-            stem=os.path.basename(stem),
+            stem=files.stem,
             function="predict_proba" if softmax else "predict",
             classes=classes,
             metadata=dict(model_of(model).metadata),
@@ -148,20 +137,14 @@ def export_c(
             outputs=outputs,
             output_names=net.output_names or list(outputs),
             state=net.state_dict(),
-            static_arena=static,
-            keeps_values=keep_values,
+            static_arena=files.static_arena,
+            keeps_values=files.keeps_values,
             names_classes=class_names is not False,
-            separate_tables=separate,
+            separate_tables=files.separate_tables,
             sums_directly=winograd == "direct",
             test=draw(net) if HAS_FMA else None,
         )
-        source, words = render(export)
-    files = {".inc": words, ".h": header_file(export) if header else "", ".c": source}
-    written = {f"{stem}{suffix}": content for suffix, content in files.items() if content}
-    for file in written:
-        atomic.check_writable(file)
-    for file, content in written.items():
-        atomic.write(file, [memoryview(content.encode())])
+        write(files, export)
 
 
 def _classes(source: Any, given: Any, model: Sequential) -> list[str]:

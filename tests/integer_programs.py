@@ -17,7 +17,9 @@ class Drawn:
         self.operations = []
 
     def quantization(self, scale=0.5):
-        return p.Quantization(scale, int(self.rng.choice([-128, 127]) if self.extreme else self.rng.integers(-128, 128)))
+        return p.Quantization(
+            scale, int(self.rng.choice([-128, 127]) if self.extreme else self.rng.integers(-128, 128))
+        )
 
     def add(self, operation, shape, quantization=None):
         """Adds an operation; returns the index of its value."""
@@ -32,7 +34,9 @@ class Drawn:
 
     def bytes(self, size):
         """Returns int8 numbers, or only the extreme ones."""
-        return (self.rng.choice([-128, 127], size) if self.extreme else self.rng.integers(-128, 128, size)).astype(np.int8)
+        return (self.rng.choice([-128, 127], size) if self.extreme else self.rng.integers(-128, 128, size)).astype(
+            np.int8
+        )
 
     def factors(self, count, sum_of):
         """Returns multipliers and shifts that bring sums of about this size to 8 bits, and others."""
@@ -41,7 +45,9 @@ class Drawn:
         multipliers = np.clip(wanted, 1, 2**31 - 1)
         odd = self.rng.random(count) < 0.2
         multipliers = np.where(odd, self.rng.choice([0, 1, 12345, 2**30, 2**31 - 1], count), multipliers)
-        shifts = np.where(odd & (self.rng.random(count) < 0.6), self.rng.choice([1, 2, 20, 30, 31, 32, 62], count), shifts)
+        shifts = np.where(
+            odd & (self.rng.random(count) < 0.6), self.rng.choice([1, 2, 20, 30, 31, 32, 62], count), shifts
+        )
         return multipliers.astype(np.int32), shifts.astype(np.int32)
 
     def limits(self):
@@ -68,8 +74,8 @@ class Drawn:
         out = [(side - (k - 1) * d - 1) // s + 1 for side, k, d, s in zip(sides, kernel, dilation, stride, strict=True)]
         low, high = self.limits()
         made = p.SumOfProducts(
-            f"{len(self.operations)}, Conv2D", (x,), weights, biases.astype(np.int32), multipliers, shifts, stride, padding, dilation,
-            groups, low, high,
+            f"{len(self.operations)}, Conv2D", (x,), weights, biases.astype(np.int32), multipliers, shifts,
+            stride, padding, dilation, groups, low, high,
         )  # fmt: skip
         return self.add(made, (outputs, *out))
 
@@ -114,7 +120,9 @@ class Drawn:
         size = sum(int(np.prod(self.values[x].shape)) for x in xs)
         shape = shape or tuple(int(k) for k in self.rng.integers(1, 7, 3))
         index = self.rng.integers(-1, size, int(np.prod(shape))) if index is None else index
-        return self.add(p.Rearrange("Concat", tuple(xs), index.astype(np.int32)), shape, self.values[xs[0]].quantization)
+        return self.add(
+            p.Rearrange("Concat", tuple(xs), index.astype(np.int32)), shape, self.values[xs[0]].quantization
+        )
 
     def alike(self, x):
         """Adds a table of x; returns its value, of the quantization of x."""

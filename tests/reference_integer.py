@@ -50,7 +50,9 @@ def sum_of_products(o, inputs, zeros, out):
         taps = padded[:, :, rows :: o.stride[0], columns :: o.stride[1]][:, :, :oh, :ow]
         for k in range(outputs):
             first = k // (outputs // o.groups) * per_group
-            sums[:, k] += np.einsum("nchw,c->nhw", taps[:, first : first + per_group], o.weights[k, :, i, j].astype(int))
+            sums[:, k] += np.einsum(
+                "nchw,c->nhw", taps[:, first : first + per_group], o.weights[k, :, i, j].astype(int)
+            )
     assert np.abs(sums).max(initial=0) <= p.SUM_LIMIT
     factors = (of[:, None, None] for of in (o.multipliers, o.shifts))
     return clipped(rescale(sums, *factors), out.quantization.zero_point, o.low, o.high)

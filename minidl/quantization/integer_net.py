@@ -63,6 +63,7 @@ class IntegerNet(Layer):
         self.program = program
 
     def build(self, in_shape: Shape) -> Shape:
+        """See Layer.build."""
         program = self.program
         if not isinstance(program, p.Program):
             raise TypeError(f"program: expected a Program, got {program!r}")
@@ -87,6 +88,10 @@ class IntegerNet(Layer):
         self.op, self.macs = tuple(lowering.ops), sum(map(_macs, program.operations, program.values[1:]))
         return last.shape if last.shape[1:] != (1, 1) else last.shape[:1]
 
+    def __repr__(self) -> str:
+        """The number of operations, instead of all their numbers."""
+        return f"IntegerNet(<Program of {len(self.program.operations)} operations>)"
+
     def quantized(self, scores: Array) -> Int8:
         """Returns the int8 numbers of which the layer made its output.
 
@@ -109,7 +114,8 @@ class IntegerNet(Layer):
         """
         scale, zero_point = _numbers(self.program.values[-1])
         if not isinstance(scores, np.ndarray) or scores.dtype != np.float32:
-            raise TypeError(f"scores: expected an array of float32, got {getattr(scores, 'dtype', type(scores).__name__)}")
+            got = getattr(scores, "dtype", type(scores).__name__)
+            raise TypeError(f"scores: expected an array of float32, got {got}")
         found = np.rint(scores / np.float64(np.float32(scale)))
         if not (np.float32(scale) * found.astype(np.float32) == scores).all():
             raise ValueError(f"scores: expected multiples of {scale}, that a model returned, got others")
@@ -179,7 +185,12 @@ class _Lowering:
         """Adds a convolution. One of few channels gets an op before it that fills their words with neighbours."""
         zero_point, weights, back = x.quantization.zero_point, o.weights, self.back(o.inputs[0])
         shape, padding, dilation = x.shape, o.padding, o.dilation
-        if _wastes_words(o, x.shape):
+        if _wastes_words(o, x.shape) and o.weights.shape[2:] == shape[1:] and not any(padding):
+            size = math.prod(shape)
+            index, shape, weights = np.arange(size, dtype=np.int32), (size, 1, 1), o.weights.reshape(-1, size, 1, 1)
+            self.add(RearrangeOp([x.shape], shape, index, zero_point=zero_point, back=back))
+            back, dilation = 0, (1, 1)
+        elif _wastes_words(o, x.shape):
             index, shape, weights = _neighbours(o, x.shape)
             self.add(RearrangeOp([x.shape], shape, index, zero_point=zero_point, back=back))
             back, padding, dilation = 0, (*padding[:2], 0, 0), (dilation[0], WORD // x.shape[0] * dilation[1])
@@ -255,8 +266,7 @@ def _macs(o: p.Operation, y: p.Value) -> int:
 
 def _wastes_words(o: p.SumOfProducts, shape: Image) -> bool:
     """Whether a word would hold less than half of the channels that it can, while the kernel has columns to fill it."""
-    is_whole = o.weights.shape[2:] == shape[1:] and not any(o.padding)
-    return o.groups == 1 and shape[0] * 2 <= WORD and o.weights.shape[3] > 1 and not is_whole
+    return o.groups == 1 and shape[0] * 2 <= WORD and o.weights.shape[3] > 1
 
 
 def _neighbours(o: p.SumOfProducts, shape: Image) -> tuple[p.Int32, Image, Int8]:

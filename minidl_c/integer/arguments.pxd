@@ -5,10 +5,11 @@ from minidl_c.op cimport Op, tile_function
 
 cdef extern from "minidl_c/integer/words.h" nogil:
     const int WORD_CHANNELS, OFFSET
+    const int64_t SHIFT_OFFSET
     ctypedef struct rescaling:
         int64_t multiplier[4]
         int64_t add[4]
-        int32_t shift[4]
+        int64_t shift[4]
         int32_t limit[4]
         uint32_t excess[4]
     ctypedef struct byte_range:

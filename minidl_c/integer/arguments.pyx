@@ -82,7 +82,7 @@ cdef int set_factor(rescaling *r, int channel, byte_range *b, object multiplier,
     """
     multiplier, shift = check_number("multiplier", multiplier, 0, 2**31 - 1), check_number("shift", shift, 1, 62)
     r.multiplier[channel], r.shift[channel] = multiplier, shift
-    r.add[channel], r.excess[channel] = 2**62 + 2**(shift - 1), 2**(62 - shift) % 2**32
+    r.add[channel], r.excess[channel] = SHIFT_OFFSET + 2**(shift - 1), (SHIFT_OFFSET >> shift) % 2**32
     r.limit[channel] = 2**31 - 1
     if shift < 31:
         b.has_limits = 1

@@ -100,19 +100,20 @@ cdef class AddOp(Op):
         init_words(self, (joined * shape[0], *shape[1:]), shape, back, add_forward)
         if second_back is not None:
             set_second(self, shape, second_back)
-        self.d.shift = check_number("shift", shift, 1, 30)
+        self.d.shift = shift = check_number("shift", shift, 1, 30)
+        half = 2**(shift - 1)
         set_range(&self.d.range, zero_point, low, high)
         multipliers = [check_number("multipliers", m, -SUM_LIMIT, SUM_LIMIT) for m in multipliers]
         zeros = [check_number("zero_points", z, -128, 127) for z in zero_points]
         largest = sum(max(-128 * m - z * m, 127 * m - z * m) for m, z in zip(multipliers, zeros))
         least = sum(min(-128 * m - z * m, 127 * m - z * m) for m, z in zip(multipliers, zeros))
-        bound, allowed = max(largest, -least), SUM_LIMIT - 2**(self.d.shift - 1)
+        bound, allowed = max(largest, -least), SUM_LIMIT - half
         if bound > allowed:
             raise ValueError(f"multipliers: expected sums up to {allowed}, which 32 bits hold, got up to {bound}")
         self.d.multipliers = <int32_t *> allocate(self.d.terms, sizeof(int32_t))
         for k in range(self.d.terms):
             self.d.multipliers[k] = multipliers[k]
-        self.d.constant = (2**(self.d.shift - 1) - sum(m * (z + OFFSET) for m, z in zip(multipliers, zeros))) % 2**32
+        self.d.constant = (half - sum(m * (z + OFFSET) for m, z in zip(multipliers, zeros))) % 2**32
         self.c.dims = &self.d
         self.c.work = WORD_CHANNELS * self.d.words * self.d.terms
 

@@ -29,8 +29,19 @@ typedef struct {
 typedef struct {
   ptrdiff_t rows, columns, words;
   ptrdiff_t x_pixel, x_row, x_column, x_word, y_pixel, y_block;
-  ptrdiff_t w_row, w_word;
+  ptrdiff_t w_row, w_word, w_block;
 } tap_run;
+
+/* Sets the cells of the kernel, as one row where those of all words follow each other with one stride: of a 1 x 1 kernel, or one as large
+ * as the image. */
+static inline void choose_cells(tap_run *t, const sum_of_products_dims *d, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t words) {
+  int is_pixel = d->KH * d->KW == 1, is_image = rows == d->H && columns == d->W && rows == d->KH && columns == d->KW;
+  t->rows = rows, t->columns = columns, t->words = words, t->x_column = d->dilation_w * LANES;
+  if ((is_pixel && rows && columns) || (is_image && d->dilation_h * d->dilation_w == 1)) {
+    t->x_column = is_pixel ? t->x_word : LANES;
+    t->rows = t->words = 1, t->columns = rows * columns * words;
+  }
+}
 
 /* Weights for processors without a product of bytes: two numbers for each word, of the even and of the odd channels, as pairs of 16
  * bits. The bytes of x are widened alike. */
@@ -86,9 +97,9 @@ static inline void sum_of_products(const sum_of_products_dims *d, const void *x,
 #endif
 #else
 
-/* OUT a word of `pixels` pixels of n blocks. x, w: at the first cell of the first pixel; w1: the weights of the second block */
-INLINE DOT_TARGET void DOT(register_tile)(int n, int pixels, const tap_run *t, const uint32_t *x, const uint32_t *w0, const uint32_t *w1,
-                                          const uint32_t *biases, const rescaling *r, const byte_range *b, uint32_t *y) {
+/* OUT a word of `pixels` pixels of n blocks. x, w: at the first cell of the first pixel */
+INLINE DOT_TARGET void DOT(register_tile)(int n, int pixels, const tap_run *t, const uint32_t *x, const uint32_t *w, const uint32_t *biases,
+                                          const rescaling *r, const byte_range *b, uint32_t *y) {
   for (int v = 0; v < LANES; v += WORDS) {
     words sums[DOT_PIXELS][2 * WORD_CHANNELS];
     UNROLL for (int p = 0; p < pixels; p++)
@@ -96,15 +107,16 @@ INLINE DOT_TARGET void DOT(register_tile)(int n, int pixels, const tap_run *t, c
     for (ptrdiff_t c = 0; c < t->words; c++)
       for (ptrdiff_t i = 0; i < t->rows; i++) {
         const uint32_t *xs = x + v + c * t->x_word + i * t->x_row;
-        const uint32_t *a = w0 + c * t->w_word + i * t->w_row, *b1 = w1 + c * t->w_word + i * t->w_row;
+        const uint32_t *block[2];
+        UNROLL for (int k = 0; k < n; k++) block[k] = w + c * t->w_word + i * t->w_row + k * t->w_block;
         ROLL for (ptrdiff_t j = 0; j < t->columns; j++, xs += t->x_column) {
           DOT_X cells[DOT_PIXELS];
           UNROLL for (int p = 0; p < pixels; p++) cells[p] = DOT(split)(load_words(xs + p * t->x_pixel));
           UNROLL for (int o = 0; o < n * WORD_CHANNELS; o++) {
-            const uint32_t *weight = (o < WORD_CHANNELS ? a : b1) + o % WORD_CHANNELS * DOT_NUMBERS;
+            const uint32_t *weight = block[o / WORD_CHANNELS] + o % WORD_CHANNELS * DOT_NUMBERS;
             UNROLL for (int p = 0; p < pixels; p++) sums[p][o] = DOT(dot)(sums[p][o], cells[p], weight);
           }
-          a += WORD_CHANNELS * DOT_NUMBERS, b1 += WORD_CHANNELS * DOT_NUMBERS;
+          UNROLL for (int k = 0; k < n; k++) block[k] += WORD_CHANNELS * DOT_NUMBERS;
         }
       }
     UNROLL for (int p = 0; p < pixels; p++)
@@ -115,11 +127,11 @@ INLINE DOT_TARGET void DOT(register_tile)(int n, int pixels, const tap_run *t, c
 
 NOINLINE DOT_TARGET void DOT(sum_of_products)(const sum_of_products_dims *d, const uint32_t *x, uint32_t *y, ptrdiff_t b0, ptrdiff_t b1) {
   const ptrdiff_t cell = WORD_CHANNELS * DOT_NUMBERS;
-  tap_run t = {.x_row = d->dilation_h * d->W * LANES, .x_column = d->dilation_w * LANES, .x_word = d->H * d->W * LANES,
-               .y_block = d->OH * d->OW * LANES, .w_row = d->KW * cell, .w_word = d->KH * d->KW * cell};
+  tap_run t = {.x_row = d->dilation_h * d->W * LANES, .x_word = d->H * d->W * LANES, .y_block = d->OH * d->OW * LANES,
+               .w_row = d->KW * cell, .w_word = d->KH * d->KW * cell};
   for (ptrdiff_t b = b0, n; b < b1; b += n) {
     n = b + 1 < b1 && d->first_word[b] == d->first_word[b + 1] && d->n_words[b] == d->n_words[b + 1] ? 2 : 1;
-    t.words = d->n_words[b];
+    t.w_block = d->n_words[b] * t.w_word;
     for (ptrdiff_t i = 0; i < d->n_rows; i++)
       for (ptrdiff_t j = 0; j < d->n_columns; j++) {
         const tap_span *row = &d->rows[i], *column = &d->columns[j];
@@ -129,10 +141,9 @@ NOINLINE DOT_TARGET void DOT(sum_of_products)(const sum_of_products_dims *d, con
         ptrdiff_t below = d->stride_h * d->W * LANES, beside = d->stride_w * LANES;
         const uint32_t *biases = d->biases + ((i * d->n_columns + j) * d->blocks + b) * WORD_CHANNELS;
         const uint32_t *x0 = x + d->first_word[b] * t.x_word + (row->start * d->W + column->start) * LANES;
-        const uint32_t *w0 = d->weights + d->first_weight[b] + row->cell * t.w_row + column->cell * cell;
-        const uint32_t *w1 = n == 2 ? w0 + d->first_weight[b + 1] - d->first_weight[b] : w0;
+        const uint32_t *w = d->weights + d->first_weight[b] + row->cell * t.w_row + column->cell * cell;
         uint32_t *y0 = y + b * t.y_block + (row->first * d->OW + column->first) * LANES;
-        t.rows = row->cells, t.columns = column->cells;
+        choose_cells(&t, d, row->cells, column->cells, d->n_words[b]);
         t.x_pixel = down ? below : beside, t.y_pixel = (down ? d->OW : 1) * LANES;
         for (ptrdiff_t line = 0; line < lines; line++) {
           const uint32_t *xs = x0 + line * (down ? beside : below);
@@ -140,7 +151,7 @@ NOINLINE DOT_TARGET void DOT(sum_of_products)(const sum_of_products_dims *d, con
           ptrdiff_t p = 0;
 #define TILES(blocks, size) \
   for (; p + size <= pixels; p += size) \
-    DOT(register_tile)(blocks, size, &t, xs + p * t.x_pixel, w0, w1, biases, d->factors + b, &d->range, ys + p * t.y_pixel)
+    DOT(register_tile)(blocks, size, &t, xs + p * t.x_pixel, w, biases, d->factors + b, &d->range, ys + p * t.y_pixel)
           if (n == 2) {
 #if DOT_PIXELS > 2
             TILES(2, 3);

@@ -18,11 +18,17 @@ typedef bits_f32 words;
 
 /* What turns the sums of the four channels of a word into bytes: floor((sum * multiplier + 2^(shift - 1)) / 2^shift) + zero, clipped.
  *
- * 64-bit products are shifted as unsigned numbers, since AVX2 has no other shift: `add` contains 2^62 beside the rounding, and `excess`
- * is 2^62 / 2^shift. A sum is first clipped to +-limit where its result would exceed 32 bits. */
+ * Without AVX-512, 64-bit numbers are shifted as unsigned ones: `add` contains SHIFT_OFFSET beside the rounding, and `excess` is what is
+ * left of it. A sum is first clipped to +-limit where its result would exceed 32 bits. */
+#if VECTOR_BYTES == 64
+#define SHIFT_OFFSET 0
+#else
+#define SHIFT_OFFSET ((int64_t)1 << 62)
+#endif
 typedef struct {
   int64_t multiplier[WORD_CHANNELS], add[WORD_CHANNELS];
-  int32_t shift[WORD_CHANNELS], limit[WORD_CHANNELS];
+  int64_t shift[WORD_CHANNELS];
+  int32_t limit[WORD_CHANNELS];
   uint32_t excess[WORD_CHANNELS];
 } rescaling;
 
@@ -73,9 +79,14 @@ INLINE words rescaled(words s, const rescaling *r, int i, int has_limits) {
     v = choose_word(v > limit, limit, v);
     s = (words)choose_word(v < -limit, -limit, v);
   }
-  bits_f64 even = (product(s, r->multiplier[i]) + (uint64_t)r->add[i]) >> r->shift[i];
-  bits_f64 odd = (product((words)((bits_f64)s >> 32), r->multiplier[i]) + (uint64_t)r->add[i]) >> r->shift[i];
-  return (words)((even & 0xffffffff) | odd << 32) - r->excess[i];
+  bits_f64 even = product(s, r->multiplier[i]) + (uint64_t)r->add[i];
+  bits_f64 odd = product((words)((bits_f64)s >> 32), r->multiplier[i]) + (uint64_t)r->add[i];
+#if VECTOR_BYTES == 64
+  __m512i shift = _mm512_set1_epi64(r->shift[i]), high = _mm512_srav_epi64((__m512i)odd, shift);
+  return (words)_mm512_mask_shuffle_epi32(_mm512_srav_epi64((__m512i)even, shift), 0xaaaa, high, _MM_PERM_CCAA);
+#else
+  return (words)((even >> r->shift[i] & 0xffffffff) | odd >> r->shift[i] << 32) - r->excess[i];
+#endif
 }
 
 /* The word of four numbers in the lanes of v, of 32 bits: plus zero, clipped. */

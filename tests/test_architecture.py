@@ -21,7 +21,7 @@ FLOORS = (
     {"losses", "optimizers", "saving"},
     {"schedules", "callbacks", "engine"},
     {"sequential"},
-    {"onnx", "training", "quantization"},
+    {"onnx", "quantization", "training"},
     {"trainer", "plots", "c_export"},
     {"estimators", "testing"},
     {"minidl"},  # __init__.py
@@ -37,7 +37,7 @@ COMPILED_FLOORS = (
     {"cpu", "openmp_wait"},
     {"op", "minidl_c"},
     {"array_args", "layouts"},
-    {"kernels", "optimizers"},
+    {"integer", "kernels", "optimizers"},
     {"losses"},
     {"runtime"},
     {"functional"},

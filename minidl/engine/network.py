@@ -225,8 +225,15 @@ class Network:
         """Whether the whole model is one plan."""
         return len(self.segments) == 1 and isinstance(self.segments[0], NativeSegment)
 
+    def check_gradients(self) -> None:
+        """Raises ValueError if a layer has no gradient."""
+        for leaf, name in self.named:
+            if not all(op.has_backward for op in leaf.ops):
+                raise ValueError(f"{name}: expected a layer with a gradient; it computes predictions only")
+
     def check_batch(self, n: int) -> None:
-        """Raises ValueError if a batch of n examples is too small to train a layer with."""
+        """Raises ValueError if a batch of n examples is too small to train a layer with, or one has no gradient."""
+        self.check_gradients()
         for leaf, name in self.named:
             if 0 < n < leaf.min_batch_size and not self.trained[id(leaf)].frozen:
                 minimum = f"at least {leaf.min_batch_size} examples in every batch of training"

@@ -3,10 +3,10 @@
 import numpy as np
 import reference_integer as reference
 
-from minidl import quantize
 from minidl.layers import Conv1D, Conv2D, Dense, DepthwiseConv1D, DepthwiseConv2D
 from minidl.quantization import program as p
 from minidl.quantization.graph import evaluate
+from minidl.quantization.quantizing import converted
 from minidl.quantization.ranges import dequantized
 
 
@@ -41,13 +41,13 @@ def outputs_of(quantized, X):
     return dequantized(integers_of(quantized.program, X)[-1], made).reshape(len(X), -1)
 
 
-def check_operations(model, X, **arguments):
+def check_operations(model, X):
     """Quantizes a model, and compares each operation with its layers' float function of the same integers.
 
     An operation may differ by half a step of its output, and by the rounding of its factors. The graph must compute
     what the model does.
     """
-    quantized = quantize(on_grid(model), X, ranges="minmax", **arguments)
+    quantized = converted(on_grid(model), X, "minmax", len(model) - 1)
     program, nodes = quantized.program, quantized.nodes
     floats = evaluate(nodes, np.reshape(X, (-1, *nodes[0].shape)).astype(model.dtype))
     last = floats[nodes[-1]].reshape(len(X), -1)

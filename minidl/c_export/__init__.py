@@ -17,10 +17,14 @@ from typing import Any
 from minidl.c_export.code_generation import generate
 from minidl.c_export.code_writer import CodeWriter
 from minidl.c_export.examples import draw
+from minidl.c_export.export_program import export_program
 from minidl.c_export.exported import Export
 from minidl.c_export.files import files_for, write
 from minidl.c_export.winograd import MAX_TABLES, table_bytes, with_direct_sums
+from minidl.engine.layer_list import layer_name
 from minidl.onnx.deployment import class_names_of, model_of, with_probabilities
+from minidl.quantization.model import QuantizedModel
+from minidl.quantization.program import Program
 from minidl.saving.atomic import Path
 from minidl.sequential import Sequential
 from minidl.utils.validation import check_bool, check_choice
@@ -52,11 +56,15 @@ def export_c(
     fenv.h alone, allocates nothing, and has a test of its own: the comment at its head says how to compile it.
     Augmentation, dropout and such are left out, as in inference.
 
+    The file of a QuantizedModel has integers alone: `void digits_predict(const int8_t *x, int8_t *scores)` takes what
+    `quantize_input` returns, `digits_predict_uint8` bytes, and the scores are those of `predict_int8`. The header says
+    what they stand for.
+
     A layer that is not minidl's returns its statements in its method `c_code(self, writer)`: see CodeWriter.
 
     Parameters
     ----------
-    model : Sequential, Trainer, SequentialClassifier or SequentialRegressor
+    model : Sequential, QuantizedModel, Trainer, SequentialClassifier or SequentialRegressor
         The model, or the trainer or fitted estimator of which the model is written.
     path : str or os.PathLike
         The C file. Each file is written atomically.
@@ -120,6 +128,13 @@ def export_c(
     files = files_for(path, name, arena, weights, header, keep_values)
     check_choice("winograd", winograd, "tables", "memory", "direct", None)
     classes = _classes(model, class_names, net)
+    if isinstance(net, QuantizedModel):
+        for argument, value, default in (("softmax", softmax, False), ("winograd", winograd, None)):
+            if value != default:
+                raise ValueError(f"{argument}: expected {default} for a file of integers, got {value!r}")
+        written = {"arena": arena, "weights": weights, "header": header, "keep_values": keep_values}
+        names = {"classes": classes, "names_classes": class_names is not False, "metadata": net.metadata}
+        return export_program(_integers_of(net), net.predict_int8, path, name, **written, **names)
     if check_bool("softmax", softmax):
         net = with_probabilities(model, net)
     if winograd == "direct":
@@ -145,6 +160,14 @@ def export_c(
             test=draw(net) if HAS_FMA else None,
         )
         write(files, export)
+
+
+def _integers_of(model: QuantizedModel) -> Program:
+    """Returns the program of a quantized model; raises ValueError if float layers follow it."""
+    if len(model) > 1:
+        expected = "expected a quantized model without float_layers: the file would have no other numbers than int8"
+        raise ValueError(f"{layer_name(1, model.layers[1])}: {expected}")
+    return model.program
 
 
 def _classes(source: Any, given: Any, model: Sequential) -> list[str]:

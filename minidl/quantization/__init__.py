@@ -1,5 +1,6 @@
 """Quantization: trained models as programs of eight-bit integers."""
 
-from minidl.quantization.quantizing import Quantized, quantize
+from minidl.quantization.model import QuantizedModel
+from minidl.quantization.quantizing import quantize
 
-__all__ = ["Quantized", "quantize"]
+__all__ = ["QuantizedModel", "quantize"]

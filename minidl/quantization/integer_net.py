@@ -33,16 +33,14 @@ class IntegerNet(Layer):
     ----------
     program : Program
         The operations.
+    output_shape : tuple of int or None, default None
+        Shape of the output, of as many elements as the last value; None: its shape, or (c,) for a vector (c, 1, 1).
 
     Raises
     ------
     TypeError, ValueError
         In `build`, for operations that do not fit together or whose sums may exceed 32 bits, an input of another shape,
         and a dtype other than float32.
-
-    Notes
-    -----
-    A value of (c, 1, 1) is a vector: the output has shape (c,) then.
 
     Examples
     --------
@@ -59,8 +57,8 @@ class IntegerNet(Layer):
      [ 0.  1.]]
     """
 
-    def __init__(self, program: p.Program) -> None:
-        self.program = program
+    def __init__(self, program: p.Program, output_shape: Shape | None = None) -> None:
+        self.program, self.output_shape = program, output_shape
 
     def build(self, in_shape: Shape) -> Shape:
         """See Layer.build."""
@@ -86,7 +84,12 @@ class IntegerNet(Layer):
             lowering.end_value()
         lowering.add(DequantizeOp(last.shape, *_numbers(last), back=0))
         self.op, self.macs = tuple(lowering.ops), sum(map(_macs, program.operations, program.values[1:]))
-        return last.shape if last.shape[1:] != (1, 1) else last.shape[:1]
+        shape = self.output_shape
+        if shape is None:
+            return last.shape if last.shape[1:] != (1, 1) else last.shape[:1]
+        if math.prod(shape) != math.prod(last.shape):
+            raise ValueError(f"output_shape: expected as many elements as {last.shape}, got {shape}")
+        return shape
 
     def __repr__(self) -> str:
         """The number of operations, instead of all their numbers."""

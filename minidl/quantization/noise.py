@@ -80,7 +80,8 @@ def advice(noise: Sequence[Noise]) -> str:
     if not others:
         return "The program computes nothing."
     worst = max(others, key=lambda one: one.added if math.isfinite(one.added) else -math.inf)
-    text = f"The outputs have {others[-1].snr:.1f} dB of signal to noise, the quantized inputs {first.snr:.1f} dB."
+    inputs = "are exact" if first.snr == math.inf else f"have {first.snr:.1f} dB"
+    text = f"The outputs have {others[-1].snr:.1f} dB of signal to noise; the quantized inputs {inputs}."
     text += f" Most noise comes from {worst.label}, whose outputs have {worst.snr:.1f} dB."
     if worst.beyond > MANY:
         return f'{text} {worst.beyond:.1%} of its numbers are beyond the range: try ranges="minmax", or more examples.'

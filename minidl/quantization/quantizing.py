@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from minidl.engine import description
 from minidl.engine.layer_list import layer_name
 from minidl.quantization.conversion import convert, quantizations_of
 from minidl.quantization.graph import Doubles, Input, Node, Product, evaluate, in_order, named_errors
-from minidl.quantization.noise import Noise, advice, measure
+from minidl.quantization.model import QuantizedModel
+from minidl.quantization.noise import Noise, measure
 from minidl.quantization.program import Program
 from minidl.quantization.ranges import METHODS, Observer
 from minidl.quantization.translation import translate
@@ -27,28 +29,17 @@ NOISE_EXAMPLES = 256  # of the calibration data, on which the noise is measured
 
 
 @dataclass(frozen=True)
-class Quantized:
-    """A quantized net.
-
-    program: the integers. float_layers: the number of layers at the end of the model that it leaves out. noise: of the
-    input, and of the operation of each node. nodes, places: the graph of the float net, and the index of each node's
-    value in the program.
-    """
+class Converted:
+    """A program, the graph of the float net, the index of each node's value in the program, and the nodes' noise."""
 
     program: Program
-    float_layers: int
-    noise: tuple[Noise, ...]
     nodes: tuple[Node, ...]
     places: dict[Node, int]
-
-    @property
-    def advice(self) -> str:
-        """Which operation loses most, and what to do."""
-        return advice(self.noise)
+    noise: tuple[Noise, ...]
 
 
-def quantize(model: Sequential, X: ArrayLike, *, ranges: str = "auto", float_layers: int = 0) -> Quantized:
-    """Returns a trained model as a program of eight-bit integers: post-training quantization.
+def quantize(model: Sequential, X: ArrayLike, *, ranges: str = "auto", float_layers: int = 0) -> QuantizedModel:
+    """Returns a trained model as a net of eight-bit integers: post-training quantization.
 
     Weights are int8 with a scale for each output channel, values int8 with one scale and zero point each, in which 0.0
     is exact. Batch norms and other fixed factors are folded into the layers before them, or into the quantization of
@@ -72,8 +63,8 @@ def quantize(model: Sequential, X: ArrayLike, *, ranges: str = "auto", float_lay
 
     Returns
     -------
-    Quantized
-        The program, and the noise of each of its operations.
+    QuantizedModel
+        A model that predicts, with the noise of each of its operations.
 
     Raises
     ------
@@ -105,12 +96,21 @@ def quantize(model: Sequential, X: ArrayLike, *, ranges: str = "auto", float_lay
         expected = f"expected a model of one output, such as model[{model.output_names[0]!r}], or float_layers=1"
         raise ValueError(f"{layer_name(last, model.layers[last])}: {expected}")
     with model.usage.reading("quantize"):
-        nodes = in_order(translate(model.manual.network, model.layers[: last + 1]))
-        examples = ArraySource(X, model.input_shape, model.dtype)
-        found, means = _observe(nodes, examples, ranges, is_bytes=getattr(X, "dtype", None) == np.uint8)
-        program, places = convert(nodes, quantizations_of(nodes, found), means)
-        noise = measure(program, nodes, places, _batches(examples, nodes[0], NOISE_EXAMPLES))
-    return Quantized(program, float_layers, noise, tuple(nodes), places)
+        made = converted(model, X, ranges, last)
+    after = model[last + 1 :] if float_layers else None
+    quantized = QuantizedModel(made.program, model.input_shape, model.layers[last].out_shape, after, made.noise)
+    description.describe(quantized, description.about(model))
+    return quantized
+
+
+def converted(model: Sequential, X: ArrayLike, ranges: str, last: int) -> Converted:
+    """Returns the integers of the layers up to `last`; see `quantize`."""
+    nodes = in_order(translate(model.manual.network, model.layers[: last + 1]))
+    examples = ArraySource(X, model.input_shape, model.dtype)
+    found, means = _observe(nodes, examples, ranges, is_bytes=getattr(X, "dtype", None) == np.uint8)
+    program, places = convert(nodes, quantizations_of(nodes, found), means)
+    noise = measure(program, nodes, places, _batches(examples, nodes[0], NOISE_EXAMPLES))
+    return Converted(program, tuple(nodes), places, noise)
 
 
 def _batches(examples: ArraySource, first: Node, limit: int) -> Iterator[Array]:

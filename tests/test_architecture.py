@@ -28,8 +28,11 @@ FLOORS = (
     {"__main__"},
 )
 FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names}
-# Upward imports inside functions: a method that users expect there, implemented elsewhere.
-LATE = {("minidl.training.history", "minidl.plots.curves")}
+# Upward imports inside functions: what users expect there, implemented elsewhere.
+LATE = {
+    ("minidl.training.history", "minidl.plots.curves"),
+    ("minidl.engine.network", "minidl.quantization.aware"),  # what QuantizationAware layers predict by
+}
 
 # The same for cimports and includes of minidl_c/.
 COMPILED_FLOORS = (

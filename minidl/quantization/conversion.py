@@ -39,18 +39,30 @@ def groups_of(nodes: Sequence[Node]) -> dict[Node, Node]:
     return group
 
 
+def read_nodes(nodes: Sequence[Node], groups: Mapping[Node, Node]) -> list[Node]:
+    """Returns the nodes that operations outside of their groups read, and the output."""
+    read = {x for node in nodes for x in node.inputs if groups[x] is not groups[node]} | {nodes[-1]}
+    return [node for node in nodes if node in read]
+
+
 def quantizations_of(nodes: Sequence[Node], ranges: Mapping[Node, Interval]) -> dict[Node, Quantization]:
-    """Returns the quantization of each node: its group's, from the ranges of those that other operations read.
+    """Returns the quantization of each node: its group's, from a FakeQuantize, or from the ranges of `read_nodes`.
 
     Numbers that no maximum chooses, and no copy keeps, need no place in the range.
     """
-    groups = groups_of(nodes)
-    read = {x for node in nodes for x in node.inputs if groups[x] is not groups[node]} | {nodes[-1]}
-    found = {}
+    groups, found = groups_of(nodes), dict[Node, Quantization]()
+    read = read_nodes(nodes, groups)
+    for node in nodes:
+        with named_errors(node):
+            if node.made is not None and found.setdefault(groups[node], node.made) != node.made:
+                raise ValueError(f"expected a FakeQuantize as that of {groups[node].label}, whose numbers it copies")
     for group in dict.fromkeys(groups.values()):
-        intervals = [ranges[node] for node in nodes if groups[node] is group and node in read]
+        intervals = [ranges[node] for node in read if groups[node] is group and node in ranges]
         with named_errors(group):
-            found[group] = quantization(min(low for low, _ in intervals), max(high for _, high in intervals))
+            if group not in found and not intervals:
+                raise ValueError("expected a FakeQuantize after it, got none")
+            if group not in found:
+                found[group] = quantization(min(low for low, _ in intervals), max(high for _, high in intervals))
     return {node: found[groups[node]] for node in nodes}
 
 

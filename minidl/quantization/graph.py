@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.quantization.program import Range
+from minidl.quantization.program import Quantization, Range
 from minidl.utils.arrays import Array
 from minidl.utils.errors import kind_of
 from minidl.utils.validation import Padding4, Pair, Shape
@@ -29,7 +29,7 @@ class Node:
     """A value of the net, and what computes it.
 
     label: the layers that it comes from. is_shared: whether several operations read it, so that no other layer can
-    become part of it.
+    become part of it. made: its quantization, if a FakeQuantize says it.
     """
 
     label: str
@@ -37,6 +37,7 @@ class Node:
     inputs: tuple[Node, ...] = ()
     evaluate: Evaluate
     is_shared: bool = False
+    made: Quantization | None = None
 
 
 @dataclass(eq=False, kw_only=True)

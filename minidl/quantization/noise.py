@@ -75,7 +75,9 @@ def _share(decibels: float) -> float:
 
 
 def advice(noise: Sequence[Noise]) -> str:
-    """Returns in a sentence or two which operation loses most, and what to do."""
+    """Returns in a sentence or two which operation loses most, and what to do; "" if no noise is known."""
+    if not noise:
+        return ""
     first, *others = noise
     if not others:
         return "The program computes nothing."

@@ -86,15 +86,7 @@ def quantize(model: Sequential, X: ArrayLike, *, ranges: str = "auto", float_lay
     >>> [operation.label for operation in quantized.program.operations]
     ['0, Dense + 1, ReLU', '2, Dense']
     """
-    if not isinstance(model, Sequential):
-        raise TypeError(f"model: expected a Sequential, got {type(model).__name__}")
-    model.check_one_size("quantize")
-    check_choice("ranges", ranges, *METHODS)
-    check_int("float_layers", float_layers, minimum=0, maximum=len(model) - 1)
-    last = len(model) - float_layers - 1
-    if model.layers[last].ends_model:
-        expected = f"expected a model of one output, such as model[{model.output_names[0]!r}], or float_layers=1"
-        raise ValueError(f"{layer_name(last, model.layers[last])}: {expected}")
+    last = check_model("quantize", model, ranges, float_layers)
     with model.usage.reading("quantize"):
         made = converted(model, X, ranges, last)
     after = model[last + 1 :] if float_layers else None
@@ -103,11 +95,25 @@ def quantize(model: Sequential, X: ArrayLike, *, ranges: str = "auto", float_lay
     return quantized
 
 
+def check_model(caller: str, model: Any, ranges: str, float_layers: int) -> int:
+    """Returns the index of the last layer before those in float; raises as `quantize` for invalid arguments."""
+    if not isinstance(model, Sequential):
+        raise TypeError(f"model: expected a Sequential, got {type(model).__name__}")
+    model.check_one_size(caller)
+    check_choice("ranges", ranges, *METHODS)
+    check_int("float_layers", float_layers, minimum=0, maximum=len(model) - 1)
+    last = len(model) - float_layers - 1
+    if model.layers[last].ends_model:
+        expected = f"expected a model of one output, such as model[{model.output_names[0]!r}], or float_layers=1"
+        raise ValueError(f"{layer_name(last, model.layers[last])}: {expected}")
+    return last
+
+
 def converted(model: Sequential, X: ArrayLike, ranges: str, last: int) -> Converted:
     """Returns the integers of the layers up to `last`; see `quantize`."""
     nodes = in_order(translate(model.manual.network, model.layers[: last + 1]))
     examples = ArraySource(X, model.input_shape, model.dtype)
-    found, means = _observe(nodes, examples, ranges, is_bytes=getattr(X, "dtype", None) == np.uint8)
+    found, means = observe(nodes, examples, ranges, is_bytes=getattr(X, "dtype", None) == np.uint8)
     program, places = convert(nodes, quantizations_of(nodes, found), means)
     noise = measure(program, nodes, places, _batches(examples, nodes[0], NOISE_EXAMPLES))
     return Converted(program, tuple(nodes), places, noise)
@@ -120,7 +126,7 @@ def _batches(examples: ArraySource, first: Node, limit: int) -> Iterator[Array]:
         yield block.reshape(-1, *first.shape).astype(examples.dtype)
 
 
-def _observe(
+def observe(
     nodes: Sequence[Node], examples: ArraySource, method: str, is_bytes: bool
 ) -> tuple[dict[Node, tuple[float, float]], dict[Node, Doubles]]:
     """Returns the range of each node's numbers, and the means of those that products read."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -38,10 +39,10 @@ class Site:
     @property
     def evaluate(self) -> Evaluate:
         """The layer's own function of a value."""
-        segment = segment_of(self.layer, self.label, self.network.parameters, self.network.trained)
+        segment = cache(lambda: segment_of(self.layer, self.label, self.network.parameters, self.network.trained))
 
         def evaluate(x: Array) -> Array:
-            y = segment.predict(np.ascontiguousarray(x, self.layer.dtype).reshape(len(x), *self.layer.in_shape), None)
+            y = segment().predict(np.ascontiguousarray(x, self.layer.dtype).reshape(len(x), *self.layer.in_shape), None)
             return y.reshape(len(x), *self.shape)
 
         return evaluate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 
 import numpy as np
@@ -23,16 +24,29 @@ from minidl.utils.validation import Shape
 CONTAINERS = (Block, Parallel, Residual, SqueezeExcite)
 
 
-def translate(network: Network, layers: Sequence[Layer]) -> Node:
-    """Returns the output of the first layers of a network, in its graph.
+@dataclass
+class Translation:
+    """A graph that grows, layer by layer.
+
+    paths: for each node, the path of the last layer that it comes from, such as "2.body.1"; "" is the input's.
+    """
+
+    network: Network
+    paths: dict[Node, str] = field(default_factory=dict)
+
+
+def translate(network: Network, layers: Sequence[Layer], paths: dict[Node, str] | None = None) -> Node:
+    """Returns the output of the first layers of a network, in its graph. paths: OUT those of a Translation.
 
     Raises ValueError, naming the layer and its path, for a layer that integers cannot compute.
     """
     shape = image_of(layers[0].in_shape)
     gain, shift = np.ones(shape[0]), np.zeros(shape[0])
     x: Node = Input(label="", shape=shape, evaluate=_as_it_is, gain=gain, shift=shift)
+    run = Translation(network, {} if paths is None else paths)
+    run.paths[x] = ""
     for i, layer in enumerate(layers):
-        x = _translate_layer(network, layer, str(i), f"layer {i}, {type(layer).__name__}", x)
+        x = _translate_layer(run, layer, str(i), f"layer {i}, {type(layer).__name__}", x)
     return x
 
 
@@ -40,29 +54,36 @@ def _as_it_is(x: Array) -> Array:
     return x
 
 
-def _translate_layer(network: Network, layer: Layer, path: str, name: str, x: Node) -> Node:
+def _translate_layer(run: Translation, layer: Layer, path: str, name: str, x: Node) -> Node:
     """Appends a layer, and its children; returns its output. name: that in errors."""
     if type(layer) in CONTAINERS:
         assert isinstance(layer, Container)
-        return _translate_branches(network, layer, path, name, x)
+        y = _translate_branches(run, layer, path, name, x)
+    else:
+        y = _translate_leaf(run, layer, path, name, x)
+    run.paths.setdefault(y, path)
+    return y
+
+
+def _translate_leaf(run: Translation, layer: Layer, path: str, name: str, x: Node) -> Node:
     try:
         if type(layer) not in TRANSLATIONS:
             raise ValueError(
                 "expected a layer that integers can compute, or one at the end, which float_layers leaves in float"
             )
-        return TRANSLATIONS[type(layer)](Site(layer, x, f"{path}, {type(layer).__name__}", network))
+        return TRANSLATIONS[type(layer)](Site(layer, x, f"{path}, {type(layer).__name__}", run.network))
     except (TypeError, ValueError) as error:
         raise kind_of(error)(f"{name}: {error}") from error
 
 
-def _translate_branches(network: Network, layer: Container, path: str, name: str, x: Node) -> Node:
+def _translate_branches(run: Translation, layer: Container, path: str, name: str, x: Node) -> Node:
     branches = layer.named_branches()
     x.is_shared = x.is_shared or len(branches) > 1
     ends, shapes = [], []
     for branch, layers in branches.items():
         end, shape = x, layer.in_shape
         for i, (child, child_name) in enumerate(zip(layers, layer.child_names(branch), strict=True)):
-            end = _translate_layer(network, child, f"{path}.{child_path(branch, i)}", f"{name}: {child_name}", end)
+            end = _translate_layer(run, child, f"{path}.{child_path(branch, i)}", f"{name}: {child_name}", end)
             shape = child.out_shape
         ends.append(end)
         shapes.append(shape)

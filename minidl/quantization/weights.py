@@ -9,6 +9,7 @@ import numpy as np
 from minidl.quantization.graph import Doubles, Product
 from minidl.quantization.program import LARGEST_WEIGHT, SUM_LIMIT, Int8, Quantization
 from minidl.quantization.rescaling import STEPS, rescaling
+from minidl.utils.arrays import Array
 
 MOST_BIAS = 2**30  # half of the sum: the other half is for the products
 
@@ -25,7 +26,7 @@ def quantize_product(node: Product, made: Quantization, out_scale: float, mean: 
     weight, bias = node.weight, node.bias
     if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
         raise ValueError("expected finite weights, got NaN or infinity")
-    scales = np.abs(weight).max(axis=(1, 2, 3)) / LARGEST_WEIGHT
+    scales = _largest(weight) / LARGEST_WEIGHT
     scales = np.maximum(scales, np.abs(bias) / (made.scale * MOST_BIAS))
     scales[scales == 0] = 1.0
     q = _rounded(weight, scales)
@@ -43,8 +44,25 @@ def quantize_product(node: Product, made: Quantization, out_scale: float, mean: 
     return {"weights": q, "biases": biases, "multipliers": multipliers, "shifts": shifts}
 
 
+def fake_quantized(weight: Array) -> Doubles:
+    """Returns weights (out, ...) as those numbers that their int8 numbers stand for, unless bias or sums need others.
+
+    That is all of them, except in a `quantize_product` of very large biases or numbers of weights.
+    """
+    wide = weight.astype(np.float64).reshape(len(weight), -1)
+    scales = _largest(wide) / LARGEST_WEIGHT
+    scales[scales == 0] = 1.0
+    return (_rounded(wide, scales) * scales[:, None]).reshape(weight.shape)
+
+
+def _largest(weight: Doubles) -> Doubles:
+    """Returns the largest absolute value of each output channel's weights."""
+    largest: Doubles = np.abs(weight).reshape(len(weight), -1).max(axis=1)
+    return largest
+
+
 def _rounded(weight: Doubles, scales: Doubles) -> Int8:
-    steps = np.floor(weight / scales[:, None, None, None] + 0.5)
+    steps = np.floor(weight / scales.reshape(-1, *[1] * (weight.ndim - 1)) + 0.5)
     return np.clip(steps, -LARGEST_WEIGHT, LARGEST_WEIGHT).astype(np.int8)
 
 

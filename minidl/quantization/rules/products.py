@@ -10,7 +10,7 @@ import numpy as np
 from minidl import layers as ours
 from minidl.layers.base import Layer
 from minidl.quantization.folding import affine, copied
-from minidl.quantization.graph import Copy, Node, Product
+from minidl.quantization.graph import Copy, Doubles, Node, Product
 from minidl.quantization.site import Site, Translate
 from minidl.utils.validation import check_axes, check_pair, resolve_padding, resolve_padding_1d
 
@@ -65,14 +65,21 @@ def translate_dense(site: Site) -> Node:
 
 def translate_batch_norm(site: Site) -> Node:
     """(x - mean) * slope + bias, with the running statistics."""
-    layer, channels = site.layer, site.x.shape[0]
-    slope = np.ones(channels) if "weight" not in layer.params else site.array("weight", channels)
-    variance = layer.buffers["running_var"].astype(np.float64) + layer.config()["eps"]
+    return affine(site.x, *fixed_batch_norm(site.layer), site.label, site.evaluate)
+
+
+def fixed_batch_norm(layer: Layer) -> tuple[Doubles, Doubles]:
+    """Returns gain and shift of a batch norm with its running statistics, for each channel."""
+    mean, variance = (layer.buffers[name].astype(np.float64) for name in ("running_mean", "running_var"))
+    slope, bias = (
+        np.array(layer.params[name].value, np.float64) if name in layer.params else np.full(len(mean), default)
+        for name, default in (("weight", 1.0), ("bias", 0.0))
+    )
+    variance = variance + layer.config()["eps"]
     if not (variance > 0).all():
         raise ValueError(f"expected running variances above 0, got {variance.min() - layer.config()['eps']:g}")
     slope = slope / np.sqrt(variance)
-    shift = site.array("bias", channels) - layer.buffers["running_mean"].astype(np.float64) * slope
-    return affine(site.x, slope, shift, site.label, site.evaluate)
+    return slope, bias - mean * slope
 
 
 def translate_normalize(site: Site) -> Node:
@@ -97,14 +104,17 @@ def translate_scale(site: Site) -> Node:
     return copied([affine(vector, gain, shift, site.label, site.evaluate)], order, site.shape, site.label)
 
 
-TRANSLATIONS: dict[type[Layer], Translate] = {
-    ours.BatchNorm1D: translate_batch_norm,
-    ours.BatchNorm2D: translate_batch_norm,
+PRODUCTS: dict[type[Layer], Translate] = {  # each has a weight (out, ...)
     ours.Conv1D: translate_conv,
     ours.Conv2D: translate_conv,
     ours.Dense: translate_dense,
     ours.DepthwiseConv1D: translate_depthwise_conv,
     ours.DepthwiseConv2D: translate_depthwise_conv,
+}
+TRANSLATIONS: dict[type[Layer], Translate] = {
+    **PRODUCTS,
+    ours.BatchNorm1D: translate_batch_norm,
+    ours.BatchNorm2D: translate_batch_norm,
     ours.Normalize: translate_normalize,
     ours.Scale: translate_scale,
 }

@@ -55,7 +55,6 @@ class FakeQuantize(Layer):
         self.zero_point = zero_point
 
     def build(self, in_shape: Shape) -> Shape:
-        """See Layer.build."""
         scale, zero_point = check_real("scale", self.scale), check_int("zero_point", self.zero_point, -128, 127)
         self.op = FakeQuantizeOp(in_shape, scale, zero_point, self.dtype)
         return in_shape
@@ -108,7 +107,6 @@ class QuantizationAware(Block):
     native = False  # it computes otherwise in inference: see QuantizedSegment
 
     def setup(self, in_shape: Shape, dtype: str, seed: int, path: str, given: dict[str, Array] | None = None) -> Shape:
-        """See Layer.setup."""
         if dtype != "float32":
             raise ValueError(f"dtype: expected 'float32', which the input and the scores have, got {dtype!r}")
         return super().setup(in_shape, dtype, seed, path, given)

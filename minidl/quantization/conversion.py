@@ -54,8 +54,8 @@ def quantizations_of(nodes: Sequence[Node], ranges: Mapping[Node, Interval]) -> 
     read = read_nodes(nodes, groups)
     for node in nodes:
         with named_errors(node):
-            if node.made is not None and found.setdefault(groups[node], node.made) != node.made:
-                raise ValueError(f"expected a FakeQuantize as that of {groups[node].label}, whose numbers it copies")
+            if node.made is not None and (first := found.setdefault(groups[node], node.made)) != node.made:
+                raise ValueError(f"expected a FakeQuantize as before, {first}, for copied numbers, got {node.made}")
     for group in dict.fromkeys(groups.values()):
         intervals = [ranges[node] for node in read if groups[node] is group and node in ranges]
         with named_errors(group):

@@ -16,7 +16,7 @@ from minidl.layers.container import Container, child_path
 from minidl.layers.fake_quantize import FakeQuantize, QuantizationAware
 from minidl.quantization.aware import nodes_of, program_of
 from minidl.quantization.conversion import groups_of, quantizations_of, read_nodes
-from minidl.quantization.graph import Node, in_order, named_errors
+from minidl.quantization.graph import Copy, Maximum, Node, in_order, named_errors
 from minidl.quantization.model import QuantizedModel
 from minidl.quantization.program import Quantization
 from minidl.quantization.quantizing import check_model, observe
@@ -167,11 +167,17 @@ def _quantizations(model: Sequential, layers: Sequence[Layer], X: ArrayLike, ran
     found, _ = observe(nodes, examples, ranges, is_bytes=getattr(X, "dtype", None) == np.uint8)
     made = quantizations_of(nodes, found)
     read = read_nodes(nodes, groups_of(nodes))
-    for node in read:
-        with named_errors(node):
-            if node not in paths:
-                raise ValueError(f"expected a layer without {INSIDE}")
-    return {paths[node]: made[node] for node in read}
+    return {paths[x]: made[x] for node in read for x in _ends_of_layers(node, paths)}
+
+
+def _ends_of_layers(node: Node, paths: Mapping[Node, str]) -> list[Node]:
+    """Returns the node itself if a layer ends with it; of a copy inside of a layer, what it copies."""
+    if node in paths:
+        return [node]
+    if isinstance(node, (Copy, Maximum)):
+        return [end for x in node.inputs for end in _ends_of_layers(x, paths)]
+    with named_errors(node):
+        raise ValueError(f"expected a layer without {INSIDE}")
 
 
 def _check_in_training(prepared: Sequential) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from minidl.engine import description
 from minidl.engine.layer_list import layer_name
+from minidl.layers.fake_quantize import QuantizationAware
 from minidl.quantization.conversion import convert, quantizations_of
 from minidl.quantization.graph import Doubles, Input, Node, Product, evaluate, in_order, named_errors
 from minidl.quantization.model import QuantizedModel
@@ -100,6 +101,8 @@ def check_model(caller: str, model: Any, ranges: str, float_layers: int) -> int:
     if not isinstance(model, Sequential):
         raise TypeError(f"model: expected a Sequential, got {type(model).__name__}")
     model.check_one_size(caller)
+    if isinstance(model.layers[0], QuantizationAware):
+        raise ValueError("model: expected one in float, got a prepared one, of which convert returns the integers")
     check_choice("ranges", ranges, *METHODS)
     check_int("float_layers", float_layers, minimum=0, maximum=len(model) - 1)
     last = len(model) - float_layers - 1

@@ -113,9 +113,9 @@ class AveragePool(Operation):
 
 @dataclass(frozen=True, eq=False)
 class Add(Operation):
-    """y = clip(zero_point of y + rescale(sum over k of (x_k - zero_point of x_k) * multipliers[k], 1, shift), low, high).
+    """y = clip(zero_point of y + rescale(sum of (x_k - zero_point of x_k) * multipliers[k], 1, shift), low, high).
 
-    The products and their sum fit 32 bits. All x_k have the shape of y.
+    The sum is over the inputs k. The products and their sum fit 32 bits. All x_k have the shape of y.
     """
 
     kind = "sum"

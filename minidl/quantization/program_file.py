@@ -12,8 +12,7 @@ from minidl.quantization import program as p
 from minidl.utils.arrays import Array
 
 KINDS: dict[str, type[p.Operation]] = {
-    made.kind: made
-    for made in (p.SumOfProducts, p.MaxPool, p.AveragePool, p.Add, p.Multiply, p.Lookup, p.Rearrange)
+    made.kind: made for made in (p.SumOfProducts, p.MaxPool, p.AveragePool, p.Add, p.Multiply, p.Lookup, p.Rearrange)
 }
 INPUT = "input"  # what the names of its arrays begin with; those of an operation begin with its index
 

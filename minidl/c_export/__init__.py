@@ -132,9 +132,20 @@ def export_c(
         for argument, value, default in (("softmax", softmax, False), ("winograd", winograd, None)):
             if value != default:
                 raise ValueError(f"{argument}: expected {default} for a file of integers, got {value!r}")
-        written = {"arena": arena, "weights": weights, "header": header, "keep_values": keep_values}
-        names = {"classes": classes, "names_classes": class_names is not False, "metadata": net.metadata}
-        return export_program(_integers_of(net), net.predict_int8, path, name, **written, **names)
+        export_program(
+            _integers_of(net),
+            net.predict_int8,
+            path,
+            name,
+            arena=arena,
+            weights=weights,
+            header=header,
+            keep_values=keep_values,
+            classes=classes,
+            names_classes=class_names is not False,
+            metadata=net.metadata,
+        )
+        return
     if check_bool("softmax", softmax):
         net = with_probabilities(model, net)
     if winograd == "direct":

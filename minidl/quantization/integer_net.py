@@ -154,6 +154,9 @@ class _Lowering:
         if not o.inputs or not all(0 <= k < number for k in o.inputs):
             raise ValueError(f"inputs: expected values from 0 to {number - 1}, got {o.inputs}")
         inputs, out = [self.values[k] for k in o.inputs], self.values[number]
+        count = 2 if isinstance(o, p.Multiply) else len(inputs) if isinstance(o, (p.Add, p.Rearrange)) else 1
+        if len(inputs) != count:
+            raise ValueError(f"inputs: expected {count}, got {o.inputs}")
         match o:
             case p.SumOfProducts():
                 self.sum_of_products(o, inputs[0], out)
@@ -179,10 +182,10 @@ class _Lowering:
                 self.rearrange(o, inputs, out)
             case _:
                 raise TypeError(f"expected an operation of a Program, got {type(o).__name__}")
-        words = (-(-out.shape[0] // WORD), *out.shape[1:])
-        made = self.ops[-1].out_shape
-        if made != words and not (isinstance(self.ops[-1], JoinOp) and math.prod(made) == math.prod(words)):
-            raise ValueError(f"expected a value of {words} words, that of shape {out.shape}, got {made}")
+        if not isinstance(o, p.Rearrange):  # whose index has as many elements as its value
+            channels = len(o.weights) if isinstance(o, p.SumOfProducts) else inputs[0].shape[0]
+            if (made := (channels, *self.ops[-1].out_shape[1:])) != out.shape:
+                raise ValueError(f"expected a value of shape {made}, that of the operation, got {out.shape}")
 
     def sum_of_products(self, o: p.SumOfProducts, x: p.Value, y: p.Value) -> None:
         """Adds a convolution. One of few channels gets an op before it that fills their words with neighbours."""
@@ -269,7 +272,8 @@ def _macs(o: p.Operation, y: p.Value) -> int:
 
 def _wastes_words(o: p.SumOfProducts, shape: Image) -> bool:
     """Whether a word would hold less than half of the channels that it can, while the kernel has columns to fill it."""
-    return o.groups == 1 and shape[0] * 2 <= WORD and o.weights.shape[3] > 1
+    fits = isinstance(o.weights, np.ndarray) and o.weights.ndim == 4 and o.weights.shape[1] == shape[0]  # else refused
+    return fits and o.groups == 1 and shape[0] * 2 <= WORD and o.weights.shape[3] > 1
 
 
 def _neighbours(o: p.SumOfProducts, shape: Image) -> tuple[p.Int32, Image, Int8]:

@@ -243,8 +243,8 @@ class QuantizedModel(Sequential):
         if config["float_layers"] is not None:
             after = Sequential.from_config(config["float_layers"], parts["float_layers"], custom_objects)
         noise = [
-            Noise(str(label), str(kind), *map(float, numbers), int(size))
-            for (label, kind, size), numbers in zip(config["noise"], tensors["noise"], strict=True)
+            Noise(str(label), str(kind), float(snr), float(added), float(beyond), int(size))
+            for (label, kind, size), (snr, added, beyond) in zip(config["noise"], tensors["noise"], strict=True)
         ]
         program = program_file.decode(config, parts["program"])
         return cls(program, tuple(config["input_shape"]), tuple(config["output_shape"]), after, noise)

@@ -50,10 +50,7 @@ class QuantizedSummary:
 
     def __str__(self) -> str:
         cells = [HEADER, ("input", "", str(self.input), "", "", "")]
-        for row in self.rows:
-            snr = "" if row.snr is None else f"{row.snr:.1f} dB"
-            numbers = (f"{row.macs:,}" if row.macs else "", size(row.constant_bytes) if row.constant_bytes else "", snr)
-            cells.append((row.label, row.kind, str(row.output), *numbers))
+        cells += [(row.label, row.kind, str(row.output), *_numbers(row)) for row in self.rows]
         widths = [max(len(row[i]) for row in cells) for i in range(len(HEADER))]
         lines = []
         for row in cells:
@@ -67,10 +64,16 @@ class QuantizedSummary:
     __repr__ = __str__
 
 
+def _numbers(row: Row) -> tuple[str, str, str]:
+    snr = "" if row.snr is None else f"{row.snr:.1f} dB"
+    return f"{row.macs:,}" if row.macs else "", size(row.constant_bytes) if row.constant_bytes else "", snr
+
+
 def rows_of(program: Program, noise: Sequence[Noise]) -> tuple[Row, ...]:
     """Returns the row of each operation. noise: of some of them, by the layers that they come from."""
     ratios = {one.label: one.snr for one in noise}
-    return tuple(map(lambda o, value: _row(o, value, ratios.get(o.label)), program.operations, program.values[1:]))
+    pairs = zip(program.operations, program.values[1:], strict=True)
+    return tuple(_row(operation, value, ratios.get(operation.label)) for operation, value in pairs)
 
 
 def _row(o: Operation, value: Value, snr: float | None) -> Row:

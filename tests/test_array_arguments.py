@@ -15,7 +15,7 @@ from receipts import verified
 from subprocess_cases import Cases
 
 import minidl
-from minidl import Param, Sequential, Trainer, metrics, plots, quantize
+from minidl import Param, Sequential, Trainer, metrics, plots
 from minidl.engine.probabilities import probabilities
 from minidl.initializers import whitening
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, PiecewiseLinearEncoding, ReLU, Rescale
@@ -52,13 +52,6 @@ def state(trainer):
     arrays = [(p.value.tobytes(), p.grad.tobytes()) for p in params]
     velocity = trainer.steps().update.state["velocity"].tobytes()
     return arrays, velocity, trainer.step, trainer.epoch, {k: v for k, v in trainer.history.items() if "_per_" not in k}
-
-
-def quantized_numbers(X):
-    """Returns what quantize found: scales, zero points and weights."""
-    program = quantize(QUANTIZED_FROM, X).program
-    made = [(value.quantization.scale, value.quantization.zero_point) for value in program.values]
-    return made, [operation.weights for operation in program.operations if hasattr(operation, "weights")]
 
 
 def on_trainer(do):
@@ -173,8 +166,6 @@ OF_NUMBERS = (
     *(metrics.mae, metrics.mse, metrics.rmse, metrics.r2),
 )
 W = RNG.integers(0, 2, (3, 12)).astype("f4")
-QUANTIZED_FROM = Sequential([Conv2D(3, 3), ReLU(), Flatten(), Dense(3)], SHAPE)
-QUANTIZED = quantize(QUANTIZED_FROM, X)
 GRAD = RNG.integers(0, 2, (3, 4)).astype("f4")
 # By function and argument: a valid array, and a call with (trainer, array).
 ENTRIES = {
@@ -269,11 +260,6 @@ ENTRIES = {
     "saliency.grad_cam:y": (Y, plotted(plots.grad_cam, "y")),
     "piecewise_linear_encoding.PiecewiseLinearEncoding.from_data:X": (
         X[:, 0, 0].copy(), without_trainer(lambda v: PiecewiseLinearEncoding.from_data(v, 4).config())),
-    "quantizing.quantize:X": (X, without_trainer(quantized_numbers)),
-    "model.QuantizedModel.quantize_input:X": (X, without_trainer(QUANTIZED.quantize_input)),
-    "model.QuantizedModel.predict_int8:X": (X, without_trainer(QUANTIZED.predict_int8)),
-    "model.QuantizedModel.predict_int8:X, quantized": (
-        X.astype("i1"), without_trainer(lambda v: QUANTIZED.predict_int8(v, quantized=True))),
     "initializers.whitening:X": (X, without_trainer(lambda v: whitening(v).filters)),
     "arrays.as_array:value": (W, without_trainer(lambda v: as_array(v, "w"))),
     "arrays.as_floats:value": (W, without_trainer(lambda v: as_floats(v, "w"))),
@@ -374,7 +360,7 @@ ANY_SIZE = (  # no other argument determines the number of rows
     "cross_entropy.SoftmaxCrossEntropy.targets:y", "label_loss.LabelLoss.targets:y, numbers",
     "native.as_float_targets:y", "native.NativeLoss.targets:y", "elementwise.BinaryCrossEntropy.targets:y",
     "elementwise.Pinball.targets:y", "elementwise.Poisson.targets:y", "batch_sum.batch_sum:g",
-    "batch_sum.batch_sum:g, dict", "quantizing.quantize:X",
+    "batch_sum.batch_sum:g, dict",
 )  # fmt: skip
 CASES = Cases()
 EXPECTED = {}  # the outcome of contiguous arrays, by entry, dtype, shape and numbers

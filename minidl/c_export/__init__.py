@@ -129,12 +129,13 @@ def export_c(
     check_choice("winograd", winograd, "tables", "memory", "direct", None)
     classes = _classes(model, class_names, net)
     if isinstance(net, QuantizedModel):
+        predict, shape = net.predict_int8, net.input_shape
         for argument, value, default in (("softmax", softmax, False), ("winograd", winograd, None)):
             if value != default:
                 raise ValueError(f"{argument}: expected {default} for a file of integers, got {value!r}")
         export_program(
             _integers_of(net),
-            net.predict_int8,
+            lambda q: predict(q.reshape(-1, *shape), quantized=True),
             path,
             name,
             arena=arena,

@@ -42,7 +42,7 @@ def export_program(
     c_program, first, outputs = generate(program, files.name)
     export = Export(
         stem=files.stem,
-        function="predict",
+        function="predict_int8",
         classes=classes,
         metadata=dict(metadata or {}),
         program=c_program,

@@ -11,7 +11,7 @@ from minidl.layers.base import Layer
 from minidl.quantization import program as p
 from minidl.quantization.program import Int8
 from minidl.utils.arrays import Array
-from minidl.utils.validation import Shape
+from minidl.utils.validation import Shape, check_shape
 from minidl_c.integer.convert import DequantizeOp, QuantizeOp
 from minidl_c.integer.elements import AddOp, JoinOp, LookupOp, MultiplyOp, RearrangeOp
 from minidl_c.integer.pools import AveragePoolOp, MaxPoolOp
@@ -87,6 +87,7 @@ class IntegerNet(Layer):
         shape = self.output_shape
         if shape is None:
             return last.shape if last.shape[1:] != (1, 1) else last.shape[:1]
+        shape = check_shape("output_shape", shape)
         if math.prod(shape) != math.prod(last.shape):
             raise ValueError(f"output_shape: expected as many elements as {last.shape}, got {shape}")
         return shape

@@ -18,7 +18,7 @@ from c_export.compiled_programs import (
     scores_of,
     write,
 )
-from quantization.random_programs import random_program
+from integer_programs import random_program
 from slow_marks import slow_after
 
 from minidl.c_export.export_program import export_program

@@ -31,7 +31,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from c_export.compiled_programs import draw_inputs, half_to_even, scores_of, write
-from quantization.random_programs import random_program
+from integer_programs import random_program
 
 # isort: split
 # after these, because c_nets.py adds a folder with another c_export
@@ -138,7 +138,8 @@ def zero_padding(text):
 
 
 def other_weight(text):
-    return re.sub(r"(_weights\[\d+\] = \{\n)(-?)(\d)", r"\g<1>\g<2>1\g<3>", text.replace("{\n-127", "{\n-12"))
+    pattern = r"(_weights\[\d+\] = \{\n)(-?\d+)"
+    return re.sub(pattern, lambda found: f"{found[1]}{-int(found[2]) // 2 + 1}", text)
 
 
 def before_arena(text):

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 import reference_integer
-from integer_programs import Drawn, check, model_of
+from integer_programs import Drawn, check, grown, model_of
 from slow_marks import slow_after
 
 import minidl_c
@@ -20,29 +20,13 @@ from minidl.quantization import program as p
 from minidl.quantization.integer_net import IntegerNet
 
 CASES = 40
-KINDS = ("sum_of_products", "max_pool", "average", "sum", "product", "lookup", "rearrange")
 OTHER_ISAS = [isa for isa in minidl_c._built() if isa in minidl_c.cpu.supported() and isa != minidl_c.isa]
 PLAIN = {"groups": 1, "stride": (1, 1), "dilation": (1, 1)}
 
 
 def draw(seed):
-    """Returns a program of up to 12 operations, each of any of the values before it."""
-    rng = np.random.default_rng(seed)
-    drawn = Drawn(rng, tuple(int(k) for k in rng.integers(1, (9, 12, 12))), extreme=seed % 10 == 0)
-    for _ in range(int(rng.integers(1, 12))):
-        x = int(rng.integers(max(0, len(drawn.values) - 3), len(drawn.values)))
-        alike = [k for k, value in enumerate(drawn.values) if value.shape == drawn.values[x].shape]
-        same = [k for k, value in enumerate(drawn.values) if value.quantization == drawn.values[x].quantization]
-        kind = rng.choice(KINDS, p=[0.4, *[0.1] * 6])
-        if kind == "sum":
-            drawn.sum(x, *(int(k) for k in rng.choice(alike, rng.integers(0, 4))))
-        elif kind == "product":
-            drawn.product(x, int(rng.choice(alike)))
-        elif kind == "rearrange":
-            drawn.rearrange([x, *(int(k) for k in rng.choice(same, rng.integers(0, 3)))])
-        else:
-            getattr(drawn, kind)(x)
-    return drawn
+    """Returns a program of up to 11 operations."""
+    return grown(np.random.default_rng(seed), 11, extreme=seed % 10 == 0)
 
 
 @pytest.mark.parametrize("seed", slow_after(CASES, range(300)))

@@ -28,6 +28,7 @@ from minidl_c.runtime.threads import get_num_threads, set_num_threads
 
 if TYPE_CHECKING:
     from minidl.c_export import export_c
+    from minidl.quantization import quantize
 
 __all__ = [
     "FileError",
@@ -43,6 +44,7 @@ __all__ = [
     "export_c",
     "fit_many",
     "get_num_threads",
+    "quantize",
     "set_num_threads",
     "show_config",
     "testing",
@@ -60,4 +62,6 @@ def __getattr__(name: str) -> Any:
         return _import_module(f"minidl.{name}")
     if name == "export_c":
         return _import_module("minidl.c_export").export_c
+    if name == "quantize":
+        return _import_module("minidl.quantization").quantize
     return _unknown_names(__name__, _PACKAGE, __all__)(name)

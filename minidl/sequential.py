@@ -717,7 +717,7 @@ class Sequential(BaseModel):
 
     def __repr__(self) -> str:
         lines = [f"({i}): {layer!r}" for i, layer in enumerate(self.layers)]
-        return "Sequential(" + "".join(f"\n{line}" for line in lines).replace("\n", "\n  ") + "\n)"
+        return f"{type(self).__name__}(" + "".join(f"\n{line}" for line in lines).replace("\n", "\n  ") + "\n)"
 
 
 def _rebuild(

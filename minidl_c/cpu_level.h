@@ -33,7 +33,14 @@ static int x86_64_level(void) {
   if ((c & V3_1C) != V3_1C || (c81 & V3_81C) != V3_81C || (b7 & V3_7B) != V3_7B || (saved_registers() & 6) != 6) return 2;
   return (b7 & V4_7B) == V4_7B && (saved_registers() & 0xe6) == 0xe6 ? 4 : 3;
 }
+
+/* AVX-512's products of bytes, which are no part of level 4. */
+static int has_avx512_vnni(void) {
+  unsigned a, b, c, d;
+  return x86_64_level() == 4 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && c & 1 << 11;
+}
 #else
 static int x86_64_level(void) { return 0; }
+static int has_avx512_vnni(void) { return 0; }
 #endif
 #endif

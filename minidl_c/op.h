@@ -172,7 +172,10 @@ typedef struct {
   tile_function forward_tile, backward_tile;
 } op_fusion;
 
-/* Values other than x and y. Indices of values: value 0 is the plan's input, op k writes value k + 1; -1: none. */
+/* Values other than x and y. Indices of values: value 0 is the plan's input, op k writes value k + 1; -1: none. An op that does not know
+ * its place in the plan counts from the value that the op before it wrote: BEFORE(0) is this one, BEFORE(1) the one before. Only plan.input
+ * and skip may do so. */
+#define BEFORE(values) (-2 - (values))
 typedef struct {
   int skip, dskip;             /* second input, and the value whose gradient is added to dx */
   int factor;                  /* the value that this gradient is multiplied by: the other factor of a product */
@@ -191,7 +194,8 @@ typedef struct {
 
 /* What the plan sets. */
 typedef struct {
-  int input, output;           /* indices of values. Of two ops with one input, only the first writes dx: it adds dskip */
+  int input, output;           /* indices of values; input: -1 for BEFORE(0). Of two ops with one input, only the first writes dx: it adds
+                                  dskip */
   ptrdiff_t param, sums;       /* offsets in the flat buffers, and among the sums */
   int frozen;                  /* its parameters are left alone, and it runs as in inference */
 } op_plan;
@@ -206,6 +210,7 @@ struct op {
   tile_function forward_tile, backward_tile;             /* NULL: y is x, dx is dy */
   int reads;                   /* READS_X | READS_Y */
   int splits;                  /* computes only `part` of `parts` */
+  int no_backward;             /* has no gradient: only plans that predict take it */
   int draws;                   /* draws random numbers: with `training`, y also depends on seed, step or example_ids */
   ptrdiff_t work;              /* multiply-adds of one example's forward, about; init_op counts its elements */
   ptrdiff_t n_param, n_state;  /* elements of parameters, and of running statistics, which stand after them */

@@ -23,6 +23,7 @@ cdef extern from "minidl_c/op.h" nogil:
         BARRIER_BACKWARD
         REDUCES_FROM_SUMS
         REDUCES_BY_SLOT
+    int BEFORE(int values)
     ctypedef struct op
     ctypedef struct tile:
         const void *x
@@ -181,7 +182,7 @@ cdef extern from "minidl_c/op.h" nogil:
         Py_ssize_t param, sums
     ctypedef struct op:
         size_t size
-        int real_bytes, reads, splits, draws
+        int real_bytes, reads, splits, no_backward, draws
         Py_ssize_t in_size, out_size, in_channels, out_channels, in_rows, out_rows, work, n_param, n_state
         tile_function forward_tile, backward_tile
         const void *dims

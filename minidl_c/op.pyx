@@ -81,6 +81,16 @@ cdef class Op:
         return dtype_of(self.c.real_bytes)
 
     @property
+    def has_backward(self):
+        """Whether it has a gradient; else only plans that predict take it."""
+        return not self.c.no_backward
+
+    @property
+    def back(self):
+        """How many values before the last one its input was written; 0: its input is the value of the op before it."""
+        return max(BEFORE(0) - self.c.plan.input, 0)
+
+    @property
     def draws(self):
         """Whether it draws random numbers in training."""
         return self.c.draws != 0
@@ -121,7 +131,7 @@ cdef int check_memory(str name, const op *o) except -1:
     cdef Py_ssize_t skip = o.branch.skip_size or o.in_size, dskip = o.branch.dskip_size or o.in_size
     cdef bint y_is_x = o.memory.y_alias == ALIAS_X or o.memory.y_alias == ALIAS_NONE and o.forward_tile == NULL
     cdef bint dx_is_dy = o.memory.dx_alias == ALIAS_X or o.memory.dx_alias == ALIAS_NONE and o.backward_tile == NULL
-    if (y_is_x or dx_is_dy or o.memory.in_place) and o.in_size != o.out_size:
+    if (y_is_x or dx_is_dy and not o.no_backward or o.memory.in_place) and o.in_size != o.out_size:
         raise ValueError(f"{name}: its output cannot have the memory of its input, {o.in_size} elements are not {o.out_size}")
     if (o.memory.y_alias == ALIAS_SKIP and (o.branch.skip < 0 or skip != o.out_size)
             or o.memory.dx_alias == ALIAS_SKIP and (o.branch.dskip < 0 or dskip != o.in_size)):

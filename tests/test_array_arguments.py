@@ -300,9 +300,9 @@ INSIDE = (
     *("baseline", "curves", "findings", "instrument", "probe", "report", "symptoms"),
     *("attribution", "figures", "image_grid", "models", "panels", "pictures", "pixels", "receptive_fields"),
 )
-INSIDE_PACKAGES = tuple(  # have tests of their own, such as tests/estimators/test_inputs.py
-    f"minidl.{name}"
-    for name in ("c_export", "callbacks", "distributed", "estimators", "layers", "onnx", "saving", "testing")
+INSIDE_PACKAGES = (  # have tests of their own, such as tests/estimators/test_inputs.py
+    *("minidl.c_export", "minidl.callbacks", "minidl.distributed", "minidl.estimators", "minidl.layers"),
+    *("minidl.onnx", "minidl.quantization", "minidl.saving", "minidl.testing"),
 )
 INSIDE_TOO = {
     *(f"repeated_steps.RepeatedSteps.run:{name}" for name in ("trainer", "X", "y", "sample_weight")),

@@ -10,7 +10,6 @@ before, such as the taps of a convolution or Winograd's transformed weights, com
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Sequence
 from typing import Any
@@ -18,13 +17,14 @@ from typing import Any
 from minidl.c_export.code_generation import generate
 from minidl.c_export.code_writer import CodeWriter
 from minidl.c_export.examples import draw
+from minidl.c_export.export_program import export_program
 from minidl.c_export.exported import Export
-from minidl.c_export.identifiers import check_stem, name_from
-from minidl.c_export.interface import header_file
-from minidl.c_export.source_file import render
+from minidl.c_export.files import files_for, write
 from minidl.c_export.winograd import MAX_TABLES, table_bytes, with_direct_sums
+from minidl.engine.layer_list import layer_name
 from minidl.onnx.deployment import class_names_of, model_of, with_probabilities
-from minidl.saving import atomic
+from minidl.quantization.model import QuantizedModel
+from minidl.quantization.program import Program
 from minidl.saving.atomic import Path
 from minidl.sequential import Sequential
 from minidl.utils.validation import check_bool, check_choice
@@ -56,11 +56,15 @@ def export_c(
     fenv.h alone, allocates nothing, and has a test of its own: the comment at its head says how to compile it.
     Augmentation, dropout and such are left out, as in inference.
 
+    The file of a QuantizedModel has integers alone: `void digits_predict(const int8_t *x, int8_t *scores)` takes what
+    `quantize_input` returns, `digits_predict_uint8` bytes, and the scores are those of `predict_int8`. The header says
+    what they stand for.
+
     A layer that is not minidl's returns its statements in its method `c_code(self, writer)`: see CodeWriter.
 
     Parameters
     ----------
-    model : Sequential, Trainer, SequentialClassifier or SequentialRegressor
+    model : Sequential, QuantizedModel, Trainer, SequentialClassifier or SequentialRegressor
         The model, or the trainer or fitted estimator of which the model is written.
     path : str or os.PathLike
         The C file. Each file is written atomically.
@@ -119,27 +123,39 @@ def export_c(
     >>> "void digits_predict(const float *x, float *scores);" in header
     True
     """
-    net, target = model_of(model), atomic.text(path)
+    net = model_of(model)
     net.check_one_size("export_c")
-    prefix = name_from(name, target)
-    static = check_choice("arena", arena, "static", "argument") == "static"
-    separate = check_choice("weights", weights, "text", "inc") == "inc"
-    if check_bool("keep_values", keep_values) and static:
-        raise ValueError('keep_values: expected arena="argument" with it, got "static"')
-    check_bool("header", header)
+    files = files_for(path, name, arena, weights, header, keep_values)
     check_choice("winograd", winograd, "tables", "memory", "direct", None)
     classes = _classes(model, class_names, net)
+    if isinstance(net, QuantizedModel):
+        predict, shape = net.predict_int8, net.input_shape
+        for argument, value, default in (("softmax", softmax, False), ("winograd", winograd, None)):
+            if value != default:
+                raise ValueError(f"{argument}: expected {default} for a file of integers, got {value!r}")
+        export_program(
+            _integers_of(net),
+            lambda q: predict(q.reshape(-1, *shape), quantized=True),
+            path,
+            name,
+            arena=arena,
+            weights=weights,
+            header=header,
+            keep_values=keep_values,
+            classes=classes,
+            names_classes=class_names is not False,
+            metadata=net.metadata,
+        )
+        return
     if check_bool("softmax", softmax):
         net = with_probabilities(model, net)
     if winograd == "direct":
         net = with_direct_sums(net)
-    stem = target.removesuffix(".c")
-    check_stem(os.path.basename(stem), header, separate)
-    in_memory = winograd == "memory" if winograd else static and table_bytes(net) > MAX_TABLES
+    in_memory = winograd == "memory" if winograd else files.static_arena and table_bytes(net) > MAX_TABLES
     with net.usage.reading("export_c"):
-        program, first, outputs = generate(net.layers, prefix, in_memory)
+        program, first, outputs = generate(net.layers, files.name, in_memory)
         export = Export(
-            stem=os.path.basename(stem),
+            stem=files.stem,
             function="predict_proba" if softmax else "predict",
             classes=classes,
             metadata=dict(model_of(model).metadata),
@@ -148,20 +164,22 @@ def export_c(
             outputs=outputs,
             output_names=net.output_names or list(outputs),
             state=net.state_dict(),
-            static_arena=static,
-            keeps_values=keep_values,
+            static_arena=files.static_arena,
+            keeps_values=files.keeps_values,
             names_classes=class_names is not False,
-            separate_tables=separate,
+            separate_tables=files.separate_tables,
             sums_directly=winograd == "direct",
             test=draw(net) if HAS_FMA else None,
         )
-        source, words = render(export)
-    files = {".inc": words, ".h": header_file(export) if header else "", ".c": source}
-    written = {f"{stem}{suffix}": content for suffix, content in files.items() if content}
-    for file in written:
-        atomic.check_writable(file)
-    for file, content in written.items():
-        atomic.write(file, [memoryview(content.encode())])
+        write(files, export)
+
+
+def _integers_of(model: QuantizedModel) -> Program:
+    """Returns the program of a quantized model; raises ValueError if float layers follow it."""
+    if len(model) > 1:
+        expected = "expected a quantized model without float_layers: the file would have no other numbers than int8"
+        raise ValueError(f"{layer_name(1, model.layers[1])}: {expected}")
+    return model.program
 
 
 def _classes(source: Any, given: Any, model: Sequential) -> list[str]:

@@ -21,11 +21,13 @@ class Access:
     in_place: bool = False
 
 
-def place(sizes: Sequence[int], accesses: Sequence[Access], live_out: Collection[int]) -> tuple[list[int], int]:
+def place(
+    sizes: Sequence[int], accesses: Sequence[Access], live_out: Collection[int], overread: int = OVERREAD
+) -> tuple[list[int], int]:
     """Returns the offset of each storage in the arena, and the size of the arena, in numbers.
 
     Storage 0 is the input, which is there before the first statement; those in `live_out` are there after the last one.
-    A buffer has one storage, or several that replace each other in place.
+    A buffer has one storage, or several that replace each other in place. overread: numbers after all of them.
     """
     last_use = {0: 0, **dict.fromkeys(live_out, len(accesses) + 1)}
     for number, access in enumerate(accesses, 1):
@@ -44,4 +46,4 @@ def place(sizes: Sequence[int], accesses: Sequence[Access], live_out: Collection
                 buffer_of[storage] = len(spans)
                 spans.append([sizes[storage], number, end])
     offsets, size = plan_offsets(spans, ATTEMPTS, ALIGNMENT)
-    return [offsets[buffer_of[storage]] for storage in range(len(sizes))], size + OVERREAD
+    return [offsets[buffer_of[storage]] for storage in range(len(sizes))], size + overread

@@ -16,6 +16,7 @@ from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape, check_real
 
 MAX_AXES = 8  # of `permute` in shapes.c
+WIDTH = 140  # of a line
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,23 @@ class CProgram:
         """Returns a tensor with memory of its own."""
         self.sizes.append(math.prod(shape))
         return Tensor(len(self.sizes) - 1, shape)
+
+    def add(self, parts: list[str | Tensor], reads: Sequence[Tensor], writes: Sequence[Tensor], in_place: bool) -> None:
+        """Adds a statement. in_place: whether what it writes may be in the memory of the first Tensor that it reads."""
+        access = arena.Access(tuple(v.storage for v in reads), tuple(v.storage for v in writes), in_place)
+        self.statements.append(Statement(parts, access))
+
+    def call(
+        self, function: str, arguments: Sequence[int | str | Tensor], to: Shape, in_place: bool, scratch: int
+    ) -> Tensor:
+        """Adds a call of a function whose last argument is its output, of the shape `to`; see CodeWriter.call."""
+        y = self.new_tensor(to)
+        outputs = [self.new_tensor((scratch,)), y] if scratch else [y]
+        parts: list[str | Tensor] = [f"{function}("]
+        for argument in (*arguments, *outputs):
+            parts += [argument if isinstance(argument, Tensor) else str(argument), ", "]
+        self.add([*parts[:-1], ");"], [a for a in arguments if isinstance(a, Tensor)], outputs, in_place)
+        return y
 
 
 class CodeWriter:
@@ -341,13 +359,8 @@ class CodeWriter:
         Tensor
             The output.
         """
-        y = self._program.new_tensor(self.out_shape if to is None else to)
-        outputs = [self._program.new_tensor((scratch,)), y] if scratch else [y]
-        parts: list[str | Tensor] = [f"{function}("]
-        for argument in (*arguments, *outputs):
-            parts += [argument if isinstance(argument, Tensor) else str(argument), ", "]
-        self._add([*parts[:-1], ");"], [a for a in arguments if isinstance(a, Tensor)], outputs, in_place)
-        return y
+        shape = self.out_shape if to is None else to
+        return self._program.call(function, arguments, shape, in_place, scratch)
 
     def each(self, x: Tensor, before: str, after: str = ")") -> Tensor:
         """Adds y[i] = before x[i] after, for all elements.
@@ -367,7 +380,7 @@ class CodeWriter:
             The output, which may be in the memory of x.
         """
         y = self._program.new_tensor(x.shape)
-        self._add([f"EACH(i, {x.size}) (", y, f")[i] = {before}(", x, f")[i]{after};"], [x], [y], True)
+        self._program.add([f"EACH(i, {x.size}) (", y, f")[i] = {before}(", x, f")[i]{after};"], [x], [y], True)
         return y
 
     def join(self, join: str, a: Tensor, b: Tensor) -> Tensor:
@@ -420,7 +433,9 @@ class CodeWriter:
         columns = y.size // rows
         for x in tensors:
             n = x.size // rows
-            self._add([f"copy_columns({rows}, {n}, {n}, 0, ", x, f", {columns}, {start}, ", y, ");"], [x], [y], False)
+            self._program.add(
+                [f"copy_columns({rows}, {n}, {n}, 0, ", x, f", {columns}, {start}, ", y, ");"], [x], [y], False
+            )
             start += n
         return y
 
@@ -460,10 +475,6 @@ class CodeWriter:
         if Tensor(x.storage, shape).is_row_major:
             return Tensor(x.storage, shape)
         return self.call("transpose", shape[0], math.prod(shape[1:]), x, to=shape)
-
-    def _add(self, parts: list[str | Tensor], reads: list[Tensor], writes: list[Tensor], in_place: bool) -> None:
-        access = arena.Access(tuple(v.storage for v in reads), tuple(v.storage for v in writes), in_place)
-        self._program.statements.append(Statement(parts, access))
 
 
 def declare_places(

@@ -101,7 +101,7 @@ def draw(model: Sequential) -> Examples:
 
 def _example(runs: Sequence[Run], kind: Numbers, k: int, dtype: str) -> Array:
     """Returns the input of example k, as the C of self_test.py draws it."""
-    bytes_, at, parts = _bytes(k, sum(run.size for run in runs)), 0, list[Array]()
+    bytes_, at, parts = random_bytes(k, sum(run.size for run in runs)), 0, list[Array]()
     for run in runs:
         n, own = bytes_[at : at + run.size], bool(run.categories or (run.step and k != 1))
         if run.categories:
@@ -115,7 +115,7 @@ def _example(runs: Sequence[Run], kind: Numbers, k: int, dtype: str) -> Array:
     return np.concatenate(parts)
 
 
-def _bytes(k: int, size: int) -> Array:
+def random_bytes(k: int, size: int) -> Array:
     """Returns the bytes of example k, the upper ones of a linear congruential generator that begins with k."""
     powers = np.cumprod(np.full(size, 1664525, np.uint32), dtype=np.uint32)
     sums = np.cumsum(np.concatenate([np.ones(1, np.uint32), powers[:-1]]), dtype=np.uint32)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from minidl.c_export.arena import place
+from minidl.c_export.arena import OVERREAD, place
 from minidl.c_export.code_writer import CProgram, Statement, Tensor
 from minidl.c_export.examples import Examples
+from minidl.quantization.program import Program
 from minidl.utils.arrays import Array
 
-C_TYPE = {"float32": "float", "float64": "double"}
+C_TYPE = {"float32": "float", "float64": "double", "int8": "int8_t"}
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Export:
     whether the outputs of all layers stay in the arena. names_classes: whether the names of the classes are a table.
     separate_tables: whether the tables are in a file of their own. sums_directly: whether convolutions are direct sums,
     also where the model uses Winograd's algorithm. test: the inputs that the test in the file draws, and their scores,
-    or None.
+    or None. quantized: the program of integers, unless the numbers are floats.
     """
 
     stem: str
@@ -45,6 +46,7 @@ class Export:
     separate_tables: bool
     sums_directly: bool
     test: Examples | None
+    quantized: Program | None = None
 
     @property
     def name(self) -> str:
@@ -58,8 +60,13 @@ class Export:
 
     @property
     def c_type(self) -> str:
-        """float or double."""
+        """float or double, or int8_t."""
         return C_TYPE[self.program.dtype]
+
+    @property
+    def element(self) -> str:
+        """The type of the numbers in the arena, as the functions of the file name it."""
+        return "real" if self.quantized is None else self.c_type
 
     @property
     def memory(self) -> dict[str, int]:
@@ -76,7 +83,8 @@ class Export:
         live_out = {tensor.storage for tensor in self.outputs.values()}
         if self.keeps_values:
             live_out |= {tensor.storage for _, tensor in self.program.outputs}
-        return place(self.program.sizes, accesses, live_out)
+        overread = OVERREAD if self.quantized is None else 0
+        return place(self.program.sizes, accesses, live_out, overread)
 
     @property
     def output_size(self) -> int:
@@ -91,3 +99,23 @@ class Export:
     def arena_size(self) -> int:
         """The size of the arena, in numbers."""
         return self.arena[1]
+
+    @property
+    def prototypes(self) -> list[str]:
+        """The heads of the functions that predict, and of the one that the caller calls once, if there is one."""
+        memory, once = "", []
+        if not self.static_arena:
+            memory = "".join(f", {self.parameter(part, self.c_type)}" for part in self.memory)
+            if "transformed" in self.memory:
+                once = [f"void {self.name}_transform({self.c_type} *transformed)"]
+        scores = ", ".join(f"{self.c_type} *{name}" for name in self.outputs)
+        return [
+            *once,
+            f"void {self.name}_predict(const {self.c_type} *x, {scores}{memory})",
+            f"void {self.name}_predict_uint8(const uint8_t *x, {scores}{memory})",
+        ]
+
+    def parameter(self, part: str, kind: str) -> str:
+        """Returns the parameter of a function for a part of the memory, which may be written there."""
+        is_read = part == "transformed" and not self.static_arena
+        return f"{'const ' if is_read else ''}{kind} *{part}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from minidl.c_export import integer_interface
 from minidl.c_export.exported import Export
 from minidl.c_export.identifiers import comment_text
 
@@ -13,6 +14,8 @@ def declarations(export: Export) -> str:
         sizes |= {f"OUTPUTS_{name.upper()}": tensor.size for name, tensor in export.outputs.items()}
     sizes |= {part.upper(): size for part, size in export.memory.items()}
     parts = ["\n".join(f"#define {export.macro}_{key} {value}" for key, value in sizes.items())]
+    if export.quantized is not None:
+        parts.append(integer_interface.constants(export, export.quantized))
     for name, own in zip(export.outputs, export.output_names, strict=True):
         if name != own:
             parts.append(f"/* {name} is the output {comment_text(repr(own))}. */")
@@ -24,35 +27,15 @@ typedef struct {{ const char *layer; int32_t place, pixels, channels; }} {export
 extern const {export.name}_value {export.name}_values[{export.macro}_VALUES];""")
     if export.names_classes:
         parts.append(f"/* The names of the classes, in UTF-8. */\n{_class_table(export, 'extern ')};")
-    parts.append("\n".join(f"{prototype};" for prototype in prototypes(export)))
+    parts.append("\n".join(f"{prototype};" for prototype in export.prototypes))
     if export.test is not None:
+        single = ", and 1 more if single operations do" if export.quantized is None else ""
         parts.append(f"""\
 #ifdef {export.macro}_TEST
-/* Returns the number of inputs whose scores differ from those of `predict`, and 1 more if single operations do. */
+/* Returns the number of inputs whose scores differ from those of `predict`{single}. */
 int {export.name}_test(void);
 #endif""")
     return "\n\n".join(parts)
-
-
-def prototypes(export: Export) -> list[str]:
-    """Returns the heads of the functions that predict, and of the one that the caller calls once, if there is one."""
-    memory, once = "", []
-    if not export.static_arena:
-        memory = "".join(f", {_parameter(export, part, export.c_type)}" for part in export.memory)
-        if "transformed" in export.memory:
-            once = [f"void {export.name}_transform({export.c_type} *transformed)"]
-    scores = ", ".join(f"{export.c_type} *{name}" for name in export.outputs)
-    return [
-        *once,
-        f"void {export.name}_predict(const {export.c_type} *x, {scores}{memory})",
-        f"void {export.name}_predict_uint8(const uint8_t *x, {scores}{memory})",
-    ]
-
-
-def _parameter(export: Export, part: str, kind: str) -> str:
-    """Returns the parameter of a function for a part of the memory, which may be written there."""
-    is_read = part == "transformed" and not export.static_arena
-    return f"{'const ' if is_read else ''}{kind} *{part}"
 
 
 def guarded_declarations(export: Export) -> str:
@@ -104,7 +87,7 @@ def functions(export: Export) -> str:
     modes = (
         "/* The mode is set and restored outside of the functions that compute, so that no computation leaves it. */"
     )
-    parameters = ", ".join(_parameter(export, part, "real") for part in export.memory)
+    parameters = ", ".join(export.parameter(part, "real") for part in export.memory)
     flag, once = "", ""
     if export.static_arena and "transformed" in export.memory:
         flag = "  static int is_transformed = 0;\n"
@@ -116,7 +99,7 @@ NOINLINE void {name}_run({parameters}) {{
   restore_arithmetic(before);
 }}"""
     body = f"{{\n  {read}\n  {name}_run({memory});\n{''.join(writes)}}}"
-    *transform, predict, predict_uint8 = prototypes(export)
+    *transform, predict, predict_uint8 = export.prototypes
     transforms = [
         f"{head} {{\n  const arithmetic before = set_arithmetic();\n  {name}_transforms(transformed);\n"
         "  restore_arithmetic(before);\n}"

@@ -17,10 +17,15 @@ from pathlib import Path
 from minidl_c import get_include
 
 FOLDER = Path(__file__).parent / "c"
-FILES = (
-    "numbers", "soft_fma", "soft_sqrt", "fma", "vectors", "elementary", "activations", "shapes", "reduce", "sums",
-    "convolutions", "winograd", "pools", "norms",
+FLOAT_FILES = (
+    "basics", "numbers", "soft_fma", "soft_sqrt", "fma", "vectors", "elementary", "activations", "shapes", "reduce",
+    "sums", "convolutions", "winograd", "pools", "norms",
 )  # fmt: skip
+FILES = {
+    "float32": FLOAT_FILES,
+    "float64": FLOAT_FILES,
+    "int8": ("basics", "integers", "shapes", "integer_sums", "integer_values"),
+}
 TYPES = {
     "float32": """\
 typedef float real;
@@ -78,14 +83,14 @@ class Chunk:
 
 
 def functions_for(code: str, dtype: str) -> str:
-    """Returns the C that `code` needs, before it; the first lines are the types of the dtype."""
+    """Returns the C that `code` needs, before it; the first lines are the types of a float dtype."""
     chunks = _chunks(dtype)
     used = {number for number, chunk in enumerate(chunks) if not chunk.defines}
     wanted = _words(code).union(*(chunks[i].contains for i in used))
     while new := {i for i, chunk in enumerate(chunks) if i not in used and chunk.defines & wanted}:
         used |= new
         wanted = wanted.union(*(chunks[i].contains for i in new))
-    parts, last = [TYPES[dtype]], ""
+    parts, last = [TYPES[dtype]] if dtype in TYPES else [], ""
     for i in sorted(used):
         if chunks[i].file != last:
             last = chunks[i].file
@@ -97,9 +102,12 @@ def functions_for(code: str, dtype: str) -> str:
 @cache
 def _chunks(dtype: str) -> list[Chunk]:
     """Returns the chunks of all files, in order."""
-    texts = {name: (FOLDER / f"{name}.c").read_text(encoding="utf-8") for name in FILES}
-    texts["elementary"] = f"{_coefficients(dtype)}\n\n{texts['elementary']}"
-    return [_chunk(name, part) for name in FILES for part in texts[name].split("\n\n") if not _is_title(part)]
+    texts = {name: (FOLDER / f"{name}.c").read_text(encoding="utf-8") for name in FILES[dtype]}
+    if dtype == "int8":
+        texts["shapes"] = re.sub(r"\breal\b", "int8_t", texts["shapes"])
+    else:
+        texts["elementary"] = f"{_coefficients(dtype)}\n\n{texts['elementary']}"
+    return [_chunk(name, part) for name in FILES[dtype] for part in texts[name].split("\n\n") if not _is_title(part)]
 
 
 def _is_title(part: str) -> bool:

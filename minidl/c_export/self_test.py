@@ -7,6 +7,7 @@ import itertools
 from minidl.c_export import tables
 from minidl.c_export.examples import EXAMPLES
 from minidl.c_export.exported import Export
+from minidl.utils.arrays import Array
 
 FUSED = """\
   /* a * b + c where two roundings, of the product or of the sum, give another number */
@@ -39,6 +40,8 @@ def function(export: Export, multiplies: bool) -> str:
     multiplies: whether the file has fused multiply-adds.
     """
     assert export.test is not None
+    if export.quantized is not None:
+        return _of_integers(export, export.test.scores)
     name, prefix, dtype = export.name, export.macro, export.program.dtype
     memory, own, once = "", "", ""
     if not export.static_arena:
@@ -113,7 +116,47 @@ int {name}_test(void) {{
   return different;
 }}
 
-#ifdef {prefix}_MAIN
-int main(void) {{ return {name}_test(); }}
-#endif
+{_main(export)}
+#endif"""
+
+
+def _of_integers(export: Export, scores: Array) -> str:
+    """Returns the function for a quantized net, whose inputs are random bytes."""
+    name, prefix = export.name, export.macro
+    memory, own, examples = "", "", len(scores)
+    if not export.static_arena:
+        memory, own = ", arena", f"  static int8_t arena[{prefix}_ARENA];\n"
+    return f"""\
+#ifdef {prefix}_TEST
+/* Scores of `{export.function}` for pseudo-random inputs. */
+static const int8_t {name}_expected[{examples} * {prefix}_OUTPUTS] = {{
+{tables.words(scores)}
+}};
+
+int {name}_test(void) {{
+  static int8_t x[{prefix}_INPUTS], scores[{prefix}_OUTPUTS];
+  static uint8_t bytes[{prefix}_INPUTS];
+{own}  int different = 0;
+  EACH(k, {examples}) {{
+    uint32_t state = 1 + (uint32_t)k * 2654435761u;
+    EACH(i, {prefix}_INPUTS) {{
+      state = state * 1664525u + 1013904223u;            /* a linear congruential generator */
+      bytes[i] = (uint8_t)(state >> 24);
+      x[i] = (int8_t)(bytes[i] - 128);
+    }}
+    if (k == 1) {name}_predict_uint8(bytes, scores{memory});
+    else {name}_predict(x, scores{memory});
+    different += memcmp(scores, {name}_expected + k * {prefix}_OUTPUTS, sizeof scores) != 0;
+  }}
+  return different;
+}}
+
+{_main(export)}
+#endif"""
+
+
+def _main(export: Export) -> str:
+    return f"""\
+#ifdef {export.macro}_MAIN
+int main(void) {{ return {export.name}_test(); }}
 #endif"""

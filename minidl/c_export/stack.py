@@ -20,13 +20,33 @@ OTHER = (256, 288)  # the largest of all other functions
 CALLER = (224, 320)  # the functions before them: digits_predict to digits_layers
 ELEMENTWISE = 32  # each kind of statement in digits_layers that computes elements
 
+INTEGERS = {  # the same of functions of integers
+    "convolve_channels_int8": (192, 192),
+    "convolve_int8": (208, 272),
+    "max_pool_int8": (96, 96),
+    "multiply_int8": (80, 144),
+}
+OTHER_INTEGERS = (96, 96)
+CALLER_INTEGERS = (128, 208)
+MANY_ARGUMENTS = ("add_int8", "average_pool_int8", "multiply_int8")  # each passes them in memory, in digits_layers
+ARGUMENTS = 56
+
 
 def stack_bytes(program: CProgram) -> tuple[int, int]:
     """Returns the bytes that a prediction needs at most, without a custom layer's own: with -O2, and with vectors."""
-    heads = [str(s.parts[0]) for s in program.statements if isinstance(s, Statement)]
-    kinds = {
-        str(s.parts[2]) for s in program.statements if isinstance(s, Statement) and str(s.parts[0]).startswith("EACH")
-    }
-    called = {FUNCTIONS.get(head.partition("(")[0], OTHER) for head in heads} | {OTHER}
-    plain, vectors = (caller + max(sizes) for caller, sizes in zip(CALLER, zip(*called, strict=True), strict=True))
-    return plain + ELEMENTWISE * len(kinds), vectors + ELEMENTWISE * len(kinds)
+    statements = [s for s in program.statements if isinstance(s, Statement)]
+    if program.dtype == "int8":
+        names = {_function(str(part)) for s in statements for part in s.parts if isinstance(part, str)}
+        called = {INTEGERS.get(name, OTHER_INTEGERS) for name in names} | {OTHER_INTEGERS}
+        callers, more = CALLER_INTEGERS, ARGUMENTS * len(names.intersection(MANY_ARGUMENTS))
+    else:
+        kinds = {str(s.parts[2]) for s in statements if str(s.parts[0]).startswith("EACH")}
+        called = {FUNCTIONS.get(_function(str(s.parts[0])), OTHER) for s in statements} | {OTHER}
+        callers, more = CALLER, ELEMENTWISE * len(kinds)
+    plain, vectors = (caller + max(sizes) for caller, sizes in zip(callers, zip(*called, strict=True), strict=True))
+    return plain + more, vectors + more
+
+
+def _function(text: str) -> str:
+    """Returns the name of the function that is called there."""
+    return text.partition("(")[0].rpartition(" ")[2]

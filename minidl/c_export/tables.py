@@ -9,7 +9,7 @@ import numpy as np
 from minidl.utils.arrays import Array
 
 SUFFIX = {"float32": "f", "float64": ""}
-PER_LINE = {"float32": 12, "float64": 7}
+PER_LINE = {"float32": 12, "float64": 7, "int8": 28, "uint8": 35, "int32": 12}
 WORD = {"float32": "<u4", "float64": "<u8"}
 
 
@@ -35,15 +35,30 @@ def number(value: float, dtype: str) -> str:
     return f"({constant})" if constant[0] == "-" else constant
 
 
+def decimal(value: float) -> str:
+    """Returns a float32 as a decimal constant of float, from which every compiler makes these bits, also in C++.
+
+    >>> decimal(0.1), decimal(1.0)
+    ('0.1f', '1.0f')
+    """
+    return f"{np.float32(value)!s}f"
+
+
 def words(array: Array) -> str:
-    """Returns the bits of the elements of a float array as integers, as the lines of a C initializer.
+    """Returns the elements of an array as the lines of a C initializer: integers, or the bits of floats as such.
 
     >>> words(np.array([0.1, 0.0, -3.0], "float32"))
     '0x3dcccccd,0,0xc0400000'
+    >>> words(np.array([-128, 5], "int8"))
+    '-128,5'
     """
     dtype = array.dtype.name
-    bits = np.ascontiguousarray(array.ravel(), array.dtype.newbyteorder("<")).view(WORD[dtype])
-    items, step = [f"{word:#x}" if word else "0" for word in bits.tolist()] or ["0"], PER_LINE[dtype]
+    if dtype in WORD:
+        bits = np.ascontiguousarray(array.ravel(), array.dtype.newbyteorder("<")).view(WORD[dtype])
+        items = [f"{word:#x}" if word else "0" for word in bits.tolist()] or ["0"]
+    else:
+        items = [str(number) for number in array.ravel().tolist()]
+    step = PER_LINE[dtype]
     return ",\n".join(",".join(items[i : i + step]) for i in range(0, len(items), step))
 
 

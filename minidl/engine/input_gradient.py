@@ -127,7 +127,9 @@ def inference_network(
     except Exception as error:
         raise TypeError(f"{caller}: expected layers that can be copied: {error}") from error
     groups = param_groups(copies, ParamGroup(frozen=True, inference=True))
-    return with_per_example_grads(Network(copies, names, BorrowedParameters(parameters, copies), groups), [])
+    network = Network(copies, names, BorrowedParameters(parameters, copies), groups)
+    network.check_gradients()
+    return with_per_example_grads(network, [])
 
 
 def _chunk_size(network: Network) -> int:

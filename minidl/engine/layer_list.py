@@ -13,6 +13,7 @@ import numpy as np
 from minidl import initializers
 from minidl import layers as ours
 from minidl.engine.state import by_layer
+from minidl.layers import fake_quantize as of_quantization
 from minidl.layers.base import Layer
 from minidl.layers.container import as_layer, depth, title
 from minidl.saving.object_codec import ObjectCodec, decode, made_with
@@ -26,7 +27,8 @@ INITIALIZERS = (
     *(initializers.orthogonal, initializers.small_uniform, initializers.zeros, initializers.ones),
     *(initializers.Dirac, initializers.Whitening),
 )
-OUR_LAYERS = {name: getattr(ours, name) for name in ours.__all__} | {init.__name__: init for init in INITIALIZERS}
+OUR_LAYERS = {name: getattr(module, name) for module in (ours, of_quantization) for name in module.__all__}
+OUR_LAYERS |= {init.__name__: init for init in INITIALIZERS}
 MAX_NESTING = 16  # levels of layers in layers: what a file can hold
 MAX_PIXELS = 2**26  # a table of each takes 0.1 to 0.7 us and up to 32 bytes: a file must not take minutes to load
 

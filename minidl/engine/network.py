@@ -17,6 +17,7 @@ from minidl.engine.state import tensors
 from minidl.layers.base import Layer
 from minidl.layers.columns import Columns
 from minidl.layers.container import Container, named_leaves
+from minidl.layers.fake_quantize import QuantizationAware
 from minidl.layers.join import join_gradients, join_outputs
 from minidl.layers.outputs import OutputLayout, Outputs
 from minidl.layers.param import Param
@@ -74,10 +75,34 @@ class BranchSegment:
             network.release(tape)
 
 
+class QuantizedSegment(BranchSegment):
+    """Layers that are trained with rounded weights, and predict by integers: see QuantizationAware."""
+
+    def __init__(self, layer: QuantizationAware, name: str, parameters: FlatParameters, trained: ParamGroups) -> None:
+        from minidl.quantization.aware import IntegerForm, RoundedParameters
+
+        self.rounded = RoundedParameters(parameters, layer)
+        super().__init__(layer, name, self.rounded, trained)
+        self.integers = IntegerForm(layer, self.networks[0], parameters)
+
+    def predict(self, x: Array, num_threads: int | None) -> Array:
+        """See Segment."""
+        return self.integers.network().predict(x, num_threads)
+
+    def forward(
+        self, x: Array, num_threads: int | None, seed: int, step: int, example_ids: Index | None, part: int
+    ) -> tuple[Array, Any]:
+        """See Segment."""
+        self.rounded.refresh()
+        return super().forward(x, num_threads, seed, step, example_ids, part)
+
+
 def segment_of(layer: Layer, name: str, parameters: FlatParameters, trained: ParamGroups) -> Segment:
     """Returns one layer as a segment of its own."""
     if layer.native:
         return NativeSegment([layer], parameters, trained)
+    if isinstance(layer, QuantizationAware):
+        return QuantizedSegment(layer, name, parameters, trained)
     if isinstance(layer, Container):
         return BranchSegment(layer, name, parameters, trained)
     return (CheckedSegment if trained[id(layer)].inference else NumpySegment)(layer, name, trained)
@@ -225,8 +250,15 @@ class Network:
         """Whether the whole model is one plan."""
         return len(self.segments) == 1 and isinstance(self.segments[0], NativeSegment)
 
+    def check_gradients(self) -> None:
+        """Raises ValueError if a layer has no gradient."""
+        for leaf, name in self.named:
+            if not all(op.has_backward for op in leaf.ops):
+                raise ValueError(f"{name}: expected a layer with a gradient; it computes predictions only")
+
     def check_batch(self, n: int) -> None:
-        """Raises ValueError if a batch of n examples is too small to train a layer with."""
+        """Raises ValueError if a batch of n examples is too small to train a layer with, or one has no gradient."""
+        self.check_gradients()
         for leaf, name in self.named:
             if 0 < n < leaf.min_batch_size and not self.trained[id(leaf)].frozen:
                 minimum = f"at least {leaf.min_batch_size} examples in every batch of training"

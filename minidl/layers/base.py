@@ -551,16 +551,17 @@ class Layer:
         return np.random.default_rng([self._seed, *f"{self._path}/{name}".encode()])
 
     def _check_ops(self, out_shape: Shape) -> None:
-        size = math.prod(self.in_shape)
+        sizes = [math.prod(self.in_shape)]  # of all values
         for op in self.ops:
             if not isinstance(op, Op):
                 raise TypeError(f"op: expected an Op of minidl_c, got {op!r}")
             if op.dtype != self.dtype:
                 raise ValueError(f"op: expected one for {self.dtype}, got {op.dtype}: give it self.dtype")
+            size = sizes[max(len(sizes) - 1 - op.back, 0)]
             if math.prod(op.in_shape) != size:
                 raise ValueError(f"op: takes an input of shape {op.in_shape}, but gets {size} elements")
-            size = math.prod(op.out_shape)
-        if size != math.prod(out_shape):
+            sizes.append(math.prod(op.out_shape))
+        if sizes[-1] != math.prod(out_shape):
             raise ValueError(f"op: returns shape {self.ops[-1].out_shape}, but the layer returns {out_shape}")
         count, state = sum(p.value.size for p in self.params.values()), sum(b.size for b in self.buffers.values())
         if sum(op.n_param for op in self.ops) != count:

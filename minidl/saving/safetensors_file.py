@@ -52,6 +52,10 @@ MAX_BYTES = 2**62  # of a tensor
 READER_HINTS = {  # by the expected and the actual kind of file
     ("model", "checkpoint"): ": Trainer.resume(path).model is the model in it",
     ("checkpoint", "model"): ": Sequential.load(path) reads it",
+    ("model", "quantized model"): ": minidl.quantization.QuantizedModel.load(path) reads it",
+    ("checkpoint", "quantized model"): ": minidl.quantization.QuantizedModel.load(path) reads it",
+    ("quantized model", "model"): ": Sequential.load(path) reads it",
+    ("quantized model", "checkpoint"): ": Trainer.resume(path).model is the model in it, which quantize takes",
 }
 
 

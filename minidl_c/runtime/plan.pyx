@@ -152,6 +152,7 @@ cdef class Plan(Program):
         cdef run_state *run = &p.run
         cdef Py_ssize_t m = p.bind_inputs(x, None, param, self.dtype, self.has_state_updates)
         cdef schedule s
+        self.check_gradients()
         self.check_flat_size(p.arguments.rows)
         if example_ids is not None:
             p.arguments.acquire(example_ids, "int64", m, 1, False, "example_ids")

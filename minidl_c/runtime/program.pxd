@@ -22,3 +22,4 @@ cdef class Program:
     cdef int find_blocked_values(self) except -1
     cdef int set_training(self, tuple frozen) except -1
     cdef int check_flat_size(self, Py_ssize_t n) except -1
+    cdef int check_gradients(self) except -1

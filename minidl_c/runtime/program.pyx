@@ -2,7 +2,7 @@
 from operator import index
 from libc.stdlib cimport calloc, free
 
-from minidl_c.op cimport ALIAS_SKIP, LANES, Op, blocks_of, dtype_of, op, target_bytes
+from minidl_c.op cimport ALIAS_SKIP, BEFORE, LANES, Op, blocks_of, dtype_of, op, target_bytes
 from minidl_c.runtime.blocked_form cimport adds_sums, can_train, is_converted, is_repacked, keeps_layout
 from minidl_c.runtime.costs cimport measure_blocked, measure_parts
 
@@ -16,6 +16,12 @@ cdef object MAX_OFFSET = 2**62         # elements; sums of such do not overflow
 cdef inline Py_ssize_t flat_elements(const op *o) noexcept:
     """The number of elements of an op in the flat buffer: parameters, then state."""
     return o.n_param + o.n_state
+
+
+cdef inline int from_start(int index, int last) noexcept:
+    """Returns the index of a value, if it counts from the value `last` (BEFORE in op.h) or not; -2 if there is no such value."""
+    cdef int value = index if index >= -1 else last - (BEFORE(0) - index)
+    return value if value >= 0 or index == -1 else -2
 
 
 cdef inline bint is_shapeless(const op *o) noexcept:
@@ -91,7 +97,12 @@ cdef class Program:
         if source.c.loss.is_loss != (self.has_loss and k == self.n_ops - 1):
             raise ValueError(f"{name}: expected a loss as the last op of a training plan, and nowhere else")
         o[0] = source.c
-        o.plan.input = k if o.plan.input < 0 else o.plan.input
+        if o.no_backward and self.has_loss:
+            raise ValueError(f"{name}: expected a plan that predicts: the op has no gradient")
+        o.plan.input = k if o.plan.input == -1 else from_start(o.plan.input, k)
+        o.branch.skip = from_start(o.branch.skip, k)
+        if o.plan.input < 0 or o.branch.skip < -1:
+            raise ValueError(f"{name}: expected inputs among the {k + 1} values before it")
         o.plan.output, o.plan.param = k + 1, offset
         if k == 0:
             self.values[0].size, self.values[0].channels = o.in_size, o.in_channels
@@ -224,4 +235,12 @@ cdef class Program:
         """Raises ValueError if a flat buffer of n elements does not hold the parameters of all ops."""
         if n < self.costs.n_flat:
             raise ValueError(f"param: expected at least {self.costs.n_flat} elements, got {n}")
+        return 0
+
+    cdef int check_gradients(self) except -1:
+        """Raises ValueError if an op has no gradient."""
+        cdef int k
+        for k in range(self.n_ops):
+            if self.ops[k].no_backward:
+                raise ValueError(f"op {k}, {type(self.sources[k]).__name__}: has no gradient")
         return 0

@@ -22,7 +22,7 @@ PROGRAMS = {
     "critical_path.py",
     "custom_kernel.py", "first_weights.py", "fit_memory.py", "footprint.py", "import_onnx.py", "imported_nets.py",
     "inference.py", "kernels.py", "many_nets.py", "nets.py", "numpy_parts.py", "odd_batches.py", "per_example.py",
-    "ppo_torch.py", "report_limits.py", "scaling.py", "segmentation.py", "tables.py", "thread_pool.py",
+    "ppo_torch.py", "quantized.py", "report_limits.py", "scaling.py", "segmentation.py", "tables.py", "thread_pool.py",
     "torch_mnist.py", "train_step.py", "winograd.py",
 }  # fmt: skip
 
@@ -488,3 +488,12 @@ def test_segmentation(run, tmp_path):
     _, results = run("segmentation.py", *shortest, json_file=tmp_path / "r.json")
     (seconds, memory) = results["steps"]["2 of 16, 1 threads"]["minidl"]
     assert seconds > 0 and memory > 1e6
+
+
+def test_quantized(run, tmp_path):
+    shortest = ["--rounds", 1, "--steps", 2, "--seconds", 0.01, "--nets", "lenet", "mlp", "--batch-sizes", 5]
+    output, results = run("quantized.py", *shortest, json_file=tmp_path / "r.json")
+    assert [one["net"] for one in results["measurements"]] == ["lenet", "mlp"] and "LeNet-5" in output
+    for one in results["measurements"]:
+        assert set(one["milliseconds"]) == {"float32", "int8"}
+        assert all(all_positive(times["rounds"]) for times in one["milliseconds"].values())

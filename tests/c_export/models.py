@@ -8,6 +8,7 @@ from contract.every_layer import DRAWS
 from minidl import Sequential
 from minidl.engine.layer_list import from_spec, to_spec
 
+ALL = sorted(DRAWS)
 MAX_ELEMENTS = 3000  # of a value: a chain of upsampling layers grows
 
 
@@ -21,9 +22,11 @@ def randomize(model, rng):
     return model
 
 
-def random_model(rng, dtype, layers=8):
-    """Returns a model of at most `layers` random layers, and a function (n) that draws inputs for its first one."""
-    names = sorted(DRAWS)
+def random_model(rng, dtype, layers=8, names=ALL):
+    """Returns a model of at most `layers` random layers, and a function (n) that draws inputs for its first one.
+
+    names: those of the layers' classes.
+    """
     case = DRAWS[str(rng.choice(names))](rng)
     chain = [case.layer]
     for _ in range(rng.integers(layers)):
@@ -39,5 +42,5 @@ def random_model(rng, dtype, layers=8):
             chain.append(other)
     model = randomize(Sequential(from_spec(to_spec(chain)), case.in_shape, dtype=dtype), rng)
     if np.isnan(model.predict(case.values(copy.deepcopy(rng), (3, *case.in_shape)).astype(dtype))).all():
-        return random_model(rng, dtype, layers)  # scores that are NaN, as by Sqrt after LogSigmoid, test nothing
+        return random_model(rng, dtype, layers, names)  # scores that are NaN, as by Sqrt after LogSigmoid, test nothing
     return model, lambda n: case.values(rng, (n, *case.in_shape)).astype(dtype)

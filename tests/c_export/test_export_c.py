@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 import minidl
 from minidl import Layer, Sequential, Trainer, __main__
-from minidl.c_export import HAS_FMA, CodeWriter, source_file
+from minidl.c_export import HAS_FMA, CodeWriter, comment
 from minidl.estimators import SequentialClassifier, SequentialRegressor
 from minidl.initializers import ones
 from minidl.layers import Conv2D, Dense, Flatten, Outputs, Parallel, ReLU, Rescale, Sigmoid
@@ -176,7 +176,7 @@ def test_the_test_in_the_file_notices_another_weight(model, tmp_path):
 def test_the_comment_tells_sizes_and_hash(model, tmp_path):
     minidl.export_c(model, tmp_path / "net.c")
     text = (tmp_path / "net.c").read_text()
-    assert f"SHA-256 of the weights {source_file.weights_hash(model.state_dict())}" in text
+    assert f"SHA-256 of the weights {comment.weights_hash(model.state_dict())}" in text
     assert "x: (1, 8, 8), as `predict` takes it in Python" in text
     arena = int(re.search(r"NET_ARENA (\d+)", text)[1])
     assert f"arena {4 * arena} bytes, in the file" in text

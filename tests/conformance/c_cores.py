@@ -126,14 +126,18 @@ def run(core, place, model, inputs, *defines, edit=None):
     minidl.export_c(model, place / "net.c", header=True)
     if edit:
         (place / "net.c").write_text(edit((place / "net.c").read_text()))
+    return execute(core, place, REAL[model.dtype], inputs, *defines)
+
+
+def execute(core, place, real, inputs, *options):
+    """Compiles and runs net.c, of numbers of the C type `real`; returns the result."""
     (place / "link.ld").write_text(LINK % (core.flash, core.ram))
     gcc = ("arm-none-eabi-gcc", *core.options, "-mthumb", *STRICT)
     own, program, alone = (str(place / name) for name in ("net.o", "program.elf", "alone.elf"))
     files = ("-I", str(place), str(HERE / "cortex.c"), str(place / "net.c"), "-o", program)
     flags = ("--specs=rdimon.specs", "-nostartfiles", "-T", str(place / "link.ld"), "-Wl,--no-warn-rwx-segments")
-    real = f"-DREAL={REAL[model.dtype]}"
-    subprocess.run([*gcc, real, "-DNET_TEST", *defines, *flags, *files, "-lm"], check=True)
-    subprocess.run([*gcc, "-c", str(place / "net.c"), "-o", own], check=True)
+    subprocess.run([*gcc, f"-DREAL={real}", "-DNET_TEST", *options, *flags, *files, "-lm"], check=True)
+    subprocess.run([*gcc, *options, "-c", str(place / "net.c"), "-o", own], check=True)
     bare = ("-nostartfiles", "-Wl,--gc-sections,--entry=net_predict,--undefined=net_predict")
     subprocess.run([*gcc, "--specs=nosys.specs", *bare, own, "-o", alone, "-lm"], check=True)
     sizes = subprocess.run([TOOLS[1], alone], check=True, capture_output=True, text=True).stdout.splitlines()[1].split()

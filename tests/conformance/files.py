@@ -28,8 +28,9 @@ import hostile_files
 import numpy as np
 from samples import load_checkpoint, save_checkpoint
 
-from minidl import Layer, Sequential, Trainer
-from minidl.layers import Conv2D, Dense, Flatten, ReLU
+from minidl import Layer, Sequential, Trainer, quantize
+from minidl.layers import AvgPool2D, Conv2D, Dense, Flatten, MaxPool2D, ReLU, Residual, Softmax, SqueezeExcite, Tanh
+from minidl.quantization import QuantizedModel
 from minidl.saving import safetensors_file
 
 SLACK = 16 * 2**20  # bytes allowed beyond the file and twice its tensors
@@ -66,9 +67,24 @@ def make_model(path: Path) -> None:
     Sequential(layers, input_shape=(1, 3, 2), seed=1).save(path)
 
 
+def make_quantized_model(path: Path) -> None:
+    """Writes a small file of integers, with operations of all kinds and a float layer."""
+    layers = [
+        Conv2D(2, (2, 1)),
+        ReLU(),
+        AvgPool2D(2, 1),
+        MaxPool2D(2, 1, padding=1),
+        Residual(Tanh()),
+        SqueezeExcite(1),
+    ]
+    model = Sequential([*layers, Flatten(), Dense(3), Softmax()], input_shape=(1, 4, 3), seed=1)
+    quantize(model, np.random.default_rng(0).standard_normal((9, 12)), float_layers=1).save(path)
+
+
 KINDS = {
     "model": Kind(make_model, lambda path: Sequential.load(path, custom_objects={"Doubled": Doubled}), Sequential.save),
     "checkpoint": Kind(lambda path: save_checkpoint(1, path), load_checkpoint, Trainer.save_checkpoint),
+    "quantized model": Kind(make_quantized_model, QuantizedModel.load, QuantizedModel.save),
 }
 
 

@@ -54,7 +54,7 @@ FUNCTIONS = {
 }  # fmt: skip
 WITHOUT_ARRAYS = {
     "array_args.is_readable", "array_args.are_labels",        # which return False for what others refuse
-    "cpu.known", "cpu.supported",
+    "cpu.has_vnni", "cpu.known", "cpu.supported",
     "op.check_ints", "op.check_element_count", "runtime.threads.openmp", "runtime.threads.check_num_threads",
     "runtime.threads.set_num_threads", "runtime.threads.set_thread_choice", "kernels.permute.rearranging_ops",
     "runtime.threads.get_num_threads", "runtime.threads.limit_default", "runtime.threads.limit_thread",

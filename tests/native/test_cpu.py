@@ -29,6 +29,11 @@ def test_the_levels_are_those_that_linux_reports():
     assert cpu.supported() == [isa for isa, needed in (("v4", V4), ("v3", V3), ("v2", V2)) if needed <= features()]
 
 
+@pytest.mark.skipif(not features(), reason="not Linux on x86-64")
+def test_products_of_bytes_are_those_that_linux_reports():
+    assert cpu.has_vnni() == (features() >= V4 | {"avx512_vnni"})
+
+
 def test_the_best_build_is_in_use():
     code = "import minidl_c; print(minidl_c.isa)"
     environment = {name: value for name, value in os.environ.items() if name != "MINIDL_ISA"}

@@ -28,28 +28,6 @@ typedef char compile_without_single_precision_constant[sizeof(1.0) == sizeof(dou
 #pragma STDC FP_CONTRACT OFF
 #endif
 
-#if defined __clang__
-#define NOINLINE static __attribute__((noinline))
-#elif defined __GNUC__ && __GNUC__ >= 8
-#define NOINLINE static __attribute__((noipa))
-#elif defined __GNUC__
-#define NOINLINE static __attribute__((noinline, noclone))
-#else
-#define NOINLINE static
-#endif
-
-#if defined __clang__ || (defined __GNUC__ && __GNUC__ >= 8)
-#define UNROLL _Pragma("GCC unroll 32")
-#else
-#define UNROLL
-#endif
-
-#if defined __GNUC__
-#define INLINE static inline __attribute__((always_inline, unused))
-#else
-#define INLINE static inline
-#endif
-
 /* The fma of these C libraries rounds twice, on processors without one of their own. */
 #if !defined FMA_INSTRUCTION && !defined SOFT_FMA && (defined __NEWLIB__ || defined __MINGW32__ || defined __BIONIC__ || \
   defined __FreeBSD__ || defined __NetBSD__ || defined __OpenBSD__ || defined __DragonFly__)
@@ -61,10 +39,6 @@ typedef char compile_without_single_precision_constant[sizeof(1.0) == sizeof(dou
 #endif
 
 typedef char real_has_its_bits[sizeof(real) == sizeof(bits) ? 1 : -1];        /* else the compilation ends here */
-
-typedef intptr_t integer;              /* sizes and offsets */
-
-#define EACH(i, n) for (integer i = 0; i < (n); i++)
 
 INLINE real real_from_bits(bits b) { real x; memcpy(&x, &b, sizeof x); return x; }
 

@@ -1,0 +1,75 @@
+"""Weights: those of a sum of products as int8, a scale for each output channel; its bias, corrected and in int32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minidl.quantization.graph import Doubles, Product
+from minidl.quantization.program import LARGEST_WEIGHT, SUM_LIMIT, Int8, Quantization
+from minidl.quantization.rescaling import STEPS, rescaling
+from minidl.utils.arrays import Array
+
+MOST_BIAS = 2**30  # half of the sum: the other half is for the products
+
+
+def quantize_product(node: Product, made: Quantization, out_scale: float, mean: Doubles) -> dict[str, Any]:
+    """Returns weights, biases, multipliers and shifts of a program.SumOfProducts.
+
+    made: the quantization of its input. mean: the mean of its input over the calibration data, (c, h, w). The error of
+    rounded weights times this mean is subtracted from the bias, so that outputs keep their means.
+
+    A scale is larger than the largest weight needs where bias and products would not fit 32 bits; weights of 0 have
+    that of the bias.
+    """
+    weight, bias = node.weight, node.bias
+    if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
+        raise ValueError("expected finite weights, got NaN or infinity")
+    scales = _largest(weight) / LARGEST_WEIGHT
+    scales = np.maximum(scales, np.abs(bias) / (made.scale * MOST_BIAS))
+    scales[scales == 0] = 1.0
+    q = _rounded(weight, scales)
+    room = SUM_LIMIT - MOST_BIAS - (STEPS + 1) // 2 * q[0].size  # the last term: for weights that are rounded up
+    if room <= 0:
+        raise ValueError(f"expected at most {2**23 - 1} weights in a sum, which fits 32 bits then, got {q[0].size}")
+    excess = (STEPS + 1) * np.abs(q.astype(np.int64)).sum(axis=(1, 2, 3)) / room
+    q = _rounded(weight, scales := scales * np.maximum(excess, 1.0))
+    bias = bias - _mean_error(node, q * scales[:, None, None, None] - weight, mean)
+    biases = np.clip(np.floor(bias / (made.scale * scales) + 0.5), -MOST_BIAS, MOST_BIAS).astype(np.int32)
+    factors = made.scale * scales / out_scale
+    is_zero = (biases == 0) & (q == 0).all(axis=(1, 2, 3))
+    pairs = [(0, 1) if zero else rescaling(float(f)) for f, zero in zip(factors, is_zero, strict=True)]
+    multipliers, shifts = np.array(pairs, np.int32).T.copy()
+    return {"weights": q, "biases": biases, "multipliers": multipliers, "shifts": shifts}
+
+
+def fake_quantized(weight: Array) -> Doubles:
+    """Returns weights (out, ...) as those numbers that their int8 numbers stand for, unless bias or sums need others.
+
+    That is all of them, except in a `quantize_product` of very large biases or numbers of weights.
+    """
+    wide = weight.astype(np.float64).reshape(len(weight), -1)
+    scales = _largest(wide) / LARGEST_WEIGHT
+    scales[scales == 0] = 1.0
+    return (_rounded(wide, scales) * scales[:, None]).reshape(weight.shape)
+
+
+def _largest(weight: Doubles) -> Doubles:
+    """Returns the largest absolute value of each output channel's weights."""
+    largest: Doubles = np.abs(weight).reshape(len(weight), -1).max(axis=1)
+    return largest
+
+
+def _rounded(weight: Doubles, scales: Doubles) -> Int8:
+    steps = np.floor(weight / scales.reshape(-1, *[1] * (weight.ndim - 1)) + 0.5)
+    return np.clip(steps, -LARGEST_WEIGHT, LARGEST_WEIGHT).astype(np.int8)
+
+
+def _mean_error(node: Product, error: Doubles, mean: Doubles) -> Doubles:
+    """Returns the mean of each output channel's error; borders of the image count as its inside."""
+    if error.shape[2:] != mean.shape[1:] or any(node.padding):
+        mean = np.broadcast_to(mean.mean(axis=(1, 2), keepdims=True), (len(mean), *error.shape[2:]))
+    grouped = error.reshape(node.groups, -1, *error.shape[1:])
+    sums: Doubles = np.einsum("gocij,gcij->go", grouped, mean.reshape(node.groups, -1, *error.shape[2:]))
+    return sums.reshape(-1)

@@ -22,7 +22,8 @@ ctypedef struct fake_quantize_dims:
 cdef inline real quantized(real x, real inverse, real offset) noexcept nogil:
     if real is float:
         return floorf(x * inverse + offset)
-    return floor(x * inverse + offset)
+    else:
+        return floor(x * inverse + offset)
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------

@@ -31,7 +31,7 @@ def pool_axis(ranges: Sequence[Range], size: int, step: int = 1) -> PoolAxis | N
     gaps = {b - a for places in (starts, ends) for a, b in pairwise(places)}
     for stride in sorted(gap for gap in gaps or {size} if gap > 0):
         after = max((n - 1) * stride + extent - size - before, 0)
-        fits = 0 <= before < extent > after and (size + before + after - extent) // stride + 1 == n
+        fits = 0 <= before < kernel > after and (size + before + after - extent) // stride + 1 == n
         if fits and tuple(ranges) == _windows(n, size, extent, stride, before, step):
             return PoolAxis(kernel, stride, before, after)
     return None

@@ -1,7 +1,8 @@
 """Quantized nets in the format QDQ: operators of floats between DequantizeLinear and QuantizeLinear.
 
-What moves or compares int8 numbers, a maximum, a table or a copy, is written for int8, and is exact. Other operations
-round their real result to the nearest step, a half to the even one, where a Program rounds it up.
+A number q of a Program is q + 128 in the graph, as uint8: these and int8 weights are what onnxruntime has the fastest
+kernels for. A maximum, a table or a copy is written for bytes, and is exact. Other operations round their real result
+to the nearest step, a half to the even one, where a Program rounds it up.
 
 Factors of a program that follow from scales and divisors are left to these; others become a Mul. The scale of a weight
 is that of its multiplier and shift.
@@ -24,7 +25,7 @@ from minidl.quantization import program as p
 from minidl.quantization.integer_net import IntegerNet
 from minidl.utils.arrays import Array
 
-INT8 = 3  # of TensorProto.DataType
+UINT8 = 2  # of TensorProto.DataType
 STEPS = p.HIGH - p.LOW
 NEGLIGIBLE = 2.0**-8  # of a step: what a factor that the scales give may differ by, at most
 IMAGE, VECTOR = 4, 2  # axes of a value, with that of the examples
@@ -49,15 +50,15 @@ def write_integer_net(writer: NodeWriter, x: str) -> str:
 
 
 def _quantized_input(writer: NodeWriter, program: p.Program, x: str) -> dict[int, str]:
-    """Writes floor(x * factors + offsets) in float64, as a Program does, so that all bytes are equal."""
+    """Writes floor(x * factors + offsets) + 128 in float64, rounded as in a Program, so that all bytes are equal."""
     channels = (-1, *[1] * (len(writer.in_shape) - 1))
     factors, offsets = (of.reshape(channels) for of in (program.input.factors, program.input.offsets))
     x = writer.add_node("Cast", x, to=DATA_TYPES["float64"])
     x = writer.add_node("Mul", x, writer.add_constant("factors", factors, "float64"))
     x = writer.add_node("Add", x, writer.add_constant("offsets", offsets, "float64"))
-    bounds = [writer.add_constant(name, of, "float64") for name, of in (("low", p.LOW), ("high", p.HIGH))]
-    x = writer.add_node("Clip", writer.add_node("Floor", x), *bounds)
-    x = writer.add_node("Cast", x, to=INT8)
+    x = writer.add_node("Add", writer.add_node("Floor", x), writer.add_constant("shift", -p.LOW, "float64"))
+    bounds = [writer.add_constant(name, of, "float64") for name, of in (("low", 0), ("high", STEPS))]
+    x = writer.add_node("Cast", writer.add_node("Clip", x, *bounds), to=UINT8)
     if len(writer.in_shape) == 1:
         return {VECTOR: x}
     if writer.in_shape != program.values[0].shape:
@@ -72,7 +73,7 @@ class _Part:
         self.writer, self.values, self.places = writer, values, places
 
     def place(self, k: int, axes: int) -> str:
-        """Returns the name of value k, as int8 numbers (n, c, h, w), or (n, size)."""
+        """Returns the name of value k, as bytes (n, c, h, w), or (n, size)."""
         if axes not in self.places[k]:
             shape = self.values[k].shape if axes == IMAGE else (math.prod(self.values[k].shape),)
             to = self.writer.add_int_constant(f"shape_{k}", (0, *shape))
@@ -80,19 +81,25 @@ class _Part:
         return self.places[k][axes]
 
     def real(self, name: str, x: str, made: p.Quantization) -> str:
-        """Returns the real numbers of int8 ones."""
+        """Returns the real numbers that bytes stand for."""
         return self.writer.add_node("DequantizeLinear", x, *self._parameters(name, made))
 
     def quantized(self, y: str, made: p.Quantization, low: int = p.LOW, high: int = p.HIGH) -> str:
-        """Returns the int8 numbers of real ones, between low and high."""
+        """Returns the bytes of real numbers, between those of low and high."""
         y = self.writer.add_node("QuantizeLinear", y, *self._parameters("y", made))
         if (low, high) == (p.LOW, p.HIGH):
             return y
-        bounds = [self.writer.add_constant(name, of, "int8") for name, of in (("low", low), ("high", high))]
+        bounds = [self.writer.add_constant(name, of - p.LOW, "uint8") for name, of in (("low", low), ("high", high))]
         return self.writer.add_node("Clip", y, *bounds)
 
+    def real_constant(self, name: str, numbers: Array, dtype: str, scales: Array) -> str:
+        """Returns real numbers with a scale for each index of axis 0. onnxruntime's QGemm needs zero points, too."""
+        zeros = self.writer.add_constant(f"{name}_zero_point", np.zeros(len(numbers)), dtype)
+        constants = self.writer.add_constant(name, numbers, dtype), self.scale(f"{name}_scale", scales), zeros
+        return self.writer.add_node("DequantizeLinear", *constants, axis=0)
+
     def _parameters(self, name: str, made: p.Quantization) -> tuple[str, str]:
-        zero_point = self.writer.add_constant(f"{name}_zero_point", made.zero_point, "int8")
+        zero_point = self.writer.add_constant(f"{name}_zero_point", made.zero_point - p.LOW, "uint8")
         return self.scale(f"{name}_scale", made.scale), zero_point
 
     def scale(self, name: str, numbers: Any) -> str:
@@ -121,13 +128,8 @@ def write_sum_of_products(part: _Part, o: p.SumOfProducts, y: p.Value) -> dict[i
     if is_dense:
         weights = weights.reshape(len(weights), -1)
     constants = [
-        writer.add_node(
-            "DequantizeLinear", writer.add_constant(name, of, dtype), part.scale(f"{name}_scale", s), axis=0
-        )
-        for name, of, dtype, s in (
-            ("weights", weights, "int8", scales),
-            ("biases", biases, "int32", scales * before.scale),
-        )
+        part.real_constant("weights", weights, "int8", scales),
+        part.real_constant("biases", biases, "int32", scales * before.scale),
     ]
     if is_dense:
         found = writer.add_node("Gemm", x, *constants, transB=1)
@@ -156,7 +158,7 @@ def _pool_attributes(o: p.MaxPool | p.AveragePool, shape: tuple[int, ...], steps
 
 
 def write_max_pool(part: _Part, o: p.MaxPool, y: p.Value) -> dict[int, str]:
-    """A MaxPool of int8, or for any windows the maximum of their rows, then of their columns."""
+    """A MaxPool of bytes, or for any windows the maximum of their rows, then of their columns."""
     (k,), writer = o.inputs, part.writer
     x, attributes = part.place(k, IMAGE), _pool_attributes(o, part.values[k].shape, o.steps)
     if attributes:
@@ -252,10 +254,10 @@ def _axes(y: p.Value) -> int:
 
 
 def write_lookup(part: _Part, o: p.Lookup, y: p.Value) -> dict[int, str]:
-    """A Gather of the table, which begins with the number of 0: negative indices count from its end."""
+    """A Gather of the table."""
     axes, x = next(iter(part.places[o.inputs[0]].items()))
     index = part.writer.add_node("Cast", x, to=DATA_TYPES["int32"])
-    table = part.writer.add_constant("table", np.roll(o.table, p.LOW), "int8")
+    table = part.writer.add_constant("table", o.table.astype(np.int64) - p.LOW, "uint8")
     return {axes: part.writer.add_node("Gather", table, index, axis=0)}
 
 
@@ -273,7 +275,7 @@ def write_rearrange(part: _Part, o: p.Rearrange, y: p.Value) -> dict[int, str]:
     if keeps_order:
         return {axes: x}
     if (o.index < 0).any():
-        fill = writer.add_constant("fill", y.quantization.zero_point, "int8")
+        fill = writer.add_constant("fill", y.quantization.zero_point - p.LOW, "uint8")
         x = writer.add_node("Pad", x, writer.add_int_constant("pads", (0, 0, 0, 1)), fill)
     return {VECTOR: writer.add_node("Gather", x, writer.add_int_constant("index", o.index), axis=1)}
 

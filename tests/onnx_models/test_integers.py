@@ -275,9 +275,7 @@ def test_bytes_as_input_and_probabilities(digits, tmp_path):
 
 def test_float_layers_follow(digits, tmp_path):
     outputs = layers.Outputs(scores=[layers.Dense(3), layers.Softmax()], features=[])
-    model = quantize(
-        Sequential([cnn(), outputs], (1, 8, 8)), digits.X_train[:50], float_layers=1
-    )
+    model = quantize(Sequential([cnn(), outputs], (1, 8, 8)), digits.X_train[:50], float_layers=1)
     _, content = exported(model, tmp_path)
     x = digits.X_test.astype("f4")
     for found, expected in zip(run(content, x), model.predict(x).values(), strict=True):

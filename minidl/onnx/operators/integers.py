@@ -214,7 +214,7 @@ def _ratio(multiplier: int, shift: int) -> float:
 
 
 def _same(a: float, b: float, largest: int = STEPS) -> bool:
-    """Whether two factors of a whole number up to the largest give the same, but for a negligible part of a step."""
+    """Whether two factors of a whole number up to the largest give the same, except for a negligible part of a step."""
     return largest * abs(a - b) < NEGLIGIBLE
 
 

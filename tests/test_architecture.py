@@ -21,9 +21,9 @@ FLOORS = (
     {"losses", "optimizers", "saving"},
     {"schedules", "callbacks", "engine"},
     {"sequential"},
-    {"onnx", "quantization", "training"},
-    {"trainer", "plots", "c_export"},
-    {"estimators", "testing"},
+    {"quantization", "training"},
+    {"trainer", "plots", "onnx"},
+    {"estimators", "testing", "c_export"},
     {"minidl"},  # __init__.py
     {"__main__"},
 )

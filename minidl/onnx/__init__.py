@@ -46,9 +46,12 @@ def export(
     their layer, "3.body.0.Conv". The file is written atomically: the path always holds the complete old or new file. A
     layer that is not minidl's writes its nodes in its method `onnx(self, writer, x)`: see NodeWriter.
 
+    A QuantizedModel is written in the format QDQ: weights of int8, values of uint8, and real scores, which may differ
+    by some steps from those of `predict`, since other programs round in another way.
+
     Parameters
     ----------
-    model : Sequential, Trainer, SequentialClassifier or SequentialRegressor
+    model : Sequential, QuantizedModel, Trainer, SequentialClassifier or SequentialRegressor
         The model, or the trainer or fitted estimator of which the model is written.
     path : str or os.PathLike
         The file.

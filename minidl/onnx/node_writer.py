@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from minidl.onnx.graph import Node
 from minidl.utils.arrays import Array
 from minidl.utils.validation import check_choice
 
-CONSTANT_DTYPES = ("float32", "float64", "int32", "int64", "uint8", "bool")
+CONSTANT_DTYPES = ("float32", "float64", "int8", "int32", "int64", "uint8", "bool")
 
 
 def round_to_float32(value: float) -> float:
@@ -87,6 +88,25 @@ class NodeWriter:
         if name not in self.arguments:
             raise ValueError(f"writer[{name!r}]: expected an argument of the layer, one of {list(self.arguments)}")
         return self.arguments[name]
+
+    def part(self, name: str, doc: str) -> NodeWriter:
+        """Returns a writer of the same layer, whose nodes have names of their own, such as "3.body.0.name.Conv".
+
+        Parameters
+        ----------
+        name : str
+            A name that is unique in the layer.
+        doc : str
+            What the nodes compute, for their documentation in the file.
+
+        Returns
+        -------
+        NodeWriter
+            It adds nodes to the same graph.
+        """
+        part = copy(self)
+        part.path, part._doc, part._counts = f"{self.path}.{name}", doc, Counter()
+        return part
 
     @property
     def op(self) -> Any:
@@ -181,7 +201,7 @@ class NodeWriter:
         value : number or array-like of numbers
             The numbers.
         dtype : str or None, default None
-            "float32", "float64", "int32", "int64", "uint8" or "bool"; None: the model's.
+            "float32", "float64", "int8", "int32", "int64", "uint8" or "bool"; None: the model's.
 
         Returns
         -------

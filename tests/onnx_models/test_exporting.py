@@ -138,7 +138,8 @@ WRONG_IN_REFERENCE = {"GlobalMaxPool1D", "LocalResponseNorm"}  # also over the c
 
 def test_every_public_layer_can_be_exported():
     containers = {"Block", "Parallel", "Residual", "SqueezeExcite"}
-    assert {cls.__name__ for cls in WRITE_FUNCTIONS} | containers == PUBLIC_LAYERS - ENDS_MODELS == set(DRAWS)
+    inner = {"IntegerNet"}  # of a QuantizedModel
+    assert {cls.__name__ for cls in WRITE_FUNCTIONS} - inner | containers == PUBLIC_LAYERS - ENDS_MODELS == set(DRAWS)
 
 
 @oracle

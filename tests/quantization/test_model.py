@@ -302,8 +302,8 @@ OTHERS = {
     "at": (lambda model, path: model.at((2, 7, 6)), "input_shape: expected"),
     "quantize": (lambda model, path: quantize(model, X), "layer 0, IntegerNet: expected a layer that integers"),
     "ONNX": (
-        lambda model, path: minidl.onnx.export(model, path),
-        "layer 0, IntegerNet: expected one of minidl's layers",
+        lambda model, path: minidl.onnx.export(model, path, dtype="float64"),
+        "layer 0, IntegerNet, input .*: dtype: expected 'float32'",
     ),
     "feature_maps": (lambda model, path: plots.feature_maps(model, X), "no convolution"),
     "grad_cam": (lambda model, path: plots.grad_cam(model, X, 1), "no convolution"),

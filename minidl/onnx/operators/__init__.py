@@ -16,6 +16,7 @@ from minidl.onnx.operators import (
     convolutions,
     dense,
     embedding,
+    integers,
     norms,
     pools,
     reductions,
@@ -30,6 +31,7 @@ from minidl.onnx.passes.tensordots import TENSORDOT
 
 FAMILIES = (
     activations, convolutions, dense, norms, arithmetic, pools, shapes, channels, embedding, softmax, reductions,
+    integers,
 )  # fmt: skip
 
 WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {

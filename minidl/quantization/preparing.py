@@ -81,14 +81,15 @@ def prepare(model: Sequential, X: ArrayLike, *, ranges: str = "auto", float_laye
     >>> import numpy as np
     >>> from minidl import Sequential, Trainer
     >>> from minidl.layers import Dense, ReLU
+    >>> from minidl.optimizers import Adam
     >>> from minidl.quantization import convert, prepare
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(100, 4)).astype("float32")
     >>> y = (X.sum(axis=1) > 0).astype(int)
     >>> model = Sequential([Dense(8), ReLU(), Dense(2)], input_shape=(4,))
-    >>> history = Trainer(model).fit(X, y, epochs=5)
+    >>> history = Trainer(model, "softmax_cross_entropy", Adam()).fit(X, y, epochs=5, verbose=0)
     >>> prepared = prepare(model, X)
-    >>> history = Trainer(prepared).fit(X, y, epochs=2)
+    >>> history = Trainer(prepared, "softmax_cross_entropy", Adam(1e-4)).fit(X, y, epochs=2, verbose=0)
     >>> bool((convert(prepared).predict(X) == prepared.predict(X)).all())
     True
     """

@@ -1,5 +1,7 @@
 """quantize: exact inputs, what costs nothing, accuracy, the report, and what is refused."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import reference_integer as reference
@@ -331,3 +333,19 @@ def test_numbers_that_overflow_are_refused_by_layer():
     model.params["0.weight"].value[0, 0] = np.inf
     with pytest.raises(ValueError, match=r"^layer 0, Dense: expected finite"):
         quantize(model, draw(9, 3))
+
+
+def test_values_of_large_images_are_in_memory_a_few_at_a_time():
+    """Those of all 64 images would take 500 MB in float32."""
+    model, X = (
+        Sequential([Conv2D(8, 3), ReLU(), Conv2D(8, 3), Tanh()], input_shape=(1, 300, 300)),
+        draw(64, 1, 300, 300),
+    )
+    tracemalloc.start()
+    try:
+        made = quantize(model, X)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 200e6
+    assert made.noise[-1].snr > 30

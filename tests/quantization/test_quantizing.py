@@ -329,6 +329,11 @@ def test_numbers_that_overflow_are_refused_by_layer():
         quantize(model, draw(9, 3))
     with pytest.raises(ValueError, match=r"^X: expected numbers whose range float64 can hold"):
         quantize(Sequential([Dense(2)], input_shape=(3,), dtype="float64"), 1e-300 * draw(9, 3))
+    for scale, dtype in ((1e-38, "float32"), (1e100, "float64")):
+        model = Sequential([Dense(2), ReLU(), Dense(2)], input_shape=(3,), dtype=dtype)
+        model.params["2.weight"].value[...] *= scale
+        with pytest.raises(ValueError, match=r"^layer 2, Dense: expected outputs whose range float32 can hold, got"):
+            quantize(model, draw(9, 3))
     model = Sequential([Dense(2)], input_shape=(3,))
     model.params["0.weight"].value[0, 0] = np.inf
     with pytest.raises(ValueError, match=r"^layer 0, Dense: expected finite"):

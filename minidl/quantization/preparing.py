@@ -164,6 +164,9 @@ def _quantizations(model: Sequential, layers: Sequence[Layer], X: ArrayLike, ran
     """Returns the quantization of each value by the path of the last layer that it comes from; "" is the input's."""
     paths: dict[Node, str] = {}
     nodes = in_order(translate(model.manual.network, layers, paths))
+    for node, path in list(paths.items()):  # what is copied alone may be read in its place: see translate_dense
+        if isinstance(node, Copy) and len(node.inputs) == 1:
+            paths.setdefault(node.inputs[0], path)
     examples = ArraySource(X, model.input_shape, model.dtype)
     found, _ = observe(nodes, examples, ranges, is_bytes=getattr(X, "dtype", None) == np.uint8)
     made = quantizations_of(nodes, found)

@@ -266,6 +266,8 @@ NETS = {
     ),
     "gate": ([Conv2D(4, 3), ReLU(), SqueezeExcite(2, gate=HardSigmoid()), DepthwiseConv2D(3), Flatten()], 8),
     "concat": ([Parallel([], [Conv2D(3, 1), ReLU()]), Parallel([], [Sigmoid(), Conv2D(2, 1)]), Flatten()], 4),
+    "flattened": ([Conv2D(4, 3), Flatten(), ReLU(), Dense(5), ReLU(), Dense(3)], 4),
+    "flattened pools": ([Conv2D(4, 3), MaxPool2D(2), Flatten(), Dropout(0.1), ReLU(), Dense(3)], 3),
     "copies": ([Pad2D(1, value=2.0), Conv2D(4, 3), Permute((1, 2, 0)), Reduce("mean", axis=1), Flatten(), Dense(3)], 4),
 }
 

@@ -14,7 +14,7 @@ from minidl.layers import BatchNorm1D, BatchNorm2D, Block, Parallel, Scale
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, child_path
 from minidl.layers.fake_quantize import FakeQuantize, QuantizationAware
-from minidl.quantization.aware import nodes_of, program_of
+from minidl.quantization.aware import errors_inside, nodes_of, program_of
 from minidl.quantization.conversion import groups_of, quantizations_of, read_nodes
 from minidl.quantization.graph import Copy, Maximum, Node, in_order, named_errors
 from minidl.quantization.model import QuantizedModel
@@ -191,7 +191,8 @@ def _check_in_training(prepared: Sequential) -> None:
     for param in twin.params.values():
         param.value[...] = rng.uniform(0.5, 1, param.value.shape)
     try:
-        quantizations_of(nodes_of(_body_of(twin), twin.manual.network), {})
+        with errors_inside():
+            quantizations_of(nodes_of(_body_of(twin), twin.manual.network), {})
     except ValueError as error:
         raise ValueError(f"{error}: weights that differ give it {INSIDE}") from error
 

@@ -168,7 +168,7 @@ def _quantizations(model: Sequential, layers: Sequence[Layer], X: ArrayLike, ran
         if isinstance(node, Copy) and len(node.inputs) == 1:
             paths.setdefault(node.inputs[0], path)
     examples = ArraySource(X, model.input_shape, model.dtype)
-    found, _ = observe(nodes, examples, ranges, is_bytes=getattr(X, "dtype", None) == np.uint8)
+    found, _ = observe(nodes, examples, ranges)
     made = quantizations_of(nodes, found)
     read = read_nodes(nodes, groups_of(nodes))
     return {paths[x]: made[x] for node in read for x in _ends_of_layers(node, paths)}

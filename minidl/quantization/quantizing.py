@@ -119,7 +119,7 @@ def converted(model: Sequential, X: ArrayLike, ranges: str, last: int) -> Conver
     """Returns the integers of the layers up to `last`; see `quantize`."""
     nodes = in_order(translate(model.manual.network, model.layers[: last + 1]))
     examples = ArraySource(X, model.input_shape, model.dtype)
-    found, means = observe(nodes, examples, ranges, is_bytes=getattr(X, "dtype", None) == np.uint8)
+    found, means = observe(nodes, examples, ranges)
     program, places = convert(nodes, quantizations_of(nodes, found), means)
     few = min(NOISE_EXAMPLES, max(1, NOISE_NUMBERS // _size(nodes)))
     noise = measure(program, nodes, places, _batches(examples, nodes, few))
@@ -140,7 +140,7 @@ def _batches(examples: ArraySource, nodes: Sequence[Node], limit: int) -> Iterat
 
 
 def observe(
-    nodes: Sequence[Node], examples: ArraySource, method: str, is_bytes: bool
+    nodes: Sequence[Node], examples: ArraySource, method: str
 ) -> tuple[dict[Node, tuple[float, float]], dict[Node, Doubles]]:
     """Returns the range of each node's numbers, and the means of those that products read."""
     n, first = len(examples), nodes[0]
@@ -158,7 +158,7 @@ def observe(
     for node, observer in observers.items():
         with named_errors(node):
             found[node] = observer.range("minmax" if node is nodes[-1] else method)
-    if is_bytes:
+    if examples.holds_bytes:
         assert isinstance(first, Input)
         all_bytes = np.concatenate([first.shift, first.gain * 255 + first.shift])
         found[first] = float(all_bytes.min()), float(all_bytes.max())

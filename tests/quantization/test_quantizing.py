@@ -54,6 +54,16 @@ def draw(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape)
 
 
+class Frame:
+    """An object without a dtype that NumPy converts, such as a data frame."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array if dtype is None else self.array.astype(dtype)
+
+
 BYTES = np.arange(256, dtype=np.uint8)
 
 
@@ -225,6 +235,15 @@ def test_noise_of_each_operation():
     assert 30 < first.snr < 60
 
 
+def test_advice_tells_exact_outputs_and_the_noise_of_inputs():
+    X = draw(50, 3)
+    dead = Sequential([Dense(2)], input_shape=(3,))
+    dead.params["0.weight"].value[...] = 0
+    assert quantize(dead, X).advice == "The outputs are exact on the calibration data."
+    moved = quantize(Sequential([Reshape((1, 3)), layers.Pad1D(1)], input_shape=(3,)), X)
+    assert moved.advice.endswith("No operation adds noise to that of the inputs.")
+
+
 def test_heavy_tails_are_cut_inside_the_net_only():
     model, X = Sequential([Rescale(1.0), Dense(4), Dense(2)], input_shape=(3,)), draw(500, 3)
     X[7, 1] = 1000
@@ -313,7 +332,10 @@ def test_calibration_data_of_any_kind_are_the_same_program():
     X = np.random.default_rng(0).integers(0, 200, (9, 1, 5, 5), dtype=np.uint8)
     floats = X.astype("f8")
     floats[0, 0, 0, :2] = 0, 255  # the range of bytes
-    for kinds in ([X, np.asfortranarray(X), X.reshape(9, -1)], [floats, floats.astype(">f4"), floats.tolist()]):
+    for kinds in (
+        [X, np.asfortranarray(X), X.reshape(9, -1), Frame(X)],
+        [floats, floats.astype(">f4"), floats.tolist()],
+    ):
         first, *others = (quantize(model, kind).program for kind in kinds)
         for other in others:
             assert other.values == first.values

@@ -127,6 +127,7 @@ def export_c(
     net.check_one_size("export_c")
     files = files_for(path, name, arena, weights, header, keep_values)
     check_choice("winograd", winograd, "tables", "memory", "direct", None)
+    check_bool("softmax", softmax)
     classes = _classes(model, class_names, net)
     if isinstance(net, QuantizedModel):
         predict, shape = net.predict_int8, net.input_shape
@@ -147,7 +148,7 @@ def export_c(
             metadata=net.metadata,
         )
         return
-    if check_bool("softmax", softmax):
+    if softmax:
         net = with_probabilities(model, net)
     if winograd == "direct":
         net = with_direct_sums(net)

@@ -12,10 +12,14 @@ from minidl.engine.layer_list import layer_name
 from minidl.layers import Block, Outputs, Parallel, Residual, SqueezeExcite
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, child_path, title
+from minidl.layers.fake_quantize import FakeQuantize, QuantizationAware
 from minidl.layers.join import CONCAT
+from minidl.quantization.integer_net import IntegerNet
 from minidl.utils.errors import kind_of
 
 CONTAINERS = (Block, Parallel, Residual, SqueezeExcite)
+CONVERTED = "minidl.quantization.convert(model)"
+INTEGERS = {FakeQuantize: CONVERTED, QuantizationAware: CONVERTED, IntegerNet: "the QuantizedModel itself"}
 
 
 def generate(layers: Sequence[Layer], name: str, transforms_in_c: bool) -> tuple[CProgram, Tensor, dict[str, Tensor]]:
@@ -88,6 +92,8 @@ def _generate_branches(program: CProgram, layer: Container, path: str, label: st
 
 def _generate_custom(writer: CodeWriter, layer: Layer, x: Tensor) -> Tensor:
     """Adds a function of the statements of a user's layer, whose arrays are in the order of its shapes; calls it."""
+    if type(layer) in INTEGERS:
+        raise ValueError(f"expected a layer in float, got one of integers: export {INTEGERS[type(layer)]}")
     write = getattr(layer, "c_code", None)
     if not callable(write):
         raise ValueError("expected one of minidl's layers, or one with a method c_code(writer), got one without it")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 
 from minidl.engine.flat_parameters import FlatParameters
@@ -16,6 +19,7 @@ from minidl.quantization.translation import translate
 from minidl.quantization.weights import fake_quantized
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array, memory_order, with_memory_order
+from minidl.utils.errors import kind_of
 
 
 class RoundedParameters(FlatParameters):
@@ -62,6 +66,15 @@ class IntegerForm:
         return made[1]
 
 
+@contextmanager
+def errors_inside() -> Iterator[None]:
+    """Returns a context whose TypeErrors and ValueErrors say that the layers they name are in a QuantizationAware."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise kind_of(error)(f"QuantizationAware: {error}") from error
+
+
 def nodes_of(container: QuantizationAware, inner: Network) -> list[Node]:
     """Returns the graph of layers in order. inner: their network."""
     return in_order(translate(inner, container.layers))
@@ -72,7 +85,8 @@ def program_of(container: QuantizationAware, inner: Network) -> Program:
 
     No bias is corrected: what was trained is what is converted.
     """
-    nodes = nodes_of(container, inner)
-    read: dict[Node, None] = {x: None for node in nodes if isinstance(node, Product) for x in node.inputs}
-    program, _ = convert(nodes, quantizations_of(nodes, {}), {x: np.zeros(x.shape) for x in read})
+    with errors_inside():
+        nodes = nodes_of(container, inner)
+        read: dict[Node, None] = {x: None for node in nodes if isinstance(node, Product) for x in node.inputs}
+        program, _ = convert(nodes, quantizations_of(nodes, {}), {x: np.zeros(x.shape) for x in read})
     return program

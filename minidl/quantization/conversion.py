@@ -28,6 +28,8 @@ from minidl.quantization.rescaling import rescaling, rescaling_of_sum
 from minidl.quantization.weights import quantize_product
 
 Interval = tuple[float, float]
+LEAST_STEP = float(np.finfo(np.float32).tiny)  # of outputs
+MOST_STEP = float(np.finfo(np.float32).max) / (HIGH - LOW + 1)
 
 
 def groups_of(nodes: Sequence[Node]) -> dict[Node, Node]:
@@ -103,6 +105,9 @@ def convert(
     assert isinstance(first, Input)
     run.values.append(p.Value(first.shape, made[first]))
     run.places[first] = 0
+    with named_errors(nodes[-1]):
+        if not LEAST_STEP <= (scale := run.scale(nodes[-1])) <= MOST_STEP:
+            raise ValueError(f"expected outputs whose range float32 can hold, got steps of {scale:g}")
     for node in nodes[1:]:
         with named_errors(node):
             operations = CONVERT[type(node)](run, node)

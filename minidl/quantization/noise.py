@@ -14,6 +14,7 @@ from minidl.quantization.program import HIGH, LOW, Program, SumOfProducts
 from minidl.quantization.ranges import dequantized
 from minidl.utils.arrays import Array
 
+SAME = 1e-9  # part of the noise of the inputs that is a rounding of its sum
 MANY = 0.001  # share of numbers beyond the range that the text mentions
 
 
@@ -81,9 +82,13 @@ def advice(noise: Sequence[Noise]) -> str:
     first, *others = noise
     if not others:
         return "The program computes nothing."
+    if others[-1].snr == math.inf:
+        return "The outputs are exact on the calibration data."
     worst = max(others, key=lambda one: one.added if math.isfinite(one.added) else -math.inf)
     inputs = "are exact" if first.snr == math.inf else f"have {first.snr:.1f} dB"
     text = f"The outputs have {others[-1].snr:.1f} dB of signal to noise; the quantized inputs {inputs}."
+    if worst.added <= SAME * _share(first.snr):
+        return f"{text} No operation adds noise to that of the inputs."
     text += f" Most noise comes from {worst.label}, whose outputs have {worst.snr:.1f} dB."
     if worst.beyond > MANY:
         return f'{text} {worst.beyond:.1%} of its numbers are beyond the range: try ranges="minmax", or more examples.'

@@ -14,7 +14,7 @@ from minidl.layers import BatchNorm1D, BatchNorm2D, Block, Parallel, Scale
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, child_path
 from minidl.layers.fake_quantize import FakeQuantize, QuantizationAware
-from minidl.quantization.aware import nodes_of, program_of
+from minidl.quantization.aware import errors_inside, nodes_of, program_of
 from minidl.quantization.conversion import groups_of, quantizations_of, read_nodes
 from minidl.quantization.graph import Copy, Maximum, Node, in_order, named_errors
 from minidl.quantization.model import QuantizedModel
@@ -81,14 +81,15 @@ def prepare(model: Sequential, X: ArrayLike, *, ranges: str = "auto", float_laye
     >>> import numpy as np
     >>> from minidl import Sequential, Trainer
     >>> from minidl.layers import Dense, ReLU
+    >>> from minidl.optimizers import Adam
     >>> from minidl.quantization import convert, prepare
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(100, 4)).astype("float32")
     >>> y = (X.sum(axis=1) > 0).astype(int)
     >>> model = Sequential([Dense(8), ReLU(), Dense(2)], input_shape=(4,))
-    >>> history = Trainer(model).fit(X, y, epochs=5)
+    >>> history = Trainer(model, "softmax_cross_entropy", Adam()).fit(X, y, epochs=5, verbose=0)
     >>> prepared = prepare(model, X)
-    >>> history = Trainer(prepared).fit(X, y, epochs=2)
+    >>> history = Trainer(prepared, "softmax_cross_entropy", Adam(1e-4)).fit(X, y, epochs=2, verbose=0)
     >>> bool((convert(prepared).predict(X) == prepared.predict(X)).all())
     True
     """
@@ -163,8 +164,11 @@ def _quantizations(model: Sequential, layers: Sequence[Layer], X: ArrayLike, ran
     """Returns the quantization of each value by the path of the last layer that it comes from; "" is the input's."""
     paths: dict[Node, str] = {}
     nodes = in_order(translate(model.manual.network, layers, paths))
+    for node, path in list(paths.items()):  # what is copied alone may be read in its place: see translate_dense
+        if isinstance(node, Copy) and len(node.inputs) == 1:
+            paths.setdefault(node.inputs[0], path)
     examples = ArraySource(X, model.input_shape, model.dtype)
-    found, _ = observe(nodes, examples, ranges, is_bytes=getattr(X, "dtype", None) == np.uint8)
+    found, _ = observe(nodes, examples, ranges)
     made = quantizations_of(nodes, found)
     read = read_nodes(nodes, groups_of(nodes))
     return {paths[x]: made[x] for node in read for x in _ends_of_layers(node, paths)}
@@ -187,7 +191,8 @@ def _check_in_training(prepared: Sequential) -> None:
     for param in twin.params.values():
         param.value[...] = rng.uniform(0.5, 1, param.value.shape)
     try:
-        quantizations_of(nodes_of(_body_of(twin), twin.manual.network), {})
+        with errors_inside():
+            quantizations_of(nodes_of(_body_of(twin), twin.manual.network), {})
     except ValueError as error:
         raise ValueError(f"{error}: weights that differ give it {INSIDE}") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,8 +26,10 @@ from minidl.utils.data import ArraySource
 from minidl.utils.errors import InputError
 from minidl.utils.validation import check_choice, check_int
 
-BATCH = 64  # examples whose float values are in memory at a time
-NOISE_EXAMPLES = 256  # of the calibration data, on which the noise is measured
+BATCH = 64  # examples whose float values are in memory at a time, or fewer:
+BATCH_NUMBERS = 2**22  # of all their values together; more are not faster
+NOISE_EXAMPLES = 256  # of the calibration data, on which the noise is measured, or fewer:
+NOISE_NUMBERS = 2**27  # of all their values together
 
 
 @dataclass(frozen=True)
@@ -116,21 +119,28 @@ def converted(model: Sequential, X: ArrayLike, ranges: str, last: int) -> Conver
     """Returns the integers of the layers up to `last`; see `quantize`."""
     nodes = in_order(translate(model.manual.network, model.layers[: last + 1]))
     examples = ArraySource(X, model.input_shape, model.dtype)
-    found, means = observe(nodes, examples, ranges, is_bytes=getattr(X, "dtype", None) == np.uint8)
+    found, means = observe(nodes, examples, ranges)
     program, places = convert(nodes, quantizations_of(nodes, found), means)
-    noise = measure(program, nodes, places, _batches(examples, nodes[0], NOISE_EXAMPLES))
+    few = min(NOISE_EXAMPLES, max(1, NOISE_NUMBERS // _size(nodes)))
+    noise = measure(program, nodes, places, _batches(examples, nodes, few))
     return Converted(program, tuple(nodes), places, noise)
 
 
-def _batches(examples: ArraySource, first: Node, limit: int) -> Iterator[Array]:
-    """Yields the first examples, (n, c, h, w) in the dtype of the model."""
-    for start in range(0, min(limit, len(examples)), BATCH):
-        block = examples.chunk(start, min(start + BATCH, limit))
-        yield block.reshape(-1, *first.shape).astype(examples.dtype)
+def _size(nodes: Sequence[Node]) -> int:
+    """Returns how many numbers the values of one example have together."""
+    return sum(math.prod(node.shape) for node in nodes)
+
+
+def _batches(examples: ArraySource, nodes: Sequence[Node], limit: int) -> Iterator[Array]:
+    """Yields the first examples, (n, c, h, w) in the dtype of the model; few at a time if their values are large."""
+    size = min(BATCH, max(1, BATCH_NUMBERS // _size(nodes)))
+    for start in range(0, min(limit, len(examples)), size):
+        block = examples.chunk(start, min(start + size, limit))
+        yield block.reshape(-1, *nodes[0].shape).astype(examples.dtype)
 
 
 def observe(
-    nodes: Sequence[Node], examples: ArraySource, method: str, is_bytes: bool
+    nodes: Sequence[Node], examples: ArraySource, method: str
 ) -> tuple[dict[Node, tuple[float, float]], dict[Node, Doubles]]:
     """Returns the range of each node's numbers, and the means of those that products read."""
     n, first = len(examples), nodes[0]
@@ -138,7 +148,7 @@ def observe(
         raise InputError("X: expected at least one example, got none")
     observers, ends = {node: Observer(n) for node in nodes}, [np.inf, -np.inf]
     found = {}
-    for x in _batches(examples, first, n):
+    for x in _batches(examples, nodes, n):
         ends = [min(ends[0], x.min()), max(ends[1], x.max())]
         for node, values in evaluate(nodes, x).items():
             with named_errors(node):
@@ -148,7 +158,7 @@ def observe(
     for node, observer in observers.items():
         with named_errors(node):
             found[node] = observer.range("minmax" if node is nodes[-1] else method)
-    if is_bytes:
+    if examples.holds_bytes:
         assert isinstance(first, Input)
         all_bytes = np.concatenate([first.shift, first.gain * 255 + first.shift])
         found[first] = float(all_bytes.min()), float(all_bytes.max())

@@ -25,6 +25,7 @@ class Observer:
         self.low, self.high, self.n = math.inf, -math.inf, n
         self.mean = np.zeros(())  # of each number of an example
         self._parts: list[Array] = []
+        self._next = 0  # the place of the next number of the sample, from the next number that comes
 
     def add(self, x: Array) -> None:
         """Takes the values (m, c, h, w) of some examples; raises ValueError unless they are finite."""
@@ -33,8 +34,9 @@ class Observer:
         self.low, self.high = min(self.low, float(x.min())), max(self.high, float(x.max()))
         self.mean = self.mean + x.sum(axis=0, dtype=np.float64) / self.n
         flat = x.reshape(-1)
-        step = max(1, self.n * x[0].size // SAMPLE)
-        self._parts.append(flat[:: step + (step > 1 and step % 2 == 0)].copy())  # an odd step visits all columns
+        step = max(1, self.n * x[0].size // SAMPLE) | 1  # an odd step visits all columns
+        self._parts.append(flat[self._next :: step].copy())
+        self._next = (self._next - flat.size) % step
 
     def range(self, method: str) -> tuple[float, float]:
         """Returns the interval that a method chooses.

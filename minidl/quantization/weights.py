@@ -52,7 +52,8 @@ def fake_quantized(weight: Array) -> Doubles:
     wide = weight.astype(np.float64).reshape(len(weight), -1)
     scales = _largest(wide) / LARGEST_WEIGHT
     scales[scales == 0] = 1.0
-    return (_rounded(wide, scales) * scales[:, None]).reshape(weight.shape)
+    with np.errstate(invalid="ignore"):  # a channel that is not finite becomes NaN, which training reports
+        return (_rounded(wide, scales) * scales[:, None]).reshape(weight.shape)
 
 
 def _largest(weight: Doubles) -> Doubles:

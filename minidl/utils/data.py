@@ -92,6 +92,11 @@ class ArraySource:
     def __len__(self) -> int:
         return len(self._array)
 
+    @property
+    def holds_bytes(self) -> bool:
+        """True if the numbers of X are uint8, in whatever it holds them."""
+        return bool(self._array.dtype == np.uint8)
+
     def check_rows(self, rows: Index) -> None:
         """Raises InputError, as the constructor with `check`, for NaN and infinity in these rows, if in memory."""
         if self._is_checked or self._is_on_disk or self._array.dtype.kind != "f":

@@ -266,6 +266,8 @@ NETS = {
     ),
     "gate": ([Conv2D(4, 3), ReLU(), SqueezeExcite(2, gate=HardSigmoid()), DepthwiseConv2D(3), Flatten()], 8),
     "concat": ([Parallel([], [Conv2D(3, 1), ReLU()]), Parallel([], [Sigmoid(), Conv2D(2, 1)]), Flatten()], 4),
+    "flattened": ([Conv2D(4, 3), Flatten(), ReLU(), Dense(5), ReLU(), Dense(3)], 4),
+    "flattened pools": ([Conv2D(4, 3), MaxPool2D(2), Flatten(), Dropout(0.1), ReLU(), Dense(3)], 3),
     "copies": ([Pad2D(1, value=2.0), Conv2D(4, 3), Permute((1, 2, 0)), Reduce("mean", axis=1), Flatten(), Dense(3)], 4),
 }
 
@@ -342,7 +344,7 @@ def test_accuracy_that_quantization_loses_is_won_back():
 @pytest.mark.parametrize(
     ("layers", "options", "error", "message"),
     [
-        ([Conv2D(2, 3), PReLU(), Flatten()], {}, ValueError, "PReLU: expected .* values inside"),
+        ([Conv2D(2, 3), PReLU(), Flatten()], {}, ValueError, "^QuantizationAware: layer 3, PReLU: .* values inside"),
         ([Dropout(0.1), Flatten(), Dense(3), Softmax()], {}, ValueError, "layer 3, Softmax: .* float_layers"),
         ([Parallel([], [], [], join="multiply")], {}, ValueError, "Parallel: expected a layer without values inside"),
         ([Flatten(), Dense(3)], {"float_layers": 2}, ValueError, "float_layers: "),
@@ -379,17 +381,23 @@ def test_other_models_are_refused(prepared):
 
 def test_values_without_a_quantization_and_weights_that_are_not_finite_are_named(prepared):
     bare = Sequential([QuantizationAware(FakeQuantize(0.1, 0), Dense(2))], input_shape=(3,))
-    with pytest.raises(ValueError, match="layer 1, Dense: expected a FakeQuantize after it"):
+    with pytest.raises(ValueError, match=r"^QuantizationAware: layer 1, Dense: expected a FakeQuantize after it"):
         bare.predict(np.eye(3))
     steps = [FakeQuantize(0.1, 0), Parallel([Dense(2), FakeQuantize(0.1, 0)], [Dense(2), FakeQuantize(0.2, 0)])]
     mixed = Sequential([QuantizationAware(*steps, FakeQuantize(0.2, 0))], input_shape=(3,))
     assert convert(mixed).predict(np.eye(3)).tobytes() == mixed.predict(np.eye(3)).tobytes()  # by tables
     pooled = QuantizationAware(FakeQuantize(0.1, 0), MaxPool2D(2), FakeQuantize(0.2, 0))
-    with pytest.raises(ValueError, match=r"layer 1, MaxPool2D: expected a FakeQuantize as before, .*scale=0.1"):
+    with pytest.raises(
+        ValueError, match=r"^QuantizationAware: layer 1, MaxPool2D: expected a FakeQuantize as before, .*scale=0.1"
+    ):
         Sequential([pooled], input_shape=(1, 4, 4)).predict(np.eye(4)[None, None])
     prepared.params["0.1.weight"].value[0, 0, 0, 0] = np.nan
-    with pytest.raises(ValueError, match=r"1, Conv2D .*expected finite weights"):
-        prepared.predict(X)
+    for refused in (prepared.predict, lambda X: convert(prepared)):
+        with pytest.raises(ValueError, match=r"^QuantizationAware: layer 1, Conv2D .*expected finite weights"):
+            refused(X)
+    for number in (np.nan, np.inf):  # without a warning
+        prepared.params["0.1.weight"].value[0, 0, 0, 0] = number
+        assert np.isnan(prepared.forward(X, training=True)).any()
 
 
 def test_every_kind_of_product_has_rounded_weights():

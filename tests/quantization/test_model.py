@@ -15,7 +15,7 @@ from minidl import InputError, Sequential, Trainer, plots, quantize
 from minidl.estimators import SequentialClassifier
 from minidl.layers import AvgPool2D, Conv2D, Dense, Flatten, MaxPool2D, Outputs, ReLU, Rescale, Residual, Softmax, Tanh
 from minidl.optimizers import SGD
-from minidl.quantization import QuantizedModel
+from minidl.quantization import FakeQuantize, QuantizationAware, QuantizedModel
 
 SHAPE = (2, 6, 6)
 RNG = np.random.default_rng(0)
@@ -345,3 +345,20 @@ def test_the_c_file_of_float_layers_is_refused_by_name(with_floats, tmp_path):
         minidl.export_c(with_floats, tmp_path / "net.c")
     minidl.export_c(trainer_of(with_floats[:1]), tmp_path / "net.c")
     assert "int8_t *scores" in (tmp_path / "net.c").read_text()
+
+
+def test_layers_of_integers_in_other_models_say_what_to_export(model, tmp_path):
+    prepared = Sequential([QuantizationAware(FakeQuantize(0.1, 0), Dense(2), FakeQuantize(0.1, 0))], input_shape=(3,))
+    around = Sequential([model.as_layer(), Softmax()], input_shape=model.input_shape)
+    alone = Sequential([FakeQuantize(0.1, 0)], input_shape=(3,))
+    for net, name, what in [
+        (prepared, "layer 0, QuantizationAware", r"minidl\.quantization\.convert\(model\)"),
+        (Sequential([prepared.as_layer()], input_shape=(3,)), "layer 0, Block: 0, QuantizationAware", r"convert\("),
+        (alone, "layer 0, FakeQuantize", r"convert\("),
+        (around, "layer 0, Block: 0, IntegerNet", "the QuantizedModel itself"),
+    ]:
+        with pytest.raises(ValueError, match=f"^{name}: expected a layer in float, got one of integers: .*{what}"):
+            minidl.export_c(net, tmp_path / "net.c")
+    with pytest.raises(TypeError, match="softmax: expected True or False"):
+        minidl.export_c(model, tmp_path / "net.c", softmax=0)
+    assert not list(tmp_path.iterdir())

@@ -1,5 +1,7 @@
 """quantize: exact inputs, what costs nothing, accuracy, the report, and what is refused."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import reference_integer as reference
@@ -50,6 +52,16 @@ def trained(*parts, shape, seed=0, dtype="float32"):
 
 def draw(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape)
+
+
+class Frame:
+    """An object without a dtype that NumPy converts, such as a data frame."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array if dtype is None else self.array.astype(dtype)
 
 
 BYTES = np.arange(256, dtype=np.uint8)
@@ -223,6 +235,15 @@ def test_noise_of_each_operation():
     assert 30 < first.snr < 60
 
 
+def test_advice_tells_exact_outputs_and_the_noise_of_inputs():
+    X = draw(50, 3)
+    dead = Sequential([Dense(2)], input_shape=(3,))
+    dead.params["0.weight"].value[...] = 0
+    assert quantize(dead, X).advice == "The outputs are exact on the calibration data."
+    moved = quantize(Sequential([Reshape((1, 3)), layers.Pad1D(1)], input_shape=(3,)), X)
+    assert moved.advice.endswith("No operation adds noise to that of the inputs.")
+
+
 def test_heavy_tails_are_cut_inside_the_net_only():
     model, X = Sequential([Rescale(1.0), Dense(4), Dense(2)], input_shape=(3,)), draw(500, 3)
     X[7, 1] = 1000
@@ -311,7 +332,10 @@ def test_calibration_data_of_any_kind_are_the_same_program():
     X = np.random.default_rng(0).integers(0, 200, (9, 1, 5, 5), dtype=np.uint8)
     floats = X.astype("f8")
     floats[0, 0, 0, :2] = 0, 255  # the range of bytes
-    for kinds in ([X, np.asfortranarray(X), X.reshape(9, -1)], [floats, floats.astype(">f4"), floats.tolist()]):
+    for kinds in (
+        [X, np.asfortranarray(X), X.reshape(9, -1), Frame(X)],
+        [floats, floats.astype(">f4"), floats.tolist()],
+    ):
         first, *others = (quantize(model, kind).program for kind in kinds)
         for other in others:
             assert other.values == first.values
@@ -327,7 +351,28 @@ def test_numbers_that_overflow_are_refused_by_layer():
         quantize(model, draw(9, 3))
     with pytest.raises(ValueError, match=r"^X: expected numbers whose range float64 can hold"):
         quantize(Sequential([Dense(2)], input_shape=(3,), dtype="float64"), 1e-300 * draw(9, 3))
+    for scale, dtype in ((1e-38, "float32"), (1e100, "float64")):
+        model = Sequential([Dense(2), ReLU(), Dense(2)], input_shape=(3,), dtype=dtype)
+        model.params["2.weight"].value[...] *= scale
+        with pytest.raises(ValueError, match=r"^layer 2, Dense: expected outputs whose range float32 can hold, got"):
+            quantize(model, draw(9, 3))
     model = Sequential([Dense(2)], input_shape=(3,))
     model.params["0.weight"].value[0, 0] = np.inf
     with pytest.raises(ValueError, match=r"^layer 0, Dense: expected finite"):
         quantize(model, draw(9, 3))
+
+
+def test_values_of_large_images_are_in_memory_a_few_at_a_time():
+    """Those of all 64 images would take 500 MB in float32."""
+    model, X = (
+        Sequential([Conv2D(8, 3), ReLU(), Conv2D(8, 3), Tanh()], input_shape=(1, 300, 300)),
+        draw(64, 1, 300, 300),
+    )
+    tracemalloc.start()
+    try:
+        made = quantize(model, X)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 200e6
+    assert made.noise[-1].snr > 30

@@ -64,3 +64,15 @@ def test_ranges_of_normal_numbers_with_an_outlier(outlier, rng):
     else:
         assert -6 < found["auto"][0] < -3
         assert 3 < found["auto"][1] < 6
+
+
+def test_ranges_do_not_depend_on_batches(rng):
+    """Nor is the sample of single large images taken from the same places of each."""
+    x = rng.standard_normal((40, 2, 31, 29)) ** 5
+    found = set()
+    for size in (40, 16, 1):
+        observer = Observer(40)
+        for start in range(0, 40, size):
+            observer.add(x[start : start + size])
+        found.add(observer.range("auto"))
+    assert len(found) == 1

@@ -55,9 +55,11 @@ def _common(site: Site) -> dict[str, Any]:
 def translate_dense(site: Site) -> Node:
     """A kernel as large as the image that was flattened."""
     weight, x = site.array("weight", 0), site.x
-    if isinstance(x, Copy) and not x.is_shared and len(x.inputs) == 1:
+    if isinstance(x, Copy) and (not x.is_shared or x.made) and len(x.inputs) == 1:
         (source,) = x.inputs
-        if np.array_equal(x.index, np.arange(math.prod(source.shape))):
+        in_order = np.array_equal(x.index, np.arange(math.prod(source.shape)))
+        if in_order and (x.made is None or source.made in (None, x.made)):
+            source.made, source.is_shared = source.made or x.made, source.is_shared or x.is_shared
             x = source
     common = {**_common(site), "inputs": (x,)}
     return Product(**common, weight=weight.reshape(-1, *x.shape), bias=site.array("bias", len(weight)))

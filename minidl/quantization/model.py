@@ -66,7 +66,7 @@ class QuantizedModel(Sequential):
 
     See Also
     --------
-    quantize : Makes one of a trained model.
+    minidl.quantize : Makes one of a trained model.
 
     Examples
     --------

@@ -13,7 +13,6 @@ import numpy as np
 
 from minidl.c_export.exported import Export
 from minidl.c_export.identifiers import comment_text
-from minidl.c_export.integer import multiply_adds
 from minidl.c_export.stack import stack_bytes
 from minidl.quantization.program import Program
 from minidl.utils.arrays import Array
@@ -102,7 +101,7 @@ def _of_integers(export: Export, program: Program) -> Parts:
         "",
         f"With -D{macro}_FLOAT, {export.name}_quantize and {export.name}_score convert from and to real numbers.",
     ]
-    sizes = [_memory(export), f"multiply-adds of a prediction: {multiply_adds(program)}"]
+    sizes = [_memory(export), f"multiply-adds of a prediction: {program.multiply_adds}"]
     uses = {"-O2": "for any", f"-O2 -D{macro}_PLAIN_C": "without the DSP and vector instructions of ARM"}
     other = _other_file(export).strip()
     lines = ["C99, without a library. GCC and clang:", "", *_commands(export, uses), *(["", other] if other else [])]

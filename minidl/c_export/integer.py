@@ -9,7 +9,8 @@ import numpy as np
 from minidl.c_export.code_writer import CProgram, Tensor
 from minidl.c_export.examples import Examples, random_bytes
 from minidl.c_export.writers import integers
-from minidl.quantization.program import HIGH, LOW, Int8, Program, QuantizeInput, SumOfProducts
+from minidl.quantization.evaluation import quantize_input
+from minidl.quantization.program import HIGH, LOW, Int8, Program, QuantizeInput
 from minidl.utils.arrays import Array
 
 EXAMPLES = 8  # of the test in the file, of which example 1 is passed as bytes
@@ -35,16 +36,6 @@ def generate(program: Program, name: str) -> tuple[CProgram, Tensor, Mapping[str
     return c_program, tensors[0], {"scores": tensors[-1]}
 
 
-def multiply_adds(program: Program) -> int:
-    """Returns the products of all convolutions and dense layers, for one example."""
-    sums = [
-        int(np.prod(value.shape)) * int(np.prod(operation.weights.shape[1:]))
-        for operation, value in zip(program.operations, program.values[1:], strict=True)
-        if isinstance(operation, SumOfProducts)
-    ]
-    return sum(sums)
-
-
 def byte_tables(name: str, made: QuantizeInput) -> dict[str, Array]:
     """Returns the tables, by their names, of what bytes become: none if they are shifted alone.
 
@@ -59,8 +50,8 @@ def byte_tables(name: str, made: QuantizeInput) -> dict[str, Array]:
 
 def quantized_bytes(made: QuantizeInput) -> Int8:
     """Returns what bytes become in each channel: (c, 256)."""
-    numbers = np.arange(256.0) * made.factors[:, np.newaxis] + made.offsets[:, np.newaxis]
-    return np.clip(np.floor(numbers), LOW, HIGH).astype(np.int8)
+    all_bytes = np.broadcast_to(np.arange(256), (1, len(made.factors), 1, 256))
+    return quantize_input(made, all_bytes)[0, :, 0]
 
 
 def draw(program: Program, predict: Callable[[Int8], Int8]) -> Examples:

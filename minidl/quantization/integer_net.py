@@ -83,7 +83,7 @@ class IntegerNet(Layer):
                 raise type(error)(f"{operation.label}, {operation.kind}: {error}") from error
             lowering.end_value()
         lowering.add(DequantizeOp(last.shape, *_numbers(last), back=0))
-        self.op, self.macs = tuple(lowering.ops), sum(map(_macs, program.operations, program.values[1:]))
+        self.op, self.macs = tuple(lowering.ops), program.multiply_adds
         shape = self.output_shape
         if shape is None:
             return last.shape if last.shape[1:] != (1, 1) else last.shape[:1]
@@ -265,10 +265,6 @@ def _without_ones(shape: Sequence[int]) -> list[int]:
 
 def _numbers(value: p.Value) -> tuple[float, int]:
     return value.quantization.scale, value.quantization.zero_point
-
-
-def _macs(o: p.Operation, y: p.Value) -> int:
-    return math.prod(o.weights.shape) * math.prod(y.shape[1:]) if isinstance(o, p.SumOfProducts) else 0
 
 
 def _wastes_words(o: p.SumOfProducts, shape: Image) -> bool:

@@ -11,6 +11,7 @@ with 64-bit products: m / 2**n is a real factor, and a half is rounded up. It is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -163,3 +164,13 @@ class Program:
     input: QuantizeInput
     values: tuple[Value, ...]
     operations: tuple[Operation, ...]
+
+    @property
+    def multiply_adds(self) -> int:
+        """The products of all sums of products, for one example."""
+        return sum(map(multiply_adds, self.operations, self.values[1:]))
+
+
+def multiply_adds(operation: Operation, value: Value) -> int:
+    """Returns the products of an operation that writes a value, for one example: those of sums of products."""
+    return operation.weights[0].size * math.prod(value.shape) if isinstance(operation, SumOfProducts) else 0

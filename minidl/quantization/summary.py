@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from minidl.engine.summary import size
 from minidl.quantization.noise import Noise
-from minidl.quantization.program import Operation, Program, SumOfProducts, Value
+from minidl.quantization.program import Operation, Program, Value, multiply_adds
 
 HEADER = ("operation", "kind", "output", "multiply-adds", "constants", "SNR")
 
@@ -77,7 +76,6 @@ def rows_of(program: Program, noise: Sequence[Noise]) -> tuple[Row, ...]:
 
 
 def _row(o: Operation, value: Value, snr: float | None) -> Row:
-    macs = o.weights[0].size * math.prod(value.shape) if isinstance(o, SumOfProducts) else 0
     arrays = [getattr(o, field.name) for field in fields(o)]
     constant_bytes = sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
-    return Row(o.label, o.kind, value.shape, macs, constant_bytes, snr)
+    return Row(o.label, o.kind, value.shape, multiply_adds(o, value), constant_bytes, snr)

@@ -44,7 +44,7 @@ def serve(args):
     else:
         import cifar10_torch as other
 
-        step = other.step_of(model, trainer, X, y, args.threads, side.removeprefix("torch "))
+        step = other.step_of(model, trainer, X, y, recipe, args.threads, side.removeprefix("torch "))
     print(step_macs(model), flush=True)
     for line in sys.stdin:
         for _ in range(int(line)):

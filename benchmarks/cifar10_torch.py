@@ -19,7 +19,6 @@ from minidl.engine.views import NAMES
 from minidl.layers import Normalize
 
 MODES = ["eager", "eager channels_last", "compile", "compile channels_last"]
-SHIFT = 2  # pixels
 PRODUCTS = torch.bfloat16  # of Newton and Schulz, as in torch.optim.Muon
 PADDING, BATCH = 4, 128  # of ResNet-18's crops, and its batch size
 
@@ -137,11 +136,19 @@ def reflected(index, size):
     return size - 1 - (size - 1 - index.abs()).abs()
 
 
-def augmented(X, is_flipped):
-    """Returns images of bytes, each moved by up to SHIFT pixels with a reflected border, then flipped or not."""
+def augmented(X, is_flipped, shift):
+    """Returns images of bytes, each moved by up to `shift` pixels with a reflected border, then flipped or not."""
     (n, _, *sizes) = X.shape
-    rows, columns = (reflected(places(n, size, SHIFT), size) for size in sizes)
+    rows, columns = (reflected(places(n, size, shift), size) for size in sizes)
     return cut(X, rows, flipped(columns, is_flipped))
+
+
+def cut_out(x, side):
+    """Returns scaled images with zeros in a box of each, whose centre is any of its pixels."""
+    (n, _, *sizes) = x.shape
+    distances = (torch.arange(size) - torch.randint(size, (n, 1)) + side // 2 for size in sizes)
+    rows, columns = ((distance >= 0) & (distance < side) for distance in distances)
+    return x.masked_fill((rows[:, :, None] & columns[:, None])[:, None], 0)
 
 
 def scaling(model):
@@ -206,22 +213,23 @@ def learn_torch(data, recipe, seed, threads, mode):
     side, step = torch.rand(len(X)) < 0.5, 0  # flipped in the first epoch; the sides alternate
     for epoch in range(recipe.epochs):
         for rows in torch.randperm(len(X)).split(recipe.batch_size):
-            batch = scale(augmented(X[rows], side[rows] ^ bool(epoch % 2)))
-            training.step(batch, y[rows], trainer.optimizer.lr(step))
+            batch = scale(augmented(X[rows], side[rows] ^ bool(epoch % 2), recipe.shift))
+            training.step(cut_out(batch, recipe.cutout), y[rows], trainer.optimizer.lr(step))
             step += 1
         progress.on_epoch_end()
     progress.stop()
     return progress.row() | {"accuracy": evaluate(lambda model: accuracies(model, *data[2:4]))}
 
 
-def step_of(model, trainer, X, y, threads, mode):
+def step_of(model, trainer, X, y, recipe, threads, mode):
     """Returns a function that makes a step on one batch, of the first epoch."""
     torch.set_num_threads(threads)
     training, scale = start_example(model, trainer, mode), scaling(model)
     X, y, rate = torch.from_numpy(X), torch.from_numpy(y.astype(np.int64)), trainer.optimizer.lr(0)
 
     def step():
-        training.step(scale(augmented(X, torch.rand(len(X)) < 0.5)), y, rate)
+        batch = scale(augmented(X, torch.rand(len(X)) < 0.5, recipe.shift))
+        training.step(cut_out(batch, recipe.cutout), y, rate)
 
     return step
 

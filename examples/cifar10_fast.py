@@ -28,6 +28,7 @@ from minidl.datasets import DatasetUnavailable, load_cifar10, load_images
 from minidl.layers import (
     BatchNorm2D,
     Conv2D,
+    Cutout,
     Dense,
     GlobalMaxPool2D,
     MaxPool2D,
@@ -53,9 +54,15 @@ class Recipe:
     rate: float = 0.24  # of Muon, at the beginning
     bias_rate: float = 3.0
     scores_rate: float = 0.05
+    shift: int = 2  # pixels, the most
+    cutout: int = 0  # pixels of a box's side
 
 
-RECIPES = {2: Recipe((32, 128, 128), 4), 12: Recipe((64, 256, 256), 7), 40: Recipe((64, 256, 256), 23)}
+RECIPES = {
+    2: Recipe((32, 128, 128), 4),
+    12: Recipe((64, 256, 256), 7),
+    40: Recipe((64, 256, 256), 23, shift=4, cutout=12),
+}
 SHORT = Recipe((16, 32, 32), 3, batch_size=50)
 
 
@@ -76,7 +83,8 @@ def make_net(X, classes, recipe, seed=0):
     images, where it pays in batches such as these. Batch norms make biases of convolutions redundant.
     """
     steps = math.ceil(len(X) / recipe.batch_size)
-    layers = [Normalize.from_data(X), RandomShift(2, mode="reflect"), RandomFlip(alternate_every=steps)]
+    layers = [Normalize.from_data(X), RandomShift(recipe.shift, mode="reflect"), RandomFlip(alternate_every=steps)]
+    layers += [Cutout(recipe.cutout)] if recipe.cutout else []
     algorithm = "auto"
     for filters in recipe.filters:
         for pool in ([MaxPool2D(2)], []):

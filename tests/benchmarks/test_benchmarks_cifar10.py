@@ -158,9 +158,28 @@ def test_augmentation_of_cifar10_in_pytorch(monkeypatch):
         X = np.random.default_rng(0).integers(0, 256, (200, 3, 8, 9)).astype(np.uint8)
         padded, found = np.pad(X, ((0, 0), (0, 0), (2, 2), (2, 2)), "reflect"), set()
         flip = torch.rand(len(X)) < 0.5
-        for k, image in enumerate(other.augmented(torch.from_numpy(X), flip).numpy()):
+        for k, image in enumerate(other.augmented(torch.from_numpy(X), flip, 2).numpy()):
             image = image[..., ::-1] if flip[k] else image
             places = [(i, j) for i in range(5) for j in range(5) if (padded[k, :, i : i + 8, j : j + 9] == image).all()]
             assert len(places) == 1
             found.update(places)
         assert len(found) == 25
+
+
+@pytest.mark.oracle
+def test_boxes_of_cifar10_in_pytorch(monkeypatch):
+    """A box lies around any pixel, of even or odd side, and is the same in all channels; no side: no box."""
+    torch = pytest.importorskip("torch")
+    with programs(monkeypatch):
+        import cifar10_torch as other
+
+        torch.manual_seed(0)
+        for side in (0, 3, 4):
+            found = set()
+            for image in other.cut_out(torch.ones(400, 2, 8, 9), side).numpy():
+                places = {(i, j): np.ones((8, 9)) for i in range(8) for j in range(9)}
+                for (i, j), box in places.items():
+                    box[max(i - side // 2, 0) : i - side // 2 + side, max(j - side // 2, 0) : j - side // 2 + side] = 0
+                assert (image[0] == image[1]).all()
+                found.update(place for place, box in places.items() if (image[0] == box).all())
+            assert len(found) == 72

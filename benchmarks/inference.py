@@ -1,4 +1,4 @@
-"""Latency and throughput of `predict`, compared with onnxruntime and PyTorch, alternating within one run.
+"""Latency and throughput of `predict` in float32 and in 8-bit integers, compared with onnxruntime and PyTorch.
 
 README.md in this folder describes the method.
 """
@@ -23,7 +23,7 @@ from measure import (
     write_json,
 )
 from nets import ALL_NETS, LARGE_NETS
-from sides import MinidlPredict, OnnxruntimePredict, chosen_names, ready_sides
+from sides import MinidlPredict, OnnxruntimePredict, chosen_names, quantize_by_onnxruntime, ready_sides
 
 import minidl.onnx
 
@@ -34,7 +34,10 @@ SIDES = (
     "PyTorch eager channels_last",
     "PyTorch compile",
     "PyTorch compile channels_last",
+    "minidl int8",
+    "onnxruntime int8",
 )
+CALIBRATION = 64  # examples for the ranges of integers
 MAX_NUMBERS = 2**22  # of the images of a batch: more are left out
 HEAD = f"{'':30}{'ms':>10}{'fastest':>10}{'slowest':>10}{'images/s':>11}{'minidl is':>11}"
 
@@ -47,12 +50,23 @@ def export_and_open(model, images, threads):
         return OnnxruntimePredict(path, images, threads)
 
 
+def quantized_side(name, model, images, threads):
+    """Returns a side of 8-bit integers; a filter's weights have one scale in both."""
+    some = np.resize(images, (CALIBRATION, *images.shape[1:]))
+    if name == "minidl int8":
+        return MinidlPredict(minidl.quantize(model, some), images)
+    with tempfile.TemporaryDirectory() as folder:
+        return OnnxruntimePredict(quantize_by_onnxruntime(model, some, Path(folder), True), images, threads)
+
+
 def make_side(name, model, images, threads):
     """Returns a side; raises ImportError if its library is missing."""
     if name == "minidl":
         return MinidlPredict(model, images)
     if name == "onnxruntime":
         return export_and_open(model, images, threads)
+    if name.endswith("int8"):
+        return quantized_side(name, model, images, threads)
     from torch_steps import TorchPredict
 
     return TorchPredict(model, images / np.float32(255), threads, name.removeprefix("PyTorch "))  # it does not scale
@@ -65,7 +79,10 @@ def measure(net, batch_size, args):
     images = np.random.default_rng(0).integers(0, 256, (batch_size, *ALL_NETS[net].image)).astype(np.float32)
     names, scores = chosen_names(SIDES, args.sides, model), model.predict(images)
     makers = {name: partial(make_side, name, model, images, args.threads) for name in names}
-    ready = ready_sides(makers, lambda side: side.predict(), scores, rtol=1e-3, atol=1e-4 * np.abs(scores).max())
+    ready = {}
+    for error in (1e-4, 0.5):  # of the largest score; in integers of nets that were not trained, the second one
+        some = {name: make for name, make in makers.items() if name.endswith("int8") == (error > 0.1)}
+        ready |= ready_sides(some, lambda side: side.predict(), scores, rtol=1e-3, atol=error * np.abs(scores).max())
     sides = [Side(name, side.run) for name, side in ready.items()]
     if not sides:
         raise SystemExit(f"--sides {' '.join(args.sides)}: none of {', '.join(SIDES)}")

@@ -109,6 +109,28 @@ class OnnxruntimePredict(Prediction):
         return self.session.run(None, self.inputs)[0]
 
 
+def quantize_by_onnxruntime(model, X, folder, by_channel):
+    """Returns the path of an ONNX file in a folder: a model in 8-bit integers, by onnxruntime's static quantization.
+
+    It calibrates on examples X, and has one scale for each weight, or, as minidl, one for each of its filters.
+    """
+    from onnxruntime import quantization
+
+    import minidl.onnx
+
+    class Reader(quantization.CalibrationDataReader):
+        def __init__(self):
+            self.batches = iter({"input": batch} for batch in np.array_split(X.astype(np.float32), 10))
+
+        def get_next(self):
+            return next(self.batches, None)
+
+    minidl.onnx.export(model, folder / "float.onnx")
+    quantization.quant_pre_process(folder / "float.onnx", folder / "ready.onnx", skip_symbolic_shape=True)
+    quantization.quantize_static(folder / "ready.onnx", folder / "int8.onnx", Reader(), per_channel=by_channel)
+    return folder / "int8.onnx"
+
+
 def mlp_classifier(hidden, lr, batch_size, seed=0, **options):
     """Returns an MLPClassifier with the same SGD as minidl, without its default L2 term."""
     from sklearn.neural_network import MLPClassifier

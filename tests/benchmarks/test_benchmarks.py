@@ -22,8 +22,8 @@ PROGRAMS = {
     "critical_path.py",
     "custom_kernel.py", "first_weights.py", "fit_memory.py", "footprint.py", "import_onnx.py", "imported_nets.py",
     "inference.py", "kernels.py", "many_nets.py", "nets.py", "numpy_parts.py", "odd_batches.py", "per_example.py",
-    "ppo_torch.py", "quantized.py", "report_limits.py", "scaling.py", "segmentation.py", "tables.py", "thread_pool.py",
-    "torch_mnist.py", "train_step.py", "winograd.py",
+    "ppo_torch.py", "quantized_accuracy.py", "report_limits.py", "scaling.py", "segmentation.py", "tables.py",
+    "thread_pool.py", "torch_mnist.py", "train_step.py", "winograd.py",
 }  # fmt: skip
 
 
@@ -193,7 +193,9 @@ def test_inference(run, tmp_path):
     measured = [(result["net"], result["batch_size"]) for result in results["measurements"]]
     assert measured == [("lenet", 1), ("lenet", 3), ("lenet", 2000), ("mobilenet", 1), ("mobilenet", 3)]
     assert output.count("left out, too large") == 1
-    assert all(all_positive(result["milliseconds"]["minidl"]["rounds"]) for result in results["measurements"])
+    for result in results["measurements"]:
+        assert set(result["milliseconds"]) == {"minidl", "minidl int8"}
+        assert all(all_positive(times["rounds"]) for times in result["milliseconds"].values())
 
 
 @pytest.mark.slow
@@ -490,10 +492,15 @@ def test_segmentation(run, tmp_path):
     assert seconds > 0 and memory > 1e6
 
 
-def test_quantized(run, tmp_path):
-    shortest = ["--rounds", 1, "--steps", 2, "--seconds", 0.01, "--nets", "lenet", "mlp", "--batch-sizes", 5]
-    output, results = run("quantized.py", *shortest, json_file=tmp_path / "r.json")
-    assert [one["net"] for one in results["measurements"]] == ["lenet", "mlp"] and "LeNet-5" in output
-    for one in results["measurements"]:
-        assert set(one["milliseconds"]) == {"float32", "int8"}
-        assert all(all_positive(times["rounds"]) for times in one["milliseconds"].values())
+def test_quantized_accuracy(start, tmp_path):
+    """A table is learned, also in integers; a run that is there is not made again."""
+    X = np.random.default_rng(0).normal(size=(800, 3)).round(3)
+    rows = np.column_stack([X, (X[:, 0] > X[:, 1]).astype(int)])
+    (tmp_path / "table.csv").write_text("\n".join(",".join(f"{v:g}" for v in row) for row in rows) + "\n")
+    options = ["--results", tmp_path / "r.jsonl", "--table", tmp_path / "table.csv", "--nets", "MLP", "--threads", 1]
+    done = start("quantized_accuracy.py", *options, "--seeds", 1)
+    assert done.returncode == 0, done.stderr
+    (row,) = map(json.loads, (tmp_path / "r.jsonl").read_text().splitlines())
+    assert min(row["float"], row["int8"], row["trained"]) > 95
+    again = start("quantized_accuracy.py", *options, "--seeds", 1)
+    assert "MLP " in again.stdout and "float" not in again.stdout.split("seeds")[0]

@@ -34,11 +34,18 @@ MOST_STEP = float(np.finfo(np.float32).max) / (HIGH - LOW + 1)
 
 def groups_of(nodes: Sequence[Node]) -> dict[Node, Node]:
     """Returns a node for each node's group, whose values have one quantization: maxima and copies keep it."""
-    group = {node: node for node in nodes}
+    parent = {node: node for node in nodes}  # of a tree for each group
+
+    def root(node: Node) -> Node:
+        while parent[node] is not node:
+            parent[node] = parent[parent[node]]
+            node = parent[node]
+        return node
+
     for node in nodes:
         for x in node.inputs if isinstance(node, (Maximum, Copy)) else ():
-            group |= {other: group[node] for other in nodes if group[other] is group[x]}
-    return group
+            parent[root(x)] = root(node)
+    return {node: root(node) for node in nodes}
 
 
 def read_nodes(nodes: Sequence[Node], groups: Mapping[Node, Node]) -> list[Node]:

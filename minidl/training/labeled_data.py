@@ -138,7 +138,7 @@ class LabeledData:
         if rows is not None:
             labeled = rows if self.labeled is None else rows[self.labeled[rows]]
             mean = mean_weight(self.weights[labeled if len(labeled) else rows])
-        return replace(self, step_weights=step_factors(self.weights / mean, self.examples.dtype))
+        return replace(self, step_weights=step_factors(self.weights, self.examples.dtype, mean))
 
     def split(self, share: float, seed: int) -> tuple[Index, Index | None]:
         """Returns the rows to train on, and those held out (None: none): a random share, stratified for labels."""

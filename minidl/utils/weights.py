@@ -120,10 +120,13 @@ def _scaled(weights: Weights) -> tuple[Weights, int]:
     return np.ldexp(weights, -exponent), exponent
 
 
-def step_factors(weights: Weights, dtype: str) -> Array:
-    """Returns weights as factors of gradients, in the model's dtype; raises ValueError for those it cannot hold."""
-    kind = np.finfo(dtype)
-    if weights.max(initial=0) > kind.max or weights[weights > 0].min(initial=1) < kind.tiny:
+def step_factors(weights: Weights, dtype: str, mean: float = 1.0) -> Array:
+    """Returns weights / mean as factors of gradients, in the model's dtype; raises ValueError for what it cannot hold.
+
+    A quotient of 0 of a weight above 0 is among that.
+    """
+    kind, factors = np.finfo(dtype), weights / mean
+    if factors.max(initial=0) > kind.max or factors[weights > 0].min(initial=1) < kind.tiny:
         fit = f"expected weights of 0, or from {kind.tiny} to {kind.max} ({dtype})"
         raise ValueError(f"sample_weight, class_weight: {fit}")
-    return weights.astype(dtype)
+    return factors.astype(dtype)

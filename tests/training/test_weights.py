@@ -109,12 +109,14 @@ def test_a_common_factor_changes_nothing(dtype):
         assert other.history["loss"][-1] == pytest.approx(one.history["loss"][-1], rel=1e-6)
 
 
-@pytest.mark.parametrize("least", [1e-39, 1e-200])
-def test_a_factor_below_the_normal_numbers_is_refused(least):
+@pytest.mark.parametrize(("least", "others"), [(1e-39, 1), (1e-200, 1), (1e-300, 1e300)])
+@pytest.mark.parametrize("options", [{}, {"mixup": 0.4}])
+def test_a_factor_below_the_normal_numbers_is_refused(least, others, options):
+    """The quotient of the last ones is zero in float64."""
     trainer = make_trainer(dtype="float32")
     before = state(trainer)
     with pytest.raises(ValueError, match=r"^sample_weight, class_weight: expected weights of 0, or from 1.17.*float32"):
-        trainer.fit(X, Y, sample_weight=np.where(np.arange(N) == 7, least, 1), verbose=0)
+        trainer.fit(X, Y, sample_weight=np.where(np.arange(N) == 7, least, others), **options, verbose=0)
     assert state(trainer) == before and trainer.step == 0
 
 

@@ -214,10 +214,11 @@ class _MuonUpdate(Update):
         o, direction, eps = self.optimizer, self.direction, self.optimizer.eps / (1 - self.optimizer.momentum)
         direction[...] = 0
         self._momentum.apply(direction, grad, -1.0, None, None if ranges is None else ranges.unscaled)
-        for view in self.matrices:
-            u = view.reshape(len(view), -1)  # zeros while its layer is frozen
-            u = _orthogonalized(u, o.ns_coefficients, o.ns_steps, eps, self.product)
-            view[...] = (u * u.dtype.type(_scale(o.adjust_lr_fn, *u.shape))).reshape(view.shape)
+        with np.errstate(over="ignore", invalid="ignore"):  # weights may become infinite, as by native optimizers
+            for view in self.matrices:
+                u = view.reshape(len(view), -1)  # zeros while its layer is frozen
+                u = _orthogonalized(u, o.ns_coefficients, o.ns_steps, eps, self.product)
+                view[...] = (u * u.dtype.type(_scale(o.adjust_lr_fn, *u.shape))).reshape(view.shape)
         self._descent.apply(param, direction, rate, step_counter, ranges)
 
 

@@ -162,6 +162,16 @@ def test_odd_gradients_have_finite_steps(dtype):
     Muon().step({"w": empty}, 1.0)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_velocity_that_overflows_gives_no_warning(dtype):
+    """As in the native optimizers: the next step of a trainer says which weights are not finite."""
+    param, optimizer = Param(np.zeros((2, 3), dtype)), Muon()
+    param.grad = np.full((2, 3), np.finfo(dtype).max)
+    optimizer.step({"w": param}, 1.0)
+    optimizer.step({"w": param}, 1.0)
+    assert not np.isfinite(param.value).any()
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_an_interrupted_step_changes_nothing(error, monkeypatch):
     trainer, orthogonalized, calls = make_trainer(Muon(0.05)), muon._orthogonalized, []

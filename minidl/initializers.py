@@ -659,7 +659,7 @@ def _patch_covariance(array: Any, patch: Shape) -> Values:
             chunk[(slice(None), c, *(slice(at, at + n) for at, n in zip(place, positions, strict=True)))]
             for c, *place in places
         ]
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             for i, j in itertools.combinations_with_replacement(range(len(places)), 2):
                 sums[i, j] += _sum((shifted[i] * shifted[j]).reshape(-1))
     if not np.isfinite(sums).all():

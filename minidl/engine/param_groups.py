@@ -149,4 +149,7 @@ def _choices(select: Any, leaves: Sequence[tuple[str, Layer]]) -> str:
         return f"classes of layers with parameters ({', '.join(sorted({type(layer).__name__ for layer in own}))})"
     if not isinstance(select, str):
         return "a function that is true for at least one parameter"
-    return f"the name of a parameter ({', '.join(sorted({name for layer in own for name in layer.params}))})"
+    names = sorted({name for layer in own for name in layer.params})
+    if "." in select:
+        names = [f"{path}.{name}" for path, layer in leaves for name in layer.params]
+    return f"the name of a parameter ({', '.join(names)})"

@@ -187,6 +187,7 @@ def settings(model):
     ("select", "factors", "error", "message"),
     [
         ("bais", {"lr_mult": 2}, ValueError, r"^select: expected the name of a parameter \(bias, weight\).*'bais'"),
+        ("99.bias", {"lr_mult": 2}, ValueError, r"^select: .* \(0\.weight, .*\), got '99\.bias'"),
         (Flatten, {"lr_mult": 2}, ValueError, r"^select: .*\(BatchNorm2D, Conv2D, Dense, PReLU\), got"),
         ((Flatten, ReLU), {"lr_mult": 2}, ValueError, "^select: expected classes of .*Conv2D.*, got .*Flatten"),
         (Residual, {"lr_mult": 2}, TypeError, "^select: expected classes of layers .* of their own, got Residual"),

@@ -137,13 +137,16 @@ def main():
     """Trains, tests, and draws what is wrong."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=int, choices=RECIPES, default=2, help="the recipe; default: 2")
-    parser.add_argument("--folder", type=Path, help="has train/CLASS/*.jpg and test/CLASS/*.jpg; default: load_cifar10")
-    parser.add_argument("--shapes", action="store_true", help="2,000 drawn shapes and a small net instead")
+    data = parser.add_mutually_exclusive_group()
+    data.add_argument("--folder", type=Path, help="has train/CLASS/*.jpg and test/CLASS/*.jpg; default: load_cifar10")
+    data.add_argument("--shapes", action="store_true", help="2,000 drawn shapes and a small net instead")
     parser.add_argument("--picture", type=Path, default=Path("cifar10_fast.png"))
     parser.add_argument("--checkpoint", type=Path, help="written after each epoch; if it is there, goes on from it")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, help="default: every core this process may use")
     args = parser.parse_args()
+    if not args.picture.parent.is_dir():  # not after a training of 40 minutes
+        parser.error(f"--picture: expected an existing folder to write into, got {args.picture.parent}")
 
     try:
         X, y, X_test, y_test, names = load(args)

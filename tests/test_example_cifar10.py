@@ -121,6 +121,18 @@ def test_cifar10_fast_on_a_folder(tmp_path):
     assert accuracy_in(output) in (0, 25, 50, 75, 100)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--picture", "none/a.png"), "--picture: expected an existing folder to write into, got none"),
+        (("--shapes", "--folder", "images"), "argument --folder: not allowed with argument --shapes"),
+    ],
+)
+def test_cifar10_fast_refuses_arguments_before_it_trains(tmp_path, arguments, message):
+    done = start_example("cifar10_fast.py", *arguments, home=tmp_path)
+    assert done.returncode == 2 and message in done.stderr
+
+
 def test_cifar10_fast_without_network_says_so(tmp_path):
     done = start_example("cifar10_fast.py", home=tmp_path)
     assert done.returncode == 1 and "CIFAR-10 is not in" in done.stderr and "--folder takes image" in done.stderr

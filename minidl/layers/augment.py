@@ -97,8 +97,9 @@ class RandomFlip(Layer):
     alternate_every : int, optional
         The number of steps of an epoch, `math.ceil(len(X) / batch_size)`, for alternating flips: the side of each
         image is drawn for the first epoch, and changes after each, so that each pair of epochs shows both sides. With
-        both axes, the vertical flip changes after every second epoch, so that four epochs show all four sides. None:
-        each step draws flips of its own.
+        both axes, the vertical flip changes after every second epoch, so that four epochs show all four sides. Rows of
+        a validation split or of weight 0 are in no step; steps that accumulate k batches have `k * batch_size` rows.
+        None: each step draws flips of its own.
 
     Raises
     ------

@@ -70,6 +70,9 @@ def load(args):
     """Returns images and labels for training and for the test, and the names of the classes."""
     if args.folder is not None:
         train, test = (load_images(args.folder / part, 32) for part in ("train", "test"))
+        classes, others = (", ".join(part.class_names) for part in (train, test))
+        if classes != others:  # labels are positions in these names
+            raise SystemExit(f"--folder: expected the same classes in train and test, got {classes} and {others}")
         return train.X, train.y, test.X, test.y, list(train.class_names)
     data = load_synthetic(2000) if args.shapes else load_cifar10()
     names = [f"shape {i}" for i in range(10)] if args.shapes else CLASSES

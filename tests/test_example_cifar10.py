@@ -119,6 +119,9 @@ def test_cifar10_fast_on_a_folder(tmp_path):
         Image.effect_noise((32, 32), 50 + 20 * i).convert("RGB").save(folder / f"{i}.png")
     output = run("cifar10_fast.py", "--folder", str(tmp_path / "images"), home=tmp_path, epochs=1)
     assert accuracy_in(output) in (0, 25, 50, 75, 100)
+    (tmp_path / "images" / "test" / "cat").rename(tmp_path / "images" / "test" / "eel")
+    done = start_example("cifar10_fast.py", "--folder", str(tmp_path / "images"), home=tmp_path, epochs=1)
+    assert done.returncode == 1 and "expected the same classes in train and test, got cat, dog and" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -275,8 +275,8 @@ class BaseModel:
         views : "flip", "flip+shift", callable or None, default None
             Returns the mean of the scores over views of each image (test-time augmentation). "flip": the image and its
             mirror image, left and right swapped. "flip+shift": these with half of the weight, and both moved by a pixel
-            down and right, and up and left, with reflected borders. Or a function of images (n, c, h, w) that returns
-            several arrays of this shape, in a list or by `yield`.
+            down and right, and up and left, with reflected borders. Or a function of images (n, c, h, w), which are
+            bytes if X is, that returns several arrays of this shape, in a list or by `yield`.
 
         Returns
         -------

@@ -156,6 +156,9 @@ def test_views_of_a_function(X):
     for same in (lambda x: list(turns(x)), lambda x: tuple(view.astype(np.float64) for view in turns(x))):
         np.testing.assert_array_equal(model.predict(X, views=same), scores)
     np.testing.assert_array_equal(model.predict(X, views=lambda x: [x]), model.predict(X))
+    dtypes = []
+    model.predict(np.ones(X.shape, np.uint8), views=lambda x: dtypes.append(x.dtype) or [x])
+    assert set(dtypes) == {np.dtype("uint8")}  # of each chunk
 
 
 def test_probabilities_are_those_of_the_mean_scores(X):

@@ -168,7 +168,7 @@ bench-c-export: $(ALL) $(CASES) ## measure exported C files: sizes, and single i
 	$(BIN)/python benchmarks/c_export.py --json $(RESULTS)/c_export.json $(ARGS)
 
 c-export: $(ALL) $(VENV)/zig ## compare exported C files with predict under all compilers and Cortex-M cores that are here, and random ones with sanitizers (an hour)
-	$(BIN)/python tests/conformance/run.py --whole c_compilers c_random c_cores c_integer
+	$(BIN)/python tests/conformance/run.py --whole c_compilers c_random c_cores c_integer c_one_hash
 
 sdist: $(ALL) $(VENV)/wheel-tools ## build the sdist into dist/, twice: the bytes must be equal
 	@set -e; again=$$(mktemp -d); trap 'rm -rf "$$again"' EXIT; rm -f dist/minidl-*.tar.gz; \

@@ -107,6 +107,11 @@ def builds(clang):
     ]  # fmt: skip
 
 
+def find_clang():
+    """Returns the name of the program that is clang here."""
+    return next((name for name in ("clang", "clang-19", "clang-16", "clang-14") if shutil.which(name)), "clang")
+
+
 class Nets:
     """Exported nets with their images and the scores of `predict`."""
 
@@ -177,8 +182,7 @@ def main():
     parser.add_argument("--builds", nargs="+", help="only those whose names contain one of these words")
     parser.add_argument("--all-images", action="store_true", help="compute all images in slow builds as well")
     args = parser.parse_args()
-    clang = next((name for name in ("clang", "clang-19", "clang-16", "clang-14") if shutil.which(name)), "clang")
-    chosen = [b for b in builds(clang) if not args.builds or any(word in b.name for word in args.builds)]
+    chosen = [b for b in builds(find_clang()) if not args.builds or any(word in b.name for word in args.builds)]
     if args.all_images:
         chosen = [replace(build, share=1) for build in chosen]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -3,10 +3,10 @@
     python tests/conformance/c_cores.py --nets signal --faults 4     # a minute
     python tests/conformance/c_cores.py
 
-A row is a core: the hash of the scores of a net, compared with that of `predict`; the result of the file's own test;
-the instructions of one prediction, counted by qemu (`-icount`); bytes of flash (code, tables, and the functions of the
-compiler's library), of RAM, and of the stack. It needs gcc-arm-none-eabi, libnewlib-arm-none-eabi and qemu-system-arm
-(Debian's packages), and says what it leaves out without them.
+A row is a core: the hash of the scores of a net, of floats or quantized, compared with that of `predict`; the result
+of the file's own test; the instructions of one prediction, counted by qemu (`-icount`); bytes of flash (code, tables,
+and the functions of the compiler's library), of RAM, and of the stack. It needs gcc-arm-none-eabi,
+libnewlib-arm-none-eabi and qemu-system-arm (Debian's packages), and says what it leaves out without them.
 
 Then, on this processor: scores for callers that round in another direction; and random nets, half of them with
 categories, of which one number in each table is changed, which the file's own test must notice.
@@ -47,7 +47,7 @@ from minidl.layers import (
 
 HERE = Path(__file__).parent
 LINK = """
-MEMORY { flash : ORIGIN = %d, LENGTH = 1M  ram : ORIGIN = %d, LENGTH = 512K }
+MEMORY { flash : ORIGIN = %d, LENGTH = %d  ram : ORIGIN = %d, LENGTH = 512K }
 SECTIONS {
   .text : { KEEP(*(.vectors)) *(.text*) *(.rodata*) } > flash
   .ARM.exidx : { *(.ARM.exidx*) } > flash
@@ -60,7 +60,7 @@ SECTIONS {
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-ffp-contract=off", "-O2")
 EXAMPLES = 3
 TOOLS = ("arm-none-eabi-gcc", "arm-none-eabi-size", "qemu-system-arm")
-REAL = {"float32": "float", "float64": "double"}
+REAL = {"float32": "float", "float64": "double", "int8": "int8_t"}
 
 
 @dataclass(frozen=True)
@@ -73,17 +73,22 @@ class Core:
     flash: int
     ram: int
     per_tick: float
+    flash_size: int = 4 << 20
 
 
 HARD = ("-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")
 CORES = (
     Core("Cortex-M0", ("-mcpu=cortex-m0",),
-         ("microbit", "-global", "nrf51-soc.flash-size=0x100000", "-global", "nrf51-soc.sram-size=0x80000"),
+         ("microbit", "-global", "nrf51-soc.flash-size=0x400000", "-global", "nrf51-soc.sram-size=0x80000"),
          0, 0x20000000, 62.5),
     Core("Cortex-M3", ("-mcpu=cortex-m3",), ("mps2-an385",), 0, 0x20000000, 40),
     Core("Cortex-M4F", ("-mcpu=cortex-m4", *HARD), ("mps2-an386",), 0, 0x20000000, 40),
     Core("Cortex-M33", ("-mcpu=cortex-m33", *HARD), ("mps2-an505",), 0x10000000, 0x38000000, 50),
+    Core("Cortex-M55", ("-mcpu=cortex-m55", "-mfloat-abi=hard"), ("mps3-an547",),
+         0x10000000, 0x30000000, 31.25, 512 << 10),
 )  # fmt: skip
+# Those of integers: a core and options; with the instructions of its DSP or vectors, and without
+INTEGER_CORES = (*((core,) for core in CORES), *((core, "-DNET_PLAIN_C") for core in (CORES[2], CORES[4])))
 
 
 def depthwise():
@@ -126,12 +131,12 @@ def run(core, place, model, inputs, *defines, edit=None):
     minidl.export_c(model, place / "net.c", header=True)
     if edit:
         (place / "net.c").write_text(edit((place / "net.c").read_text()))
-    return execute(core, place, REAL[model.dtype], inputs, *defines)
+    return execute(core, place, REAL[inputs.dtype.name], inputs, *defines)
 
 
 def execute(core, place, real, inputs, *options):
     """Compiles and runs net.c, of numbers of the C type `real`; returns the result."""
-    (place / "link.ld").write_text(LINK % (core.flash, core.ram))
+    (place / "link.ld").write_text(LINK % (core.flash, core.flash_size, core.ram))
     gcc = ("arm-none-eabi-gcc", *core.options, "-mthumb", *STRICT)
     own, program, alone = (str(place / name) for name in ("net.o", "program.elf", "alone.elf"))
     files = ("-I", str(place), str(HERE / "cortex.c"), str(place / "net.c"), "-o", program)
@@ -156,40 +161,62 @@ def digest(data):
     return hashlib.sha256(data).hexdigest()[:16]
 
 
+def with_biases(model, rng):
+    """Returns the model with random biases and running means, which are zeros in a new one."""
+    state = model.state_dict()
+    for key, array in state.items():
+        if key.endswith(("bias", "running_mean")):
+            state[key] = rng.standard_normal(array.shape).astype(array.dtype) / 4
+    model.load_state_dict(state)
+    return model
+
+
 def nets(names):
     """Yields the nets in both dtypes, with inputs: name, model, inputs."""
     for name in names:
         rng = np.random.default_rng([*name.encode()])
-        trained = NETS[name]()
-        state = trained.state_dict()
-        for key, array in state.items():
-            if key.endswith(("bias", "running_mean")):
-                state[key] = rng.standard_normal(array.shape).astype(array.dtype) / 4
-        trained.load_state_dict(state)
+        trained = with_biases(NETS[name](), rng)
         for dtype in ("float32", "float64"):
             model = Sequential(from_spec(to_spec(trained.layers)), trained.input_shape, dtype=dtype)
-            model.load_state_dict(state)
+            model.load_state_dict(trained.state_dict())
             yield name, model, rng.integers(0, 256, (EXAMPLES, *model.input_shape)).astype(dtype)
 
 
 def compare_cores(names, folder):
     """Prints a table of all nets and cores; returns the number of rows with other bits."""
     wrong = 0
-    print(f"{'':36} {'hash':16} {'own test':8} {'instructions':>12} {'flash':>9} {'RAM':>7} {'stack':>5}")
+    print(f"{'':44} {'hash':16} {'own test':8} {'instructions':>12} {'flash':>9} {'RAM':>7} {'stack':>5}")
     for name, model, inputs in nets(names):
+        if model.dtype == "float32":
+            quantized = minidl.quantize(model, calibration(model.input_shape))
+            q = quantized.quantize_input(inputs)
+            expected = digest(quantized.predict_int8(inputs).tobytes())
+            wrong += compare(f"{name}, int8", INTEGER_CORES, quantized, q, expected, folder)
         expected = digest(model.predict(inputs).tobytes())
-        print(f"{name + ', ' + model.dtype:24} {'predict':11} {expected}", flush=True)
-        for core in CORES:
-            place = folder / f"{name}-{model.dtype}-{core.name}"
-            place.mkdir()
-            r = run(core, place, model, inputs)
-            equal = r.hash == expected and r.test == 0
-            wrong += not equal
-            print(
-                f"{'':24} {core.name:11} {r.hash} {r.test:8} {r.instructions:12,} {r.flash:9,} {r.ram:7,} {r.stack:5,}"
-                f"{'' if equal else '  DIFFERENT'}",
-                flush=True,
-            )
+        cores = CORES if model.dtype == "float32" else CORES[:-1]  # whose memory is too small for the largest tables
+        wrong += compare(f"{name}, {model.dtype}", [(core,) for core in cores], model, inputs, expected, folder)
+    return wrong
+
+
+def calibration(shape):
+    return np.random.default_rng(0).integers(0, 256, (64, *shape), dtype=np.uint8)
+
+
+def compare(title, rows, model, inputs, expected, folder):
+    """Prints the rows of a net, of a core and options each; returns the number with another hash than `predict`."""
+    wrong = 0
+    print(f"{title:19} {'predict':24} {expected}", flush=True)
+    for core, *options in rows:
+        place = folder / f"{title}-{core.name}-{len(options)}"
+        place.mkdir()
+        r = run(core, place, model, inputs, *options)
+        equal = r.hash == expected and r.test == 0
+        wrong += not equal
+        print(
+            f"{'':19} {' '.join((core.name, *options)):24} {r.hash} {r.test:8} {r.instructions:12,} {r.flash:9,} "
+            f"{r.ram:7,} {r.stack:5,}{'' if equal else '  DIFFERENT'}",
+            flush=True,
+        )
     return wrong
 
 
@@ -237,7 +264,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if absent:
-            print(f"Cortex-M0, M3, M4F, M33: left out, no {', '.join(absent)}")
+            print(f"Cortex-M0, M3, M4F, M33, M55: left out, no {', '.join(absent)}")
         else:
             wrong += compare_cores(args.nets, folder)
             seen = planted(folder)

@@ -35,15 +35,14 @@ from integer_programs import random_program
 
 # isort: split
 # after these, because c_nets.py adds a folder with another c_export
-from c_compilers import WASI, ZIG, Build
-from c_cores import CORES, TOOLS, Core, digest, execute
+from c_compilers import WASI, ZIG, Build, find_clang
+from c_cores import INTEGER_CORES, TOOLS, digest, execute
 from c_random import MAIN
 
 BATCH, EXAMPLES = 20, 3
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror")
 ADDRESSES = ("-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 LEVELS = (("-O0",), ("-O1",), ("-O2",), ("-O3",))  # of the batches in turn
-M55 = Core("Cortex-M55", ("-mcpu=cortex-m55", "-mfloat-abi=hard"), ("mps3-an547",), 0x10000000, 0x30000000, 31.25)
 AVR_MAIN = """
 #include <avr/io.h>
 int net_test(void);
@@ -148,7 +147,7 @@ def before_arena(text):
 
 def on_cores(count, folder):
     """Computes nets on Cortex-M cores; yields the row and its wrong nets."""
-    for core, *options in (*((core,) for core in (*CORES, M55)), (CORES[2], "-DNET_PLAIN_C"), (M55, "-DNET_PLAIN_C")):
+    for core, *options in INTEGER_CORES:
         wrong, place = [], folder / "cores"
         place.mkdir(exist_ok=True)
         for number in range(count):
@@ -211,8 +210,7 @@ def main():
     parser.add_argument("--nets", type=int, default=500)
     parser.add_argument("--builds", nargs="+", help="only those whose names contain one of these words; no cores")
     args = parser.parse_args()
-    clang = next((name for name in ("clang", "clang-19", "clang-16", "clang-14") if shutil.which(name)), "clang")
-    chosen = [b for b in builds(clang) if not args.builds or any(word in b.name for word in args.builds)]
+    chosen = [b for b in builds(find_clang()) if not args.builds or any(word in b.name for word in args.builds)]
     began, batches, found = time.perf_counter(), -(-args.nets // BATCH), []
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(os.cpu_count()) as pool:
         nets = Batches(Path(name))
@@ -228,7 +226,7 @@ def main():
         if not args.builds:
             found += small_targets(min(args.nets, 60), Path(name))
         edits = (half_to_even, zero_padding, other_weight, before_arena)
-        seen = [bool(nets.run(builds(clang)[0], 0, edit)) for edit in edits]
+        seen = [bool(nets.run(builds("clang")[0], 0, edit)) for edit in edits]
     print(
         f"c_integer: {batches * BATCH} nets, {len(found)} findings; canaries: {sum(seen)} of {len(seen)} noticed; "
         f"{time.perf_counter() - began:.0f} s"

@@ -1,8 +1,8 @@
 """Checks README.md and docs/: their Python code runs and prints what they say; quotes, names and links are valid.
 
-Each page of docs/ and each chapter of README.md is one program, run in a folder of its own. A block whose first
-line is `# name.ext` is a file of that name. A comment after a print is its output; a text block is the output of the
-Python block before it. Pages are found by location: a new one needs no change here.
+Each page of docs/ and each chapter of README.md is one program, run in a folder of its own. A block whose first line is
+`# name.ext`, or `/* name.c */`, is a file of that name. A comment after a print is its output; a text block is the
+output of the Python block before it. Pages are found by location: a new one needs no change here.
 """
 
 import ast
@@ -46,18 +46,21 @@ LONG = {  # they train many nets
 SCRIPTS = {  # file: the test that runs it
     "weights.py": ("tests/test_docs.py", "test_weights_have_the_documented_hash"),
     "train.py": ("tests/mpi/test_same_bits.py", "test_docs_print_what_they_say"),
+    "board.c": ("tests/test_docs.py", "test_the_emulated_chip_prints_what_python_does"),
 }
 
 COPIED = {"docs/how-to/deploy.md": "examples/service.py"}  # page: the example that it tells to copy
 
 FENCE = re.compile(r"^ *(?:```|~~~).*$", re.M)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
-FILE = re.compile(r"# (\w+\.\w+)\n")
+FILE = re.compile(r"(?:# |/\* )(\w+\.\w+)(?: \*/)?\n")
 PRINTED = re.compile(r"^\s*print\(.*\) +# (.*)$", re.M)
 DIRECTIVE = re.compile(r"^:link: [^\n]*$|^:::\{toctree\}\n.*?^:::$", re.M | re.S)  # these name pages without a suffix
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.M)
 NAMED = re.compile(r"(?<![\w./-])((?:minidl|minidl_c|examples|benchmarks|tests)/[\w./]*\w)")
+
+CORTEX_M = ("arm-none-eabi-gcc", "qemu-system-arm")
 
 needs_fma = pytest.mark.skipif(minidl_c.isa == "v2", reason="v2 has different bits")
 
@@ -153,8 +156,9 @@ def test_every_block_is_run():
             continue
         assert statements or "text" not in languages, f"{program}: no Python block before this output"
         for name in files_of(program):
-            imported = re.search(rf"^(?:import|from) {Path(name).stem}\b", statements, re.M)
-            assert name == "setup.py" or name in SCRIPTS or imported, f"{program}: no test runs {name}"
+            use = rf"\bcc .*\b{name}\b" if name.endswith(".c") else rf"^(?:import|from) {Path(name).stem}\b"
+            used = re.search(use, statements, re.M)
+            assert name == "setup.py" or name in SCRIPTS or used, f"{program}: no test runs {name}"
     for name, (module, test) in SCRIPTS.items():
         body = (ROOT / module).read_text(encoding="utf-8").partition(f"def {test}(")[2].partition("\n\n\n")[0]
         assert f'"{name}"' in body, f"{name}: its test does not exist"
@@ -171,9 +175,27 @@ def test_weights_have_the_documented_hash(tmp_path):
     assert hashes == {promised}
 
 
+@needs_fma
+@pytest.mark.skipif(None in map(shutil.which, CORTEX_M), reason=f"needs {' and '.join(CORTEX_M)}")
+def test_the_emulated_chip_prints_what_python_does(tmp_path):
+    page = "docs/tutorials/cortex-m.md"
+    run_program(page, tmp_path)
+    assert (tmp_path / "board.c").exists()
+    commands, printed = re.findall(r"(?<=:\n\n)(?:    .*\n)+", PAGES[page])[:2]
+    done = subprocess.run(["sh", "-ec", commands], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+    instructions, *lines = (line.removeprefix("    ") for line in printed.splitlines())
+    assert re.fullmatch(r"\d+ instructions", instructions)
+    assert re.sub(r"^\d+", instructions.split()[0], done.stdout).splitlines() == [instructions, *lines]
+
+
 # ---- quotes
 
-QUOTED = [text.strip() for text in PAGES.values() for language, text in BLOCK.findall(text) if language == "c"]
+QUOTED = [
+    text.strip()
+    for page in PAGES.values()
+    for language, text in BLOCK.findall(page)
+    if language == "c" and not FILE.match(text)
+]
 
 
 @pytest.mark.parametrize("line", QUOTED)

@@ -159,6 +159,25 @@ def on_cores(count, folder):
         yield " ".join((core.name, *options)), wrong
 
 
+def fits_on_avr(place, *options):
+    """Compiles net.c and main.c for an ATmega2560; returns whether it has the memory for them."""
+    command = ["avr-gcc", "-mmcu=atmega2560", *STRICT, *options, "net.c", "main.c", "-o", "net.elf"]
+    if subprocess.run(command, cwd=place, capture_output=True, check=False).returncode:
+        return False
+    sizes = subprocess.run(["avr-size", "net.elf"], cwd=place, capture_output=True, text=True, check=True).stdout
+    return sum(map(int, sizes.splitlines()[1].split()[1:3])) <= AVR_MEMORY
+
+
+def avr_lines(place):
+    """Yields the lines that this program writes in the simulator."""
+    command = ["simavr", "-m", "atmega2560", "-f", "16000000", "net.elf"]
+    with subprocess.Popen(command, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as simulator:
+        try:
+            yield from simulator.stdout
+        finally:
+            simulator.kill()
+
+
 def on_avr(count, folder):
     """Runs the own test of nets that fit on an ATmega2560; returns the number of nets, and the wrong ones."""
     place, ran, wrong = folder / "avr", 0, []
@@ -166,16 +185,9 @@ def on_avr(count, folder):
     (place / "main.c").write_text(AVR_MAIN)
     for number in range(count):
         write(random_program(np.random.default_rng(number), 4), place / "net.c", name="net")
-        command = ["avr-gcc", "-mmcu=atmega2560", *STRICT, "-O1", "-DNET_TEST", "net.c", "main.c", "-o", "net.elf"]
-        if subprocess.run(command, cwd=place, capture_output=True, check=False).returncode:
-            continue  # too large for its memory
-        sizes = subprocess.run(["avr-size", "net.elf"], cwd=place, capture_output=True, text=True, check=True).stdout
-        if sum(map(int, sizes.splitlines()[1].split()[1:3])) > AVR_MEMORY:
+        if not fits_on_avr(place, "-O1", "-DNET_TEST"):
             continue
-        command = ["simavr", "-m", "atmega2560", "-f", "16000000", "net.elf"]
-        with subprocess.Popen(command, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as simulator:
-            line = next((line for line in simulator.stdout if b"=" in line), b"")
-            simulator.kill()
+        line = next((line for line in avr_lines(place) if b"=" in line), b"")
         ran += 1
         if b"=0" not in line:
             wrong.append(f"net {number}: {line!r}")

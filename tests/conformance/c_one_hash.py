@@ -13,6 +13,7 @@ is a logical shift, or a division; it must change none if it is arithmetic.
 """
 
 import argparse
+import itertools
 import re
 import shutil
 import subprocess
@@ -28,7 +29,7 @@ import numpy as np
 from c_compilers import DRIVER, WASI, find_clang
 from c_cores import INTEGER_CORES, TOOLS, calibration, depthwise, digest, execute, with_biases
 from c_export.compiled_programs import half_to_even, scores_of
-from c_integer import AVR_MEMORY, STRICT
+from c_integer import STRICT
 
 import minidl
 import minidl_c
@@ -53,7 +54,7 @@ from minidl.quantization import QuantizedModel
 from minidl.quantization.program import SumOfProducts
 
 EMULATED, REFERENCE = 1e9, 1e8  # multiply-adds of slow rows, for each net
-ON_AVR = 100  # inputs, which its flash holds
+AVR_INPUTS = 32000  # bytes of inputs in its flash
 PREDICT = """
 import sys
 import numpy as np
@@ -68,14 +69,14 @@ AVR_MAIN = """
 #include <avr/pgmspace.h>
 #include "net.h"
 static const int8_t inputs[][NET_INPUTS] PROGMEM = {
-#include "inputs.inc"
+%s
 };
 static int8_t x[NET_INPUTS], scores[NET_OUTPUTS];
 static void put(int c) { while (!(UCSR0A & (1 << UDRE0))) {} UDR0 = (uint8_t)c; }
 static void put_hexadecimal(int n) { put(n < 10 ? '0' + n : 'a' + n - 10); }
 int main(void) {
   UCSR0B = 1 << TXEN0;
-  for (unsigned i = 0; i < sizeof inputs / sizeof *inputs; i++) {
+  for (unsigned i = 0; i < sizeof inputs / NET_INPUTS; i++) {
     memcpy_P(x, inputs[i], sizeof x);
     net_predict(x, scores);
     put('=');
@@ -85,7 +86,6 @@ int main(void) {
     }
     put('\\n');
   }
-  put('.'); put('\\n');
   for (;;) {}
 }
 """
@@ -218,7 +218,7 @@ def on_core(core, *options):
     def outputs(net):
         if net.weights > core.flash_size:
             return None
-        n = net.count(EMULATED / 5)
+        n = net.count(EMULATED / 2)
         result = execute(core, net.folder, "int8_t", net.inputs[:n], *options)
         expected = net.outputs[:n].tobytes()
         return expected if (result.hash, result.test) == (digest(expected), 0) else b""
@@ -227,23 +227,18 @@ def on_core(core, *options):
 
 
 def on_avr(net):
-    if net.weights > AVR_MEMORY:
-        return None
-    inputs = net.inputs[:ON_AVR].reshape(-1, net.inputs[0].size)
+    place = net.folder / "avr"
+    place.mkdir()
+    inputs = net.inputs[: AVR_INPUTS // net.inputs[0].size].reshape(-1, net.inputs[0].size)
     rows = ",\n".join("{" + ", ".join(map(str, x)) + "}" for x in inputs)
-    (net.folder / "inputs.inc").write_text(rows + "\n")
-    (net.folder / "avr.c").write_text(AVR_MAIN)
-    command = ["avr-gcc", "-mmcu=atmega2560", "-std=c99", "-O2", "net.c", "avr.c", "-o", "net.elf"]
-    subprocess.run(command, cwd=net.folder, check=True)
-    command = ["simavr", "-m", "atmega2560", "-f", "16000000", "net.elf"]
-    found = []
-    with subprocess.Popen(command, cwd=net.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as simulator:
-        for line in simulator.stdout:
-            if (scores := re.search(rb"=([0-9a-f]+)", line)) is None and len(found) == len(inputs):
-                break
-            found += [scores[1]] if scores else []
-        simulator.kill()
-    return bytes.fromhex(b"".join(found).decode())
+    (place / "main.c").write_text(AVR_MAIN % rows)
+    for name in ("net.c", "net.h"):
+        shutil.copy(net.folder / name, place)
+    if not c_integer.fits_on_avr(place, "-O2"):
+        return None
+    lines = (re.search(rb"=([0-9a-f]+)", line) for line in c_integer.avr_lines(place))
+    found = itertools.islice(filter(None, lines), len(inputs))
+    return bytes.fromhex(b"".join(scores[1] for scores in found).decode())
 
 
 def all_rows(words):

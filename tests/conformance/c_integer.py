@@ -68,7 +68,7 @@ def builds(clang):
         Build("ARM64, qemu", cross("aarch64-linux"), ("qemu-aarch64",), 0.12),
         Build("riscv64, qemu", cross("riscv64-linux"), ("qemu-riscv64",), 0.12),
         Build("s390x (big-endian), qemu", cross("s390x-linux"), ("qemu-s390x",), 0.12),
-        Build("WebAssembly, node", (*ZIG, "-target", "wasm32-wasi"), node, 0.12),
+        Build("WebAssembly, node", (*ZIG, "-target", "wasm32-wasi"), node),
     ]
 
 

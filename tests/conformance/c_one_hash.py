@@ -53,7 +53,7 @@ from minidl.layers import (
 from minidl.quantization import QuantizedModel
 from minidl.quantization.program import SumOfProducts
 
-EMULATED, REFERENCE = 1e9, 1e8  # multiply-adds of slow rows, for each net
+EMULATED, ON_CORES, REFERENCE = 1e9, 2e8, 1e8  # multiply-adds of slow rows, for each net
 AVR_INPUTS = 32000  # bytes of inputs in its flash
 PREDICT = """
 import sys
@@ -218,7 +218,7 @@ def on_core(core, *options):
     def outputs(net):
         if net.weights > core.flash_size:
             return None
-        n = net.count(EMULATED / 2)
+        n = net.count(ON_CORES)
         result = execute(core, net.folder, "int8_t", net.inputs[:n], *options)
         expected = net.outputs[:n].tobytes()
         return expected if (result.hash, result.test) == (digest(expected), 0) else b""

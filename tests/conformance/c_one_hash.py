@@ -1,7 +1,7 @@
 """One hash of all output bytes for each quantized net: in Python and in C, under any compiler and processor.
 
-    python tests/conformance/c_one_hash.py --nets LeNet-5 signal shifts --inputs 100 --builds gcc     # some seconds
-    python tests/conformance/c_one_hash.py                                                            # 1,000 inputs
+    python tests/conformance/c_one_hash.py --nets signal shifts --inputs 100 --builds gcc,     # some seconds
+    python tests/conformance/c_one_hash.py                                                    # 1,000 inputs
 
 A column is a net, and a row computes its outputs: `predict_int8` with each instruction set and number of threads, the
 NumPy reference, and C by the compilers and on the processors of c_integer.py. A cell is the number of inputs whose

@@ -28,7 +28,7 @@ BUDGETS = {  # arguments of the short and of the whole run
     "c_random": ("--nets 20", "--nets 500"),
     "c_cores": ("--nets signal --faults 4", ""),
     "c_integer": ("--nets 20 --builds gcc", ""),
-    "c_one_hash": ("--nets signal shifts --inputs 100 --builds gcc", ""),
+    "c_one_hash": ("--nets signal shifts --inputs 100 --builds gcc,", ""),
     "onnx_nodes": ("", ""),
     "onnx_random": ("--graphs 500", "--graphs 20000"),
     "soak": ("--seconds 20", "--seconds 900"),

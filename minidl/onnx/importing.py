@@ -16,6 +16,7 @@ from minidl.onnx.operators import find_read_function
 from minidl.onnx.passes import rewrite
 from minidl.onnx.passes.input_cast import INTEGERS
 from minidl.onnx.restoring import DTYPES, ImportedLayers, restore_exported
+from minidl.onnx.restoring_integers import restore_integers
 from minidl.onnx.shared_weights import warn_about_shared_weights
 from minidl.onnx.structure.branches import parse_graph
 from minidl.onnx.structure.carried_values import CarriedValues
@@ -42,8 +43,10 @@ def build_model(graph: Graph, input_shape: Shape | None, outputs: str | Sequence
     outputs: names of values that are its outputs; None: those of the graph. Unless the caller keeps the graph, each
     tensor is released when its layer has copied it.
     """
-    imported, metadata = restore_exported(graph) if input_shape is None and outputs is None else None, graph.metadata
-    if imported is None:
+    metadata, is_whole = graph.metadata, input_shape is None and outputs is None
+    model: Sequential | None = restore_integers(graph) if is_whole else None
+    imported = restore_exported(graph) if is_whole and model is None else None
+    if model is None and imported is None:
         graph = rewrite(graph if outputs is None else select_outputs(graph, outputs))
         try:
             imported = Importer(graph, input_shape).run()
@@ -52,7 +55,9 @@ def build_model(graph: Graph, input_shape: Shape | None, outputs: str | Sequence
             survey = GraphSurvey(graph, importer.constants, importer.batch, importer.infer_node_shape)
             raise UnsupportedGraphError(importer.obstacles, survey, first, importer.shape) from first
     del graph
-    model = imported.build()
+    if imported is not None:
+        model = imported.build()
+    assert model is not None
     take_metadata(model, metadata, same_outputs=outputs is None)
     return model
 

@@ -119,6 +119,8 @@ def import_model(
     input_shape: Shape | None = None,
     external_data: bool = False,
     outputs: str | Sequence[str] | None = None,
+    *,
+    dequantize: bool = False,
 ) -> Sequential:
     """Returns the model in an ONNX file. A file from `export` gives the same layers and bit-identical predictions.
 
@@ -185,7 +187,8 @@ def import_model(
     )
     """
     with _naming(path) as name:
-        return build_model(model_file.read(name, check_bool("external_data", external_data)), input_shape, outputs)
+        graph = model_file.read(name, check_bool("external_data", external_data))
+        return build_model(graph, input_shape, outputs, check_bool("dequantize", dequantize))
 
 
 def inspect(
@@ -193,6 +196,8 @@ def inspect(
     input_shape: Shape | None = None,
     external_data: bool = False,
     outputs: str | Sequence[str] | None = None,
+    *,
+    dequantize: bool = False,
 ) -> Inspection:
     """Returns what an ONNX file holds, and every obstacle to `import_model`. It prints as text.
 
@@ -244,7 +249,8 @@ def inspect(
     {'Gemm': 1} 8 6 ()
     """
     with _naming(path) as name:
-        return inspect_graph(model_file.read(name, check_bool("external_data", external_data)), input_shape, outputs)
+        graph = model_file.read(name, check_bool("external_data", external_data))
+        return inspect_graph(graph, input_shape, outputs, check_bool("dequantize", dequantize))
 
 
 @contextmanager

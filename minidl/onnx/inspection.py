@@ -64,8 +64,13 @@ class Inspection:
     __repr__ = __str__
 
 
-def inspect_graph(graph: Graph, input_shape: Shape | None, outputs: str | Sequence[str] | None = None) -> Inspection:
-    """Returns what is in a graph, after an attempt to turn it into layers."""
+def inspect_graph(
+    graph: Graph,
+    input_shape: Shape | None,
+    outputs: str | Sequence[str] | None = None,
+    dequantize: bool = False,
+) -> Inspection:
+    """Returns what is in a graph, after an attempt to turn it into layers, or integers."""
     graph = graph if outputs is None else select_outputs(graph, outputs)
     held: dict[str, Any] = {
         "producer": graph.producer,
@@ -80,7 +85,7 @@ def inspect_graph(graph: Graph, input_shape: Shape | None, outputs: str | Sequen
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            model = build_model(graph, input_shape)
+            model = build_model(graph, input_shape, dequantize=dequantize)
         except UnsupportedGraphError as error:
             obstacles, missing = tuple(error.obstacles), error.shapes_missing
         except ValueError as error:

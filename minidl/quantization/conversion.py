@@ -54,22 +54,24 @@ def read_nodes(nodes: Sequence[Node], groups: Mapping[Node, Node]) -> list[Node]
     return [node for node in nodes if node in read]
 
 
-def quantizations_of(nodes: Sequence[Node], ranges: Mapping[Node, Interval]) -> dict[Node, Quantization]:
+def quantizations_of(
+    nodes: Sequence[Node], ranges: Mapping[Node, Interval], rounding: str = "FakeQuantize"
+) -> dict[Node, Quantization]:
     """Returns the quantization of each node: its group's, from a FakeQuantize, or from the ranges of `read_nodes`.
 
-    Numbers that no maximum chooses, and no copy keeps, need no place in the range.
+    rounding: what a FakeQuantize is called in errors. Numbers that no maximum chooses, and no copy keeps, need no place in the range.
     """
     groups, found = groups_of(nodes), dict[Node, Quantization]()
     read = read_nodes(nodes, groups)
     for node in nodes:
         with named_errors(node):
             if node.made is not None and (first := found.setdefault(groups[node], node.made)) != node.made:
-                raise ValueError(f"expected a FakeQuantize as before, {first}, for copied numbers, got {node.made}")
+                raise ValueError(f"expected a {rounding} as before, {first}, for copied numbers, got {node.made}")
     for group in dict.fromkeys(groups.values()):
         intervals = [ranges[node] for node in read if groups[node] is group and node in ranges]
         with named_errors(group):
             if group not in found and not intervals:
-                raise ValueError("expected a FakeQuantize after it, got none")
+                raise ValueError(f"expected a {rounding} after it, got none")
             if group not in found:
                 found[group] = quantization(min(low for low, _ in intervals), max(high for _, high in intervals))
     return {node: found[groups[node]] for node in nodes}

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from minidl.quantization.graph import Doubles, Product
-from minidl.quantization.program import LARGEST_WEIGHT, SUM_LIMIT, Int8, Quantization
+from minidl.quantization.graph import Doubles, Integers, Product
+from minidl.quantization.program import HIGH, LARGEST_WEIGHT, LOW, SUM_LIMIT, Int8, Int32, Quantization
 from minidl.quantization.rescaling import STEPS, rescaling
 from minidl.utils.arrays import Array
 
 MOST_BIAS = 2**30  # half of the sum: the other half is for the products
+SAME = 2.0**-20  # relative difference of biases whose scale float32 has rounded in another way
+WHOLE = 2.0**-10  # difference of a weight, in steps of its scale, from a whole number
 
 
 def quantize_product(node: Product, made: Quantization, out_scale: float, mean: Doubles) -> dict[str, Any]:
@@ -21,11 +23,13 @@ def quantize_product(node: Product, made: Quantization, out_scale: float, mean: 
     rounded weights times this mean is subtracted from the bias, so that outputs keep their means.
 
     A scale is larger than the largest weight needs where bias and products would not fit 32 bits; weights of 0 have
-    that of the bias.
+    that of the bias. Given integers are taken as they are.
     """
     weight, bias = node.weight, node.bias
     if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
         raise ValueError("expected finite weights, got NaN or infinity")
+    if node.integers is not None:
+        return _with_factors(*_given(node, node.integers, made.scale), made.scale * node.integers.scales / out_scale)
     scales = _largest(weight) / LARGEST_WEIGHT
     scales = np.maximum(scales, np.abs(bias) / (made.scale * MOST_BIAS))
     scales[scales == 0] = 1.0
@@ -37,7 +41,32 @@ def quantize_product(node: Product, made: Quantization, out_scale: float, mean: 
     q = _rounded(weight, scales := scales * np.maximum(excess, 1.0))
     bias = bias - _mean_error(node, q * scales[:, None, None, None] - weight, mean)
     biases = np.clip(np.floor(bias / (made.scale * scales) + 0.5), -MOST_BIAS, MOST_BIAS).astype(np.int32)
-    factors = made.scale * scales / out_scale
+    return _with_factors(q, biases, made.scale * scales / out_scale)
+
+
+def _given(node: Product, integers: Integers, scale: float) -> tuple[Int8, Int32]:
+    """Returns the weights and biases of given integers. scale: of the input.
+
+    Biases whose scales are not those of the sums are rounded. Raises ValueError for numbers that do not fit.
+    """
+    steps = node.weight / integers.scales[:, None, None, None]
+    weights = np.rint(steps)
+    if np.abs(weights - steps).max(initial=0) > WHOLE:
+        raise ValueError("expected weights that are whole numbers of the scale of their output channel, got others")
+    if weights.min() < LOW or weights.max() > HIGH:
+        got = f"got {weights.min():g} to {weights.max():g}"
+        raise ValueError(f"expected weights, less their zero point, from {LOW} to {HIGH}, {got}: quantize them symmetrically")
+    step = scale * integers.scales
+    biases = np.rint(node.bias / step)
+    if integers.biases is not None and np.allclose(integers.biases * step, node.bias, rtol=SAME, atol=0):
+        biases = integers.biases
+    if np.abs(biases).max() > SUM_LIMIT:
+        raise ValueError(f"expected biases up to {SUM_LIMIT} in steps of the sum, got {np.abs(biases).max():g}")
+    return weights.astype(np.int8), biases.astype(np.int32)
+
+
+def _with_factors(q: Int8, biases: Int32, factors: Doubles) -> dict[str, Any]:
+    """Returns the members of a program.SumOfProducts: weights and biases, and the factors of the sums."""
     is_zero = (biases == 0) & (q == 0).all(axis=(1, 2, 3))
     pairs = [(0, 1) if zero else rescaling(float(f)) for f, zero in zip(factors, is_zero, strict=True)]
     multipliers, shifts = np.array(pairs, np.int32).T.copy()

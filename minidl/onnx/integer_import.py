@@ -1,0 +1,99 @@
+"""Integers of other programs: a net of floats with a FakeQuantize for each pair of the file, as a QuantizedModel.
+
+Scales, zero points, weights and biases are those of the file; the arithmetic is that of a Program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+import numpy as np
+
+from minidl.layers.base import Layer
+from minidl.layers.fake_quantize import FakeQuantize
+from minidl.onnx.constant_folding import Constants
+from minidl.onnx.graph import Node, refuse
+from minidl.onnx.passes.quantization import DEQUANTIZE
+from minidl.quantization import QuantizedModel
+from minidl.quantization.conversion import convert, quantizations_of
+from minidl.quantization.graph import Integers, Product, in_order
+from minidl.quantization.rules import TRANSLATIONS
+from minidl.quantization.rules.products import PRODUCTS
+from minidl.quantization.translation import CONTAINERS, Origin, translate
+from minidl.sequential import Sequential
+from minidl.utils.text import escape
+
+Sources = Mapping[Layer, tuple[Node, Sequence[str]]]  # of each layer: its node, and the constants that it has learned
+
+
+def quantized_model(model: Sequential, sources: Sources, constants: Constants) -> QuantizedModel:
+    """Returns the integers of a model whose values are rounded by FakeQuantize layers, and float layers after them.
+
+    Raises ValueError, naming the node, for what integers cannot compute, or not with the file's scales.
+    """
+    last, end = _integer_part(model.layers, sources)
+    origins = {}
+    for layer, (node, names) in sources.items():
+        integers = _integers(layer, node, names, constants) if type(layer) in PRODUCTS else None
+        origins[layer] = Origin(escape(f"{node.name or node.origin or node.outputs[0]}, {node.operator}"), integers)
+    for leaf in _leaves(model.layers[: last + 1]):
+        if type(leaf) in PRODUCTS and origins[leaf].integers is None:
+            _refuse(sources, leaf, "expected weights of int8 or uint8, got others")
+    nodes = in_order(translate(model.manual.network, model.layers[: last + 1], None, origins))
+    read = {x for node in nodes if isinstance(node, Product) for x in node.inputs}
+    made = quantizations_of(nodes, {}, "QuantizeLinear")
+    program, _ = convert(nodes, made, {x: np.zeros(x.shape) for x in read})
+    after = model[last + 1 : end] if last + 1 < end else None
+    return QuantizedModel(program, model.input_shape, model.layers[last].out_shape, after)
+
+
+def _leaves(layers: Sequence[Layer]) -> list[Layer]:
+    return [leaf for layer in layers for leaf in layer.leaves()]
+
+
+def _is_float(layer: Layer) -> bool:
+    """True if integers cannot compute a layer."""
+    return any(type(leaf) not in TRANSLATIONS for leaf in layer.leaves()) and type(layer) not in CONTAINERS
+
+
+def _integer_part(layers: Sequence[Layer], sources: Sources) -> tuple[int, int]:
+    """Returns the index of the last layer of the integers, a FakeQuantize, and the end of the float layers after it.
+
+    A FakeQuantize after the float layers is not among them.
+    """
+    first = next((i for i, layer in enumerate(layers) if any(map(_is_float, layer.leaves()))), len(layers))
+    if layers[-1].ends_model:
+        raise ValueError("expected one output of a net of integers, got several: name one by `outputs`")
+    roundings = [i for i, layer in enumerate(layers[:first]) if isinstance(layer, FakeQuantize)]
+    end = len(layers) - isinstance(layers[-1], FakeQuantize)
+    if not roundings or any(isinstance(leaf, FakeQuantize) for leaf in _leaves(layers[max(roundings[-1], first) : end])):
+        floats = next(leaf for leaf in _leaves(layers[first:]) if _is_float(leaf))
+        _refuse(sources, floats, "expected an operator that integers can compute, or one after all quantized ones")
+    return roundings[-1], max(end, roundings[-1] + 1)
+
+
+def _refuse(sources: Sources, layer: Layer, reason: str) -> NoReturn:
+    """Raises UnsupportedNodeError for the node of a layer."""
+    node = sources[layer][0] if layer in sources else Node(type(layer).__name__, "", [], [])
+    refuse(node, reason)
+
+
+def _integers(layer: Layer, node: Node, names: Sequence[str], constants: Constants) -> Integers | None:
+    """Returns the integers that the constants of a layer are dequantized from; None if its weights are from others."""
+    dequantized = {other.outputs[0]: other for other in constants.nodes if other.op == DEQUANTIZE}
+    scales = biases = None
+    outputs = len(layer.params["weight"].value)
+    for origin in (constants.origin(name) for name in names):
+        if origin not in dequantized:
+            continue
+        numbers, scale, *zero_point = (constants[name] for name in dequantized[origin].inputs if name)
+        if numbers.dtype == np.int32 and numbers.size == outputs:
+            biases = numbers.reshape(-1).astype(np.int64) - (zero_point[0].astype(np.int64) if zero_point else 0)
+        elif numbers.dtype in (np.int8, np.uint8):
+            if scale.size not in (1, outputs):
+                refuse(node, f"expected one scale of its weights, or {outputs}, got shape {scale.shape}")
+            scales = np.broadcast_to(scale.reshape(-1).astype(np.float64), (outputs,))
+            if not ((scales > 0) & (scales < np.inf)).all():
+                refuse(node, f"expected positive scales of its weights, got {scales[~(scales > 0)][:1]}")
+    return None if scales is None else Integers(scales, biases)

@@ -6,7 +6,6 @@ Scales, zero points, weights and biases are those of the file; the arithmetic is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
 
 import numpy as np
 
@@ -39,7 +38,7 @@ def quantized_model(model: Sequential, sources: Sources, constants: Constants) -
         origins[layer] = Origin(escape(f"{node.name or node.origin or node.outputs[0]}, {node.operator}"), integers)
     for leaf in _leaves(model.layers[: last + 1]):
         if type(leaf) in PRODUCTS and origins[leaf].integers is None:
-            _refuse(sources, leaf, "expected weights of int8 or uint8, got others")
+            refuse(sources[leaf][0], "expected weights of int8 or uint8, got others")
     nodes = in_order(translate(model.manual.network, model.layers[: last + 1], None, origins))
     read = {x for node in nodes if isinstance(node, Product) for x in node.inputs}
     made = quantizations_of(nodes, {}, "QuantizeLinear")
@@ -54,7 +53,7 @@ def _leaves(layers: Sequence[Layer]) -> list[Layer]:
 
 def _is_float(layer: Layer) -> bool:
     """True if integers cannot compute a layer."""
-    return any(type(leaf) not in TRANSLATIONS for leaf in layer.leaves()) and type(layer) not in CONTAINERS
+    return type(layer) not in TRANSLATIONS and type(layer) not in CONTAINERS
 
 
 def _integer_part(layers: Sequence[Layer], sources: Sources) -> tuple[int, int]:
@@ -62,21 +61,16 @@ def _integer_part(layers: Sequence[Layer], sources: Sources) -> tuple[int, int]:
 
     A FakeQuantize after the float layers is not among them.
     """
-    first = next((i for i, layer in enumerate(layers) if any(map(_is_float, layer.leaves()))), len(layers))
     if layers[-1].ends_model:
         raise ValueError("expected one output of a net of integers, got several: name one by `outputs`")
-    roundings = [i for i, layer in enumerate(layers[:first]) if isinstance(layer, FakeQuantize)]
+    first = next((i for i, layer in enumerate(layers) if any(map(_is_float, layer.leaves()))), len(layers))
+    last = max((i for i, layer in enumerate(layers[:first]) if isinstance(layer, FakeQuantize)), default=-1)
     end = len(layers) - isinstance(layers[-1], FakeQuantize)
-    if not roundings or any(isinstance(leaf, FakeQuantize) for leaf in _leaves(layers[max(roundings[-1], first) : end])):
-        floats = next(leaf for leaf in _leaves(layers[first:]) if _is_float(leaf))
-        _refuse(sources, floats, "expected an operator that integers can compute, or one after all quantized ones")
-    return roundings[-1], max(end, roundings[-1] + 1)
-
-
-def _refuse(sources: Sources, layer: Layer, reason: str) -> NoReturn:
-    """Raises UnsupportedNodeError for the node of a layer."""
-    node = sources[layer][0] if layer in sources else Node(type(layer).__name__, "", [], [])
-    refuse(node, reason)
+    if last < 0 or any(isinstance(leaf, FakeQuantize) for leaf in _leaves(layers[first:end])):
+        for leaf in filter(_is_float, _leaves(layers[first:])):
+            refuse(sources[leaf][0], "expected an operator that integers can compute, or one after all quantized ones")
+        raise ValueError("expected a QuantizeLinear of a value that all later ones are computed from, got none")
+    return last, max(end, last + 1)
 
 
 def _integers(layer: Layer, node: Node, names: Sequence[str], constants: Constants) -> Integers | None:

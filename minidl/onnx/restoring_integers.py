@@ -39,8 +39,8 @@ def restore_integers(graph: Graph) -> QuantizedModel | None:
         if set(config) != CONFIG:
             return None
         program = program_file.decode(config["program"], _arrays(graph, config))
-        shapes = [program_file.tupled(config[name]) for name in ("input_shape", "output_shape")]
-        model = QuantizedModel(program, *shapes, _float_layers(graph, config["float_layers"]))
+        in_shape, out_shape = (program_file.tupled(config[name]) for name in ("input_shape", "output_shape"))
+        model = QuantizedModel(program, in_shape, out_shape, _float_layers(graph, config["float_layers"]))
         again = write_layers(model.layers, graph.inputs[0].dtype)
         same = again.tensors.keys() == graph.tensors.keys() and serialize_nodes(again) == serialize_nodes(graph)
     except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError):

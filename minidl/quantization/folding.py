@@ -11,7 +11,19 @@ from typing import TypeVar
 
 import numpy as np
 
-from minidl.quantization.graph import Copy, Doubles, Evaluate, Function, Image, Input, Integers, Maximum, Node, Product, Sum
+from minidl.quantization.graph import (
+    Copy,
+    Doubles,
+    Evaluate,
+    Function,
+    Image,
+    Input,
+    Integers,
+    Maximum,
+    Node,
+    Product,
+    Sum,
+)
 from minidl.quantization.program import Quantization
 from minidl.utils.arrays import Array
 
@@ -127,4 +139,5 @@ def _is_free(x: Node) -> bool:
 
 
 def same(x: Array) -> Array:
+    """Returns a value as it is, for a table that gives it another quantization."""
     return x

@@ -53,7 +53,8 @@ def translate(
 ) -> Node:
     """Returns the output of the first layers of a network, in its graph. paths: OUT those of a Translation.
 
-    origins: of layers from a file; their labels are those of the nodes. Raises ValueError, naming the layer and its path, for a layer that integers cannot compute.
+    origins: of layers from a file; their labels are those of the nodes. Raises ValueError, naming the layer and its
+    path, for a layer that integers cannot compute.
     """
     shape = image_of(layers[0].in_shape)
     gain, shift = np.ones(shape[0]), np.zeros(shape[0])

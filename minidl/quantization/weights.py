@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minidl.quantization.graph import Doubles, Integers, Product
 from minidl.quantization.program import HIGH, LARGEST_WEIGHT, LOW, SUM_LIMIT, Int8, Int32, Quantization
 from minidl.quantization.rescaling import STEPS, rescaling
 from minidl.utils.arrays import Array
+from minidl.utils.validation import Shape
+
+Weights = NDArray[np.integer[Any]]
 
 MOST_BIAS = 2**30  # half of the sum: the other half is for the products
 SAME = 2.0**-20  # relative difference of biases whose scale float32 has rounded in another way
@@ -23,7 +27,8 @@ def quantize_product(node: Product, made: Quantization, out_scale: float, mean: 
     rounded weights times this mean is subtracted from the bias, so that outputs keep their means.
 
     A scale is larger than the largest weight needs where bias and products would not fit 32 bits; weights of 0 have
-    that of the bias. Given integers are taken as they are.
+    that of the bias. Given integers are taken as they
+    are, of which weights may have 9 bits: see `split`.
     """
     weight, bias = node.weight, node.bias
     if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
@@ -44,7 +49,7 @@ def quantize_product(node: Product, made: Quantization, out_scale: float, mean: 
     return _with_factors(q, biases, made.scale * scales / out_scale)
 
 
-def _given(node: Product, integers: Integers, scale: float) -> tuple[Int8, Int32]:
+def _given(node: Product, integers: Integers, scale: float) -> tuple[Weights, Int32]:
     """Returns the weights and biases of given integers. scale: of the input.
 
     Biases whose scales are not those of the sums are rounded. Raises ValueError for numbers that do not fit.
@@ -53,19 +58,35 @@ def _given(node: Product, integers: Integers, scale: float) -> tuple[Int8, Int32
     weights = np.rint(steps)
     if np.abs(weights - steps).max(initial=0) > WHOLE:
         raise ValueError("expected weights that are whole numbers of the scale of their output channel, got others")
-    if weights.min() < LOW or weights.max() > HIGH:
-        got = f"got {weights.min():g} to {weights.max():g}"
-        raise ValueError(f"expected weights, less their zero point, from {LOW} to {HIGH}, {got}: quantize them symmetrically")
+    if np.abs(weights).max() > STEPS:
+        raise ValueError(f"expected weights, less their zero point, up to {STEPS}, got {np.abs(weights).max():g}")
     step = scale * integers.scales
     biases = np.rint(node.bias / step)
     if integers.biases is not None and np.allclose(integers.biases * step, node.bias, rtol=SAME, atol=0):
         biases = integers.biases
     if np.abs(biases).max() > SUM_LIMIT:
         raise ValueError(f"expected biases up to {SUM_LIMIT} in steps of the sum, got {np.abs(biases).max():g}")
-    return weights.astype(np.int8), biases.astype(np.int32)
+    return weights.astype(np.int16), biases.astype(np.int32)
 
 
-def _with_factors(q: Int8, biases: Int32, factors: Doubles) -> dict[str, Any]:
+def split(weights: Weights, groups: int) -> tuple[Int8, Shape]:
+    """Returns given weights as int8, and which channels of its input each group reads, several times if need be.
+
+    Weights less a zero point may have 9 bits: a channel is read again for what int8 weights have left over.
+    """
+    parts, positions, own = [], [], np.arange(weights.shape[1])
+    while own.size:
+        parts.append(np.clip(weights, LOW, HIGH))
+        positions.append(own)
+        weights = weights - parts[-1]
+        left = weights.any(axis=(0, 2, 3))
+        weights, own = weights[:, left], own[left]
+    position = np.concatenate(positions)
+    channels = np.arange(groups)[:, None] * len(positions[0]) + position
+    return np.concatenate(parts, axis=1).astype(np.int8), tuple(channels.reshape(-1).tolist())
+
+
+def _with_factors(q: Weights, biases: Int32, factors: Doubles) -> dict[str, Any]:
     """Returns the members of a program.SumOfProducts: weights and biases, and the factors of the sums."""
     is_zero = (biases == 0) & (q == 0).all(axis=(1, 2, 3))
     pairs = [(0, 1) if zero else rescaling(float(f)) for f, zero in zip(factors, is_zero, strict=True)]

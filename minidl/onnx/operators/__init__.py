@@ -24,9 +24,9 @@ from minidl.onnx.operators import (
     softmax,
 )
 from minidl.onnx.passes.activation_patterns import ACTIVATION
-from minidl.onnx.passes.quantization import FAKE_QUANTIZE
 from minidl.onnx.passes.gathers import CHANNEL_STEPS, LOOKUP, STRIDED_VIEW
 from minidl.onnx.passes.norm_patterns import CHANNEL_NORM
+from minidl.onnx.passes.quantization import FAKE_QUANTIZE
 from minidl.onnx.passes.splits import SPLIT_PART
 from minidl.onnx.passes.tensordots import TENSORDOT
 

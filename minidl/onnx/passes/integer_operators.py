@@ -87,7 +87,7 @@ class _Expander:
                 return [node]
             reals.append(bias)
         if not self._inputs(node, operator.output)[0]:  # a QGemm of real results
-            nodes.append(replace(node, op=operator.op, domain="", inputs=reals, attributes=attributes, alias=node.operator))
+            self._add(nodes, node, operator.op, reals, attributes, node.outputs[0])
             return nodes
         real = self._add(nodes, node, operator.op, reals, attributes)
         scale, zero_point, _ = self._inputs(node, operator.output)

@@ -2,8 +2,7 @@
 
 For a net of floats, the pairs go. A pair whose zero point is at the end of its range also cuts off negative numbers, so
 quantizers leave out the activation before it: it becomes a Clip. For a net of integers, each pair becomes one node,
-FAKE_QUANTIZE: a value between its QuantizeLinear and what reads it is the same numbers, whether rounded before a move or
-after it.
+FAKE_QUANTIZE.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ FAKE_QUANTIZE = "FakeQuantize"  # rounds to the steps of int8, with attributes s
 DOMAINS = ("", "com.microsoft")
 MOVES = {"Flatten", "Identity", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}  # of integers, too
 KEEP_SIGN = {*MOVES, "Add", "AveragePool", "Concat", "Dropout", "GlobalAveragePool", "GlobalMaxPool", "Mul", "Sum"}
+CLIPPED = {"Add", "BatchNormalization", "Conv", "Gemm", "MatMul", "Relu", "Sum"}  # before the rounding, at no cost
 NOT_NEGATIVE = {"Exp", "HardSigmoid", "Relu", "Sigmoid", "Softmax", "Softplus", "ThresholdedRelu"}
 
 
@@ -83,6 +83,7 @@ class _Remover:
         for node in graph.nodes:
             for name in dict.fromkeys(node.inputs):
                 self.readers.setdefault(name, []).append(node)
+        self.operators = {name: node.op for node in graph.nodes for name in node.outputs}
         self.exact = set[str]()
         self.nodes, self.tensors = list[Node](), dict(graph.tensors)
         self.formats: dict[str, _Format] = {}
@@ -178,16 +179,17 @@ class _Remover:
             self.nodes.append(resolved)
 
     def _rounded_value(self, node: Node, source: str) -> str:
-        """Returns the value of a pair, rounded; by the Clip after it, if that alone reads it, so that it costs nothing.
+        """Returns the value of a pair, rounded; or as it is, if the only Clip that reads it can come before the rounding.
 
         Raises UnsupportedNodeError for a value that is also read as it is, or rounded in another way.
         """
         for other in [] if node.inputs[0] in self.exact else self.readers[node.inputs[0]]:
             if not _is(other, QUANTIZE) and other.op != "Shape":
-                refuse(node, f"expected its input to be quantized for all that reads it, got {other}, which reads floats")
+                refuse(node, f"expected a value that is quantized for all that reads it, got floats for {other}")
             if _is(other, QUANTIZE) and self._format(other) != self._format(node):
-                refuse(node, f"expected one scale and zero point for all that reads its input, got others in {other}")
-        if [reader.op for reader in self.readers.get(node.outputs[0], [])] == ["Clip"]:
+                refuse(node, f"expected one scale and zero point for its input, got others in {other}")
+        is_clipped = [reader.op for reader in self.readers.get(node.outputs[0], [])] == ["Clip"]
+        if is_clipped and self.operators.get(node.inputs[0]) in CLIPPED:
             return source
         return self._rounded(node, source, self.formats[node.outputs[0]], self.names.new(f"{node.outputs[0]}.rounded"))
 

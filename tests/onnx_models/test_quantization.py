@@ -244,7 +244,7 @@ REFUSED = {
     "MatMulInteger": (
         lambda g: g.add("MatMulInteger", g.add("QuantizeLinear", "x", g.constant(0.1), g.constant(7, "uint8")),
                         g.constant(np.ones((8, 2)), "uint8")),
-        "(MatMulInteger): no layer of minidl does that: it computes with integers: quantize in the format QDQ",
+        "(MatMulInteger): no layer of minidl does that: its ranges depend on the examples",
     ),
     "scales of another number": (
         lambda g: g.append("Conv", g.weight(2, 3, 3, 3, scale=[0.1, 0.2, 0.3], zero_point=[0, 0, 0], axis=0)),

@@ -179,7 +179,7 @@ class _Remover:
             self.nodes.append(resolved)
 
     def _rounded_value(self, node: Node, source: str) -> str:
-        """Returns the value of a pair, rounded; or as it is, if the only Clip that reads it can come before the rounding.
+        """Returns the value of a pair, rounded; or as it is, if a Clip that alone reads it can come before that.
 
         Raises UnsupportedNodeError for a value that is also read as it is, or rounded in another way.
         """

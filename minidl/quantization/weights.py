@@ -16,6 +16,7 @@ from minidl.utils.validation import Shape
 Weights = NDArray[np.integer[Any]]
 
 MOST_BIAS = 2**30  # half of the sum: the other half is for the products
+MOST_NEAR_BIAS = 2**24
 SAME = 2.0**-20  # relative difference of biases whose scale float32 has rounded in another way
 WHOLE = 2.0**-10  # difference of a weight, in steps of its scale, from a whole number
 
@@ -38,6 +39,8 @@ def quantize_product(node: Product, made: Quantization, out_scale: float, mean: 
     scales = _largest(weight) / LARGEST_WEIGHT
     scales = np.maximum(scales, np.abs(bias) / (made.scale * MOST_BIAS))
     scales[scales == 0] = 1.0
+    if weight[0].size == 1:
+        scales = _of_near_biases(weight.reshape(-1), bias, made.scale, scales)
     q = _rounded(weight, scales)
     room = SUM_LIMIT - MOST_BIAS - (STEPS + 1) // 2 * q[0].size  # the last term: for weights that are rounded up
     if room <= 0:
@@ -47,6 +50,19 @@ def quantize_product(node: Product, made: Quantization, out_scale: float, mean: 
     bias = bias - _mean_error(node, q * scales[:, None, None, None] - weight, mean)
     biases = np.clip(np.floor(bias / (made.scale * scales) + 0.5), -MOST_BIAS, MOST_BIAS).astype(np.int32)
     return _with_factors(q, biases, made.scale * scales / out_scale)
+
+
+def _of_near_biases(weight: Doubles, bias: Doubles, scale: float, scales: Doubles) -> Doubles:
+    """Returns the scales of sums of one product, of any whole number, in whose steps the biases are nearest to others.
+
+    scales: those of the largest number, which stay if biases are very large, or weights 0.
+    """
+    numbers = np.arange(LARGEST_WEIGHT, 0, -1)
+    tried = scales[:, None] * (LARGEST_WEIGHT / numbers)
+    steps = bias[:, None] / (scale * tried)
+    nearest = np.argmin(np.abs(steps - np.rint(steps)) * tried, axis=1)
+    is_plain = (weight == 0) | (np.abs(steps[:, 0]) > MOST_NEAR_BIAS)
+    return np.where(is_plain, scales, tried[np.arange(len(tried)), nearest])
 
 
 def _given(node: Product, integers: Integers, scale: float) -> tuple[Weights, Int32]:

@@ -165,6 +165,20 @@ def test_a_batch_norm_keeps_the_integers():
     assert np.allclose(product.multipliers / 2.0**product.shifts, [0.4, 0.1, 0.2], rtol=1e-6)
 
 
+def test_a_batch_norm_between_pairs():
+    """A product of one number each, whose bias is nearly a whole number of steps: each byte of each channel."""
+    net = Net((60, 4, 64), seed=3).pair(0.05, 120)
+    gain, shift = net.rng.uniform(0.2, 2, 60).astype("f4"), net.rng.uniform(-3, 3, 60).astype("f4")
+    net.append("BatchNormalization", gain, shift, np.zeros(60, F), np.full(60, 1, F), epsilon=0.0).pair(0.06, 130)
+    model = net.build()
+    x = np.broadcast_to(0.05 * (np.arange(256) - 120).reshape(4, 64), (1, 60, 4, 64)).astype("f4")
+    real = float(F(0.05)) * (np.arange(256) - 120).reshape(4, 64) * gain[:, None, None].astype(float)
+    steps = (real + shift[:, None, None]) / float(F(0.06)) + 130
+    expected = np.clip(np.floor(steps + 0.5), 0, 255) - 128
+    different = model.predict_int8(x)[0] != expected
+    assert different.mean() < 1e-3 and (np.abs(steps % 1 - 0.5) < 2e-3)[different].all()
+
+
 # ---- values
 
 

@@ -205,3 +205,17 @@ def test_what_is_refused(name, tmp_path):
     with pytest.raises(ValueError) as error:
         import_model(path)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 4, 6])
+@pytest.mark.parametrize(
+    "op", ["QLinearAdd", "QLinearConcat", "QGemm", "QLinearSigmoid", "QuantizeLinear", "DequantizeLinear"]
+)
+def test_missing_inputs(op, count, tmp_path):
+    """ONNX does not check operators of onnxruntime: they are refused, or a net of what is there."""
+    g = Net(opset=21)
+    g.begin(0.04, 120)
+    inputs = [g.last, *g.made, g.last, *g.made][:count]
+    g.add(op, *inputs, domain=MICROSOFT)
+    with pytest.raises(ValueError, match=r"graph\.onnx: "):
+        import_model(saved(g, tmp_path))

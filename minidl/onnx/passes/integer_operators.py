@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minidl.onnx.constant_folding import Constants
-from minidl.onnx.graph import Graph, Names, Node
+from minidl.onnx.graph import MAX_OPSET, Graph, Names, Node
 from minidl.onnx.passes.fused_operators import MICROSOFT
 from minidl.onnx.passes.quantization import DEQUANTIZE, QUANTIZE
 
@@ -60,7 +60,7 @@ OPERATORS = {
     (MICROSOFT, "QLinearSoftmax"): _Operator("Softmax", (0,), 3),
     (MICROSOFT, "QLinearConcat"): _Operator("Concat", (), 0),
 }
-NEW_SOFTMAX = 13  # the opset since which it is over one axis
+NEW_SOFTMAX = range(13, MAX_OPSET + 1)  # the opsets in which it is over one axis
 
 
 class _Expander:
@@ -74,9 +74,13 @@ class _Expander:
         if operator is None or len(node.outputs) != 1:
             return [node]
         attributes = dict(node.attributes)
-        if attributes.pop("channels_last", 0) or attributes.pop("opset", NEW_SOFTMAX) < NEW_SOFTMAX:
+        if attributes.pop("channels_last", 0) or attributes.pop("opset", min(NEW_SOFTMAX)) not in NEW_SOFTMAX:
             return [node]
         starts = operator.data or range(2, len(node.inputs), 3)
+        scale, zero_point, _ = self._inputs(node, operator.output)
+        given = [name for start in starts for name in self._inputs(node, start)[:2]]
+        if not given or not all(given) or not (scale or operator.op == "Gemm"):
+            return [node]
         nodes, reals = list[Node](), []
         for i, start in enumerate(starts):
             of_axis = {"axis": operator.axis(attributes)} if i else {}
@@ -86,11 +90,10 @@ class _Expander:
             if bias is None:
                 return [node]
             reals.append(bias)
-        if not self._inputs(node, operator.output)[0]:  # a QGemm of real results
+        if not scale:  # a QGemm of real results
             self._add(nodes, node, operator.op, reals, attributes, node.outputs[0])
             return nodes
         real = self._add(nodes, node, operator.op, reals, attributes)
-        scale, zero_point, _ = self._inputs(node, operator.output)
         self._add(nodes, node, QUANTIZE, [real, scale, zero_point], {}, node.outputs[0])
         return nodes
 

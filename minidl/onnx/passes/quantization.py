@@ -27,7 +27,7 @@ NOT_NEGATIVE = {"Exp", "HardSigmoid", "Relu", "Sigmoid", "Softmax", "Softplus", 
 
 def remove_quantization(graph: Graph, rounds: bool) -> Graph:
     """Returns the graph with floats only; with a note if anything was quantized. rounds: with nodes that round them."""
-    if not any(node.op in (QUANTIZE, DEQUANTIZE) and node.domain in DOMAINS for node in graph.nodes):
+    if not any(_is(node, QUANTIZE, DEQUANTIZE) for node in graph.nodes):
         return graph
     nodes = [replace(node, domain="") if _is(node, QUANTIZE, DEQUANTIZE) else node for node in graph.nodes]
     graph = replace(graph, nodes=nodes)
@@ -45,12 +45,12 @@ def _has_quantized_values(graph: Graph) -> bool:
     return any(
         node.inputs[0] not in constants if _is(node, QUANTIZE) else node.inputs[0] in inputs
         for node in graph.nodes
-        if _is(node, QUANTIZE, DEQUANTIZE) and node.inputs
+        if _is(node, QUANTIZE, DEQUANTIZE)
     )
 
 
 def _is(node: Node, *ops: str) -> bool:
-    return node.op in ops and node.domain in DOMAINS
+    return node.op in ops and node.domain in DOMAINS and len(node.inputs) in (2, 3) and len(node.outputs) == 1
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class _Remover:
             self.exact.update(node.outputs)
         elif _is(node, DEQUANTIZE) and node.inputs[0] in self.inputs:
             self._scale_input(node)
-        elif node.op == "Clip" and not node.domain and node.inputs[0] in self.removable:
+        elif node.op == "Clip" and node.outputs[0] in self.formats and node.inputs[0] in self.removable:
             self._clip_integers(node, resolved.inputs[0])
         else:
             if node.op in MOVES and not node.domain and node.inputs and node.inputs[0] in self.exact:

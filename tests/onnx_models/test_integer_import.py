@@ -1,5 +1,6 @@
 """Quantized graphs of other programs as a QuantizedModel: the integers of the file, and what is refused by name."""
 
+import warnings
 from fractions import Fraction
 from math import floor
 
@@ -223,6 +224,36 @@ def test_concatenated_values():
     sigmoid = np.clip(np.floor(256 / (1 + np.exp(-steps)) + 0.5), 0, 255) / 256
     expected = np.concatenate([sigmoid, np.clip(np.tanh(steps), -1, 127 / 128)], axis=1)
     assert np.abs(model.predict(x) - expected).max() <= 1 / 256 + 1e-6
+
+
+def test_a_value_that_is_rounded_twice():
+    """One that has been rounded may be read as it is, and rounded in another way, by a table."""
+    net = Net((2, 3, 3)).pair(0.1, 128)
+    y = net.last
+    a = net.append("Tanh").pair(1 / 128, 128).last
+    net.last = y
+    b = net.pair(0.25, 100).last
+    net.add("Add", a, b)
+    model = net.pair(0.2, 128).build()
+    assert [operation.kind for operation in model.program.operations] == ["table", "table", "sum"]
+    assert model.program.operations[-1].label == "add7, Add"
+    x = net.rng.uniform(-9, 9, (30, 2, 3, 3)).astype("f4")
+    steps = np.clip(np.floor(x / 0.1 + 0.5), -128, 127) * 0.1
+    total = np.clip(np.floor(np.tanh(steps) * 128 + 0.5), -128, 127) / 128 + np.floor(steps / 0.25 + 0.5 + 1e-4) * 0.25
+    assert np.abs(model.predict(x) - total).max() <= 0.1 + 1e-3
+
+
+def test_shared_weights_are_not_reported():
+    """Nothing is trained; in a net of floats, each layer has a copy."""
+    net = Net((3,)).pair(0.1, 128)
+    weight = net.weight(net.rng.integers(-9, 9, (3, 3)).astype("int8"), F(0.1))
+    net.append("MatMul", weight).pair(0.1, 128).append("MatMul", weight).pair(0.1, 128)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        first, second = net.build().program.operations
+    np.testing.assert_array_equal(first.weights, second.weights)
+    with pytest.warns(UserWarning, match="weights shared by several nodes"):
+        net.build(dequantize=True)
 
 
 @pytest.mark.parametrize("before", ["Conv", "AveragePool", "Input"])

@@ -212,7 +212,7 @@ def test_what_is_refused(name, tmp_path):
     "op", ["QLinearAdd", "QLinearConcat", "QGemm", "QLinearSigmoid", "QuantizeLinear", "DequantizeLinear"]
 )
 def test_missing_inputs(op, count, tmp_path):
-    """ONNX does not check operators of onnxruntime: they are refused, or a net of what is there."""
+    """ONNX does not check operators of onnxruntime: they are refused by name."""
     g = Net(opset=21)
     g.begin(0.04, 120)
     inputs = [g.last, *g.made, g.last, *g.made][:count]

@@ -192,9 +192,11 @@ def import_model(
       (2): Flatten()
     )
     """
+    check_bool("dequantize", dequantize)
     with _naming(path) as name:
-        graph = model_file.read(name, check_bool("external_data", external_data))
-        return build_model(graph, input_shape, outputs, check_bool("dequantize", dequantize))
+        return build_model(
+            model_file.read(name, check_bool("external_data", external_data)), input_shape, outputs, dequantize
+        )
 
 
 def inspect(
@@ -256,9 +258,11 @@ def inspect(
     >>> print(found.operators, found.parameters, found.macs, found.obstacles)  # doctest: +SKIP
     {'Gemm': 1} 8 6 ()
     """
+    check_bool("dequantize", dequantize)
     with _naming(path) as name:
-        graph = model_file.read(name, check_bool("external_data", external_data))
-        return inspect_graph(graph, input_shape, outputs, check_bool("dequantize", dequantize))
+        return inspect_graph(
+            model_file.read(name, check_bool("external_data", external_data)), input_shape, outputs, dequantize
+        )
 
 
 @contextmanager

@@ -70,6 +70,7 @@ def build_model(
                 model = quantized_model(imported.build(), importer.sources, importer.constants)
             except ValueError as error:
                 raise ValueError(f"{error}; dequantize=True imports a net of floats") from error
+        del importer  # with the constants
     del graph
     if model is None:
         assert imported is not None

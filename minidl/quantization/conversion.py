@@ -121,7 +121,7 @@ def convert(
     for node in nodes[1:]:
         with named_errors(node):
             operations = CONVERT[type(node)](run, node)
-        if _changes_nothing(operations, run):
+        if _changes_nothing(operations, run) and node is not nodes[-1]:
             run.places[node] = run.places[node.inputs[0]]
             continue
         for operation, value in operations:

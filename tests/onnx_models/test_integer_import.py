@@ -309,6 +309,11 @@ def test_labels_are_nodes_of_the_file():
     assert product.label == "first\\nconvolution, Conv + relu4, Relu" and "first\\nconvolution" in str(
         net.build().summary()
     )
+    net = Net((2, 4, 4)).pair(0.1, 128)
+    x = net.last
+    net.conv(np.ones((2, 2, 1, 1), "int8"), F(0.5)).pair(0.1, 128)
+    net.add("Add", net.last, x)
+    assert net.pair(0.1, 128).build().program.operations[-1].label == "add6, Add"
 
 
 # ---- what is refused

@@ -57,9 +57,7 @@ def measure_growth(net, batch_size, steps, parts=10):
     """Returns the growth of memory between a tenth of the steps and all of them, in `fit` and in `train_batch`."""
     task = Task(net, batch_size, steps // parts, usable_cores())
     recorder = Recorder()
-    make_trainer(task.model()).fit(
-        task.X, task.y, epochs=parts, batch_size=batch_size, callbacks=[recorder], verbose=0
-    )
+    make_trainer(task.model()).fit(task.X, task.y, epochs=parts, batch_size=batch_size, callbacks=[recorder], verbose=0)
     side, seen = MinidlTrainBatch(task), []
     for _ in range(parts):
         side.run(steps // parts)

@@ -119,6 +119,8 @@ def import_model(
     input_shape: Shape | None = None,
     external_data: bool = False,
     outputs: str | Sequence[str] | None = None,
+    *,
+    dequantize: bool = False,
 ) -> Sequential:
     """Returns the model in an ONNX file. A file from `export` gives the same layers and bit-identical predictions.
 
@@ -126,6 +128,9 @@ def import_model(
     MatMul, pooling, norms, activations, and branches joined by Add, Sub, Sum, Mul or Concat. Transposes of models with
     channels last disappear where nodes can be moved before them. The batch may have any size. An input of integers with
     a Cast after it becomes an input of the dtype that it is cast to.
+
+    A quantized net becomes a QuantizedModel: one of minidl with the same bytes, one of another program, in the formats
+    QDQ and QOperator, with its scales, zero points, weights and biases, and minidl's rounding.
 
     `classes` and `metadata` of the model are read from the metadata entries "class_names" and "metadata", if there are
     any that these attributes take.
@@ -144,11 +149,13 @@ def import_model(
     outputs : str, sequence of str, or None, default None
         Names of the values that are the model's outputs, such as "probabilities": outputs of the graph, or other values
         in it; nodes that they do not depend on are left out. None: all outputs of the graph.
+    dequantize : bool, default False
+        Whether a quantized net becomes one of floats, which can be trained, without the rounding of values.
 
     Returns
     -------
     Sequential
-        A new model, which is built.
+        A new model, which is built: a QuantizedModel if values of the graph are quantized.
 
     Raises
     ------
@@ -157,7 +164,8 @@ def import_model(
         ValueError. ONNX files have no checksums, so modified weights go unnoticed.
     ValueError
         For a graph that layers cannot express exactly: the message lists every obstacle, each kind of unsupported node
-        with one example and the reason. For tensors in other files without `external_data=True`.
+        with one example and the reason. For a quantized net that integers cannot compute with the file's numbers: the
+        message names the node. For tensors in other files without `external_data=True`.
     OSError
         If the file cannot be read.
     ImportError
@@ -184,8 +192,11 @@ def import_model(
       (2): Flatten()
     )
     """
+    check_bool("dequantize", dequantize)
     with _naming(path) as name:
-        return build_model(model_file.read(name, check_bool("external_data", external_data)), input_shape, outputs)
+        return build_model(
+            model_file.read(name, check_bool("external_data", external_data)), input_shape, outputs, dequantize
+        )
 
 
 def inspect(
@@ -193,6 +204,8 @@ def inspect(
     input_shape: Shape | None = None,
     external_data: bool = False,
     outputs: str | Sequence[str] | None = None,
+    *,
+    dequantize: bool = False,
 ) -> Inspection:
     """Returns what an ONNX file holds, and every obstacle to `import_model`. It prints as text.
 
@@ -208,6 +221,8 @@ def inspect(
         Whether to read tensors that are in other files, in the folder of this one.
     outputs : str, sequence of str, or None, default None
         Names of the values that are to be the model's outputs, as in `import_model`; None: all outputs of the graph.
+    dequantize : bool, default False
+        Whether a quantized net is to become one of floats, as in `import_model`.
 
     Returns
     -------
@@ -243,8 +258,11 @@ def inspect(
     >>> print(found.operators, found.parameters, found.macs, found.obstacles)  # doctest: +SKIP
     {'Gemm': 1} 8 6 ()
     """
+    check_bool("dequantize", dequantize)
     with _naming(path) as name:
-        return inspect_graph(model_file.read(name, check_bool("external_data", external_data)), input_shape, outputs)
+        return inspect_graph(
+            model_file.read(name, check_bool("external_data", external_data)), input_shape, outputs, dequantize
+        )
 
 
 @contextmanager

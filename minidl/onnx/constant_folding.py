@@ -211,7 +211,7 @@ FOLD_FUNCTIONS: dict[str, FoldFunction] = {
 }
 
 
-def _tensors_of_nodes(nodes: Iterable[Node]) -> Iterator[tuple[str, Array]]:
+def tensors_of_nodes(nodes: Iterable[Node]) -> Iterator[tuple[str, Array]]:
     """Yields the names and values of Constant nodes, which the file holds as it does its tensors.
 
     Invalid ones are left out: they are refused where they are needed.
@@ -231,7 +231,7 @@ class Constants(Mapping[str, Array]):
 
     def __init__(self, graph: Graph) -> None:
         self.shapes: dict[str, tuple[int, ...]] = {}
-        self._tensors = graph.tensors | dict(_tensors_of_nodes(graph.nodes))
+        self._tensors = graph.tensors | dict(tensors_of_nodes(graph.nodes))
         self._values = dict(self._tensors)
         self._producers: dict[str, int] = {}
         self.nodes = graph.nodes

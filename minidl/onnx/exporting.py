@@ -23,12 +23,16 @@ from minidl.onnx.graph import Graph, Node, ValueInfo
 from minidl.onnx.node_writer import NodeWriter
 from minidl.onnx.operators import WRITE_FUNCTIONS
 from minidl.onnx.passes.input_cast import make_cast
+from minidl.quantization import program_file
+from minidl.quantization.integer_net import IntegerNet
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape, check_choice
 
 INPUT, OUTPUT, BATCH_AXIS = "input", "scores", "N"
 METADATA_KEY = "minidl"  # metadata entry with the model's config
+INTEGERS_KEY = "minidl.integers"  # the same of a quantized net
+IN_GRAPH = {"weights", "biases", "table", "index", "factors", "offsets"}  # arrays of a program that its nodes hold
 VARIADIC = {ADD: "Sum", MAXIMUM: "Max", MINIMUM: "Min"}
 BINARY = {MULTIPLY: "Mul", DIVIDE: "Div", POWER: "Pow"}
 COUNTERS_KEY = "counters"  # entry of the config for buffers outside the graph: num_batches_tracked
@@ -150,10 +154,21 @@ def _make_metadata(model: Sequential, rest: dict[str, Array]) -> dict[str, str]:
     """
     custom: dict[str, Any] = {}
     try:
-        config = model.get_config(custom)
+        if isinstance(model.layers[0], IntegerNet):
+            key, config = INTEGERS_KEY, _config_of_integers(model.layers[0])
+            config["float_layers"] = model[1:].get_config(custom) if len(model) > 1 else None
+        else:
+            key, config = METADATA_KEY, model.get_config(custom)
+            config[COUNTERS_KEY] = {name: float(array) for name, array in rest.items()}
     except (TypeError, ValueError):
         return {}
     if custom:  # an import creates only minidl's layers
         return {}
-    config[COUNTERS_KEY] = {name: float(array) for name, array in rest.items()}
-    return {METADATA_KEY: json.dumps(config, separators=(",", ":"), sort_keys=True)}
+    return {key: json.dumps(config, separators=(",", ":"), sort_keys=True)}
+
+
+def _config_of_integers(net: IntegerNet) -> dict[str, Any]:
+    """Returns a program as JSON, without the arrays that the nodes hold, and the shapes of an example."""
+    program, arrays = program_file.encode(net.config()["program"])
+    rest = {name: array.tolist() for name, array in arrays.items() if name.partition(".")[2] not in IN_GRAPH}
+    return {"program": program, "arrays": rest, "input_shape": net.in_shape, "output_shape": net.out_shape}

@@ -33,9 +33,10 @@ HINTS = {  # by pattern of the operator
     ),
     "Fused.*": "export it without the optimizer of onnxruntime, which fuses operators",
     "GRU|LSTM|RNN": "it has recurrence",
-    "QLinear.*|QGemm|.*Integer|DynamicQuantizeLinear": (
-        "it computes with integers: quantize in the format QDQ, or export the net of floats"
+    "ConvInteger|MatMulInteger.*|Dynamic.*": (
+        "its ranges depend on the examples: quantize statically, with calibration data, or export the net of floats"
     ),
+    "QLinear.*|QGemm": "it computes with integers: quantize in the format QDQ, or export the net of floats",
     "QuantizeLinear|DequantizeLinear": "expected pairs of one scale and zero point, whose integers nothing else reads",
 }
 

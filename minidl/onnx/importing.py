@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
 
 from minidl.engine import build_warnings
 from minidl.engine.layer_list import MAX_PIXELS, named_layers
+from minidl.layers.base import Layer
+from minidl.layers.container import Container
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.deployment import take_metadata
 from minidl.onnx.graph import ANY_BATCH, Graph, Node, ValueInfo, no_such_layer, refuse, select_outputs
+from minidl.onnx.integer_import import quantized_model
 from minidl.onnx.layer_fusion import fuse_layers
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader
 from minidl.onnx.operators import find_read_function
 from minidl.onnx.passes import rewrite
 from minidl.onnx.passes.input_cast import INTEGERS
+from minidl.onnx.passes.quantization import rounds_values
 from minidl.onnx.restoring import DTYPES, ImportedLayers, restore_exported
+from minidl.onnx.restoring_integers import restore_integers
 from minidl.onnx.shared_weights import warn_about_shared_weights
 from minidl.onnx.structure.branches import parse_graph
 from minidl.onnx.structure.carried_values import CarriedValues
@@ -36,23 +41,40 @@ from minidl.utils.arrays import zeros_view
 from minidl.utils.validation import Shape, check_shape
 
 
-def build_model(graph: Graph, input_shape: Shape | None, outputs: str | Sequence[str] | None = None) -> Sequential:
+def build_model(
+    graph: Graph,
+    input_shape: Shape | None,
+    outputs: str | Sequence[str] | None = None,
+    dequantize: bool = False,
+) -> Sequential:
     """Returns the model of a graph. Raises UnsupportedGraphError with all that layers cannot express.
 
-    outputs: names of values that are its outputs; None: those of the graph. Unless the caller keeps the graph, each
+    outputs: names of values that are its outputs; None: those of the graph. dequantize: whether a quantized net
+    becomes one of floats. Unless the caller keeps the graph, each
     tensor is released when its layer has copied it.
     """
-    imported, metadata = restore_exported(graph) if input_shape is None and outputs is None else None, graph.metadata
-    if imported is None:
-        graph = rewrite(graph if outputs is None else select_outputs(graph, outputs))
+    metadata, is_whole = graph.metadata, input_shape is None and outputs is None
+    model: Sequential | None = restore_integers(graph) if is_whole and not dequantize else None
+    imported = restore_exported(graph) if is_whole and model is None else None
+    if model is None and imported is None:
+        graph = rewrite(graph if outputs is None else select_outputs(graph, outputs), not dequantize)
+        importer = Importer(graph, input_shape)
         try:
-            imported = Importer(graph, input_shape).run()
+            imported = importer.run()
         except ValueError as first:
             importer = Importer(graph, input_shape)  # no shape is known yet
             survey = GraphSurvey(graph, importer.constants, importer.batch, importer.infer_node_shape)
             raise UnsupportedGraphError(importer.obstacles, survey, first, importer.shape) from first
+        if rounds_values(graph):
+            try:
+                model = quantized_model(imported.build(), importer.sources, importer.constants)
+            except ValueError as error:
+                raise ValueError(f"{error}; dequantize=True imports a net of floats") from error
+        del importer  # with the constants
     del graph
-    model = imported.build()
+    if model is None:
+        assert imported is not None
+        model = imported.build()
     take_metadata(model, metadata, same_outputs=outputs is None)
     return model
 
@@ -62,6 +84,7 @@ class Importer:
 
     def __init__(self, graph: Graph, input_shape: Shape | None) -> None:
         self.graph, self.constants, self.n_pixels = graph, Constants(graph), 0
+        self.sources: dict[Layer, tuple[Node, list[str]]] = {}  # the node of each layer, and its trainable constants
         self.input = graph.inputs[0] if graph.inputs else ValueInfo("", "float32", None)
         self.obstacles = find_obstacles_of_ends(graph, self.constants)
         self.shape: Shape | None = None  # of an example; unknown only if there are obstacles
@@ -89,9 +112,10 @@ class Importer:
             if output.shape is not None and not matches_shape(output.shape[1:], shape):
                 got = f"got layers with outputs {shape} per example"
                 raise ValueError(f"output {output.name!r}: expected shape {output.shape}, {got}")
-        warn_about_shared_weights(
-            [source for weighted in layers if weighted.weights for source in weighted.sources], self.constants
-        )
+        if not rounds_values(self.graph):  # else nothing is trained
+            warn_about_shared_weights(
+                [source for weighted in layers if weighted.weights for source in weighted.sources], self.constants
+            )
         state = {f"{i}.{name}": array for i, weighted in enumerate(layers) for name, array in weighted.weights.items()}
         for note in self.graph.notes:
             warnings.warn(note, stacklevel=4)  # the caller of import_model
@@ -206,6 +230,9 @@ class Importer:
                 return shape
         weighted.in_shape = shape
         placed.append(weighted)
+        is_leaf = weighted.sources and not isinstance(weighted.layer, Container)
+        names = [name for _, name in weighted.sources]
+        self.sources[weighted.layer] = weighted.sources[0][0] if is_leaf else node, names
         return self.infer_layer_shape(weighted, shape, node)
 
     def infer_layer_shape(self, weighted: LayerWithWeights, shape: Shape, node: Node) -> Shape:
@@ -222,7 +249,7 @@ class Importer:
             weighted.layer.unbuild()
 
 
-def find_obstacles_of_ends(graph: Graph, constants: Container[str]) -> list[str]:
+def find_obstacles_of_ends(graph: Graph, constants: Collection[str]) -> list[str]:
     """Returns what layers cannot have of the inputs and outputs of a graph."""
     obstacles = list[str]()
     if len(graph.inputs) != 1 or not graph.outputs:

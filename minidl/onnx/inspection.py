@@ -12,6 +12,9 @@ from minidl.onnx.graph import Graph, ValueInfo, select_outputs
 from minidl.onnx.importing import build_model
 from minidl.onnx.passes.old_opsets import NEW
 from minidl.onnx.unsupported import SHAPES_MISSING, Obstacle, UnsupportedGraphError
+from minidl.quantization import QuantizedModel
+from minidl.quantization.program import SumOfProducts
+from minidl.sequential import Sequential
 from minidl.utils.text import escape_lines
 from minidl.utils.validation import Shape
 
@@ -61,8 +64,13 @@ class Inspection:
     __repr__ = __str__
 
 
-def inspect_graph(graph: Graph, input_shape: Shape | None, outputs: str | Sequence[str] | None = None) -> Inspection:
-    """Returns what is in a graph, after an attempt to turn it into layers."""
+def inspect_graph(
+    graph: Graph,
+    input_shape: Shape | None,
+    outputs: str | Sequence[str] | None = None,
+    dequantize: bool = False,
+) -> Inspection:
+    """Returns what is in a graph, after an attempt to turn it into layers, or integers."""
     graph = graph if outputs is None else select_outputs(graph, outputs)
     held: dict[str, Any] = {
         "producer": graph.producer,
@@ -77,17 +85,24 @@ def inspect_graph(graph: Graph, input_shape: Shape | None, outputs: str | Sequen
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            model = build_model(graph, input_shape)
+            model = build_model(graph, input_shape, dequantize=dequantize)
         except UnsupportedGraphError as error:
             obstacles, missing = tuple(error.obstacles), error.shapes_missing
         except ValueError as error:
             obstacles = (Obstacle(str(error)),)
-    summary = model.summary() if model else None
-    parameters, macs = (summary.parameters, summary.macs) if summary else (floats, None)
+    parameters, macs = _counts(model) if model else (floats, None)
     notes = tuple(str(warning.message) for warning in caught)
     return Inspection(
         **held, parameters=parameters, macs=macs, obstacles=obstacles, notes=notes, shapes_missing=missing
     )
+
+
+def _counts(model: Sequential) -> tuple[int, int]:
+    """Returns the parameters of a model, those of integers among them, and its multiply-adds for one example."""
+    summary = Sequential.summary(model)
+    program = model.program.operations if isinstance(model, QuantizedModel) else ()
+    sums = [operation for operation in program if isinstance(operation, SumOfProducts)]
+    return summary.parameters + sum(o.weights.size + o.biases.size for o in sums), summary.macs
 
 
 def _describe_value(value: ValueInfo) -> tuple[str, str, tuple[int | str | None, ...] | None]:

@@ -48,7 +48,7 @@ def restore_exported(graph: Graph) -> ImportedLayers | None:
         model.lr_mult = config.get("lr_mult", 1.0)
         in_shape = check_free_shape("input_shape", config["input_shape"])
         again = _written(model, in_shape, zeros, graph.inputs[0].dtype)
-        same = again.tensors.keys() == graph.tensors.keys() and _serialize_nodes(again) == _serialize_nodes(graph)
+        same = again.tensors.keys() == graph.tensors.keys() and serialize_nodes(again) == serialize_nodes(graph)
     except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError):
         return None
     if not same:
@@ -71,7 +71,7 @@ def _written(model: Sequential, shape: FreeShape, state: dict[str, Array], input
     return graph
 
 
-def _serialize_nodes(graph: Graph) -> bytes:
+def serialize_nodes(graph: Graph) -> bytes:
     """Returns the graph as bytes without its tensors, and its metadata, which other programs may have changed."""
     return model_file.to_bytes(replace(graph, tensors={}, metadata={}))
 

@@ -25,7 +25,7 @@ from minidl.quantization.graph import (
 from minidl.quantization.program import HIGH, LOW, Quantization
 from minidl.quantization.ranges import dequantized, quantization, quantized
 from minidl.quantization.rescaling import rescaling, rescaling_of_sum
-from minidl.quantization.weights import quantize_product
+from minidl.quantization.weights import quantize_product, split
 
 Interval = tuple[float, float]
 LEAST_STEP = float(np.finfo(np.float32).tiny)  # of outputs
@@ -54,22 +54,25 @@ def read_nodes(nodes: Sequence[Node], groups: Mapping[Node, Node]) -> list[Node]
     return [node for node in nodes if node in read]
 
 
-def quantizations_of(nodes: Sequence[Node], ranges: Mapping[Node, Interval]) -> dict[Node, Quantization]:
+def quantizations_of(
+    nodes: Sequence[Node], ranges: Mapping[Node, Interval], rounding: str = "FakeQuantize"
+) -> dict[Node, Quantization]:
     """Returns the quantization of each node: its group's, from a FakeQuantize, or from the ranges of `read_nodes`.
 
-    Numbers that no maximum chooses, and no copy keeps, need no place in the range.
+    Numbers that no maximum chooses, and no copy keeps, need no place in the range. rounding: what a FakeQuantize is
+    called in errors.
     """
     groups, found = groups_of(nodes), dict[Node, Quantization]()
     read = read_nodes(nodes, groups)
     for node in nodes:
         with named_errors(node):
             if node.made is not None and (first := found.setdefault(groups[node], node.made)) != node.made:
-                raise ValueError(f"expected a FakeQuantize as before, {first}, for copied numbers, got {node.made}")
+                raise ValueError(f"expected a {rounding} as before, {first}, for copied numbers, got {node.made}")
     for group in dict.fromkeys(groups.values()):
         intervals = [ranges[node] for node in read if groups[node] is group and node in ranges]
         with named_errors(group):
             if group not in found and not intervals:
-                raise ValueError("expected a FakeQuantize after it, got none")
+                raise ValueError(f"expected a {rounding} after it, got none")
             if group not in found:
                 found[group] = quantization(min(low for low, _ in intervals), max(high for _, high in intervals))
     return {node: found[groups[node]] for node in nodes}
@@ -118,6 +121,9 @@ def convert(
     for node in nodes[1:]:
         with named_errors(node):
             operations = CONVERT[type(node)](run, node)
+        if _changes_nothing(operations, run) and node is not nodes[-1]:
+            run.places[node] = run.places[node.inputs[0]]
+            continue
         for operation, value in operations:
             run.operations.append(operation)
             run.values.append(value)
@@ -130,12 +136,27 @@ def convert(
 Written = list[tuple[p.Operation, p.Value]]  # operations, each with the value that it writes
 
 
+def _changes_nothing(written: Written, run: Conversion) -> bool:
+    """True for a table that is its own index, and whose numbers stand for the same as before."""
+    (operation, value), *others = written
+    is_same = isinstance(operation, p.Lookup) and np.array_equal(operation.table, np.arange(LOW, HIGH + 1))
+    return is_same and not others and run.values[operation.inputs[0]] == value
+
+
 def _convert_product(run: Conversion, node: Product) -> Written:
+    """One operation; given weights of 9 bits have a copy before it, of the channels that are read again."""
     (x,) = node.inputs
     arrays = quantize_product(node, run.made[x], run.scale(node), run.means[x])
+    arrays["weights"], channels = split(arrays["weights"], node.groups)
     geometry = {"stride": node.stride, "padding": node.padding, "dilation": node.dilation, "groups": node.groups}
     made: Any = {**arrays, **geometry, **run.bounds(node)}
-    return _one(run, node, p.SumOfProducts(node.label, run.inputs(node), **made))
+    if len(channels) == x.shape[0]:
+        return _one(run, node, p.SumOfProducts(node.label, run.inputs(node), **made))
+    pixels = np.arange(math.prod(x.shape), dtype=np.int32).reshape(x.shape)
+    again = p.Rearrange(node.label, run.inputs(node), pixels[list(channels)].reshape(-1))
+    value = p.Value((len(channels), *x.shape[1:]), run.made[x])
+    product = p.SumOfProducts(node.label, (len(run.operations) + 1,), **made)
+    return [(again, value), *_one(run, node, product)]
 
 
 def _convert_sum(run: Conversion, node: Sum) -> Written:

@@ -11,7 +11,20 @@ from typing import TypeVar
 
 import numpy as np
 
-from minidl.quantization.graph import Copy, Doubles, Evaluate, Function, Image, Input, Maximum, Node, Product, Sum
+from minidl.quantization.graph import (
+    Copy,
+    Doubles,
+    Evaluate,
+    Function,
+    Image,
+    Input,
+    Integers,
+    Maximum,
+    Node,
+    Product,
+    Sum,
+)
+from minidl.quantization.program import Quantization
 from minidl.utils.arrays import Array
 
 N = TypeVar("N", bound=Node)
@@ -39,7 +52,8 @@ def affine(x: Node, gain: Doubles, shift: Doubles, label: str, evaluate: Evaluat
     if not x.is_shared and isinstance(x, Product) and not np.isfinite([x.low, x.high]).any():
         weight, bias = x.weight * gain[:, None, None, None], x.bias * gain + shift
         label, evaluate = joined(x.label, label), then(x.evaluate, evaluate)
-        return dataclasses.replace(x, weight=weight, bias=bias, label=label, evaluate=evaluate)
+        integers = x.integers and Integers(x.integers.scales * np.where(gain == 0, 1.0, np.abs(gain)))
+        return dataclasses.replace(x, weight=weight, bias=bias, label=label, evaluate=evaluate, integers=integers)
     if len(np.unique(gain)) == len(np.unique(shift)) == 1:
         return applied(x, lambda numbers: numbers * gain[0] + shift[0], evaluate, label)
     weight = gain[:, None, None, None]
@@ -106,8 +120,15 @@ def _of_one_quantization(sources: Sequence[Node], label: str) -> list[Node]:
     tables: dict[Node, Node] = {}
     for x in sources:
         if not _is_free(x) and x not in tables:
-            tables[x] = applied(x, _same, _same, label)
+            tables[x] = applied(x, same, same, label)
     return [tables.get(x, x) for x in sources]
+
+
+def quantization_before(x: Node) -> Quantization | None:
+    """Returns the quantization that x has from a FakeQuantize, or from what it copies; None if there is none."""
+    if x.made is None and isinstance(x, (Copy, Maximum)):
+        return next((made for source in x.inputs if (made := quantization_before(source))), None)
+    return x.made
 
 
 def _is_free(x: Node) -> bool:
@@ -117,5 +138,6 @@ def _is_free(x: Node) -> bool:
     return _is_free(x.inputs[0]) if isinstance(x, (Copy, Maximum)) and len(x.inputs) == 1 else True
 
 
-def _same(x: Array) -> Array:
+def same(x: Array) -> Array:
+    """Returns a value as it is, for a table that gives it another quantization."""
     return x

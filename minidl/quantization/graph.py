@@ -48,9 +48,20 @@ class Input(Node):
     shift: Doubles
 
 
+@dataclass(frozen=True, eq=False)
+class Integers:
+    """Weights and biases of a product that are integers already: weight / scales, and biases.
+
+    biases: in steps of the sum; None if they are real numbers.
+    """
+
+    scales: Doubles  # (out,)
+    biases: NDArray[np.int64] | None = None  # (out,)
+
+
 @dataclass(eq=False, kw_only=True)
 class Product(Node):
-    """A sum of products, clipped to [low, high]: see program.SumOfProducts."""
+    """A sum of products, clipped to [low, high]: see program.SumOfProducts. integers: None, if they are to be found."""
 
     weight: Doubles  # (out, channels / groups, height, width)
     bias: Doubles
@@ -60,6 +71,7 @@ class Product(Node):
     groups: int = 1
     low: float = -math.inf
     high: float = math.inf
+    integers: Integers | None = None
 
 
 @dataclass(eq=False, kw_only=True)

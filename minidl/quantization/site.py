@@ -11,7 +11,7 @@ import numpy as np
 from minidl.engine.layer_list import from_spec, to_spec
 from minidl.engine.network import Network, segment_of
 from minidl.layers.base import Layer
-from minidl.quantization.graph import Evaluate, Image, Node, image_of
+from minidl.quantization.graph import Evaluate, Image, Integers, Node, image_of
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
@@ -19,12 +19,13 @@ from minidl.utils.validation import Shape
 
 @dataclass(frozen=True)
 class Site:
-    """A layer, its input in the graph, and the label of what comes from it."""
+    """A layer, its input in the graph, and the label of what comes from it. integers: of its weights, if given."""
 
     layer: Layer
     x: Node
     label: str
     network: Network
+    integers: Integers | None = None
 
     @property
     def shape(self) -> Image:

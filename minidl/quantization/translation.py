@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -14,7 +14,7 @@ from minidl.layers.base import Layer
 from minidl.layers.container import Container, child_path
 from minidl.layers.join import ADD, CONCAT, MULTIPLY
 from minidl.quantization.folding import copied
-from minidl.quantization.graph import Gate, Image, Input, Node, Sum, image_of
+from minidl.quantization.graph import Gate, Image, Input, Integers, Node, Sum, image_of
 from minidl.quantization.rules import TRANSLATIONS
 from minidl.quantization.site import Site
 from minidl.utils.arrays import Array
@@ -24,26 +24,42 @@ from minidl.utils.validation import Shape
 CONTAINERS = (Block, Parallel, Residual, SqueezeExcite)
 
 
+@dataclass(frozen=True)
+class Origin:
+    """What a layer was in the file that it comes from: its label there, and the integers of its weights."""
+
+    label: str
+    integers: Integers | None = None
+
+
 @dataclass
 class Translation:
     """A graph that grows, layer by layer.
 
     paths: for each node, the path of the last layer that it comes from, such as "2.body.1"; "" is the input's.
+    origins: of layers from a file.
     """
 
     network: Network
     paths: dict[Node, str] = field(default_factory=dict)
+    origins: Mapping[Layer, Origin] = field(default_factory=dict)
 
 
-def translate(network: Network, layers: Sequence[Layer], paths: dict[Node, str] | None = None) -> Node:
+def translate(
+    network: Network,
+    layers: Sequence[Layer],
+    paths: dict[Node, str] | None = None,
+    origins: Mapping[Layer, Origin] | None = None,
+) -> Node:
     """Returns the output of the first layers of a network, in its graph. paths: OUT those of a Translation.
 
-    Raises ValueError, naming the layer and its path, for a layer that integers cannot compute.
+    origins: of layers from a file; their labels are those of the nodes. Raises ValueError, naming the layer and its
+    path, for a layer that integers cannot compute.
     """
     shape = image_of(layers[0].in_shape)
     gain, shift = np.ones(shape[0]), np.zeros(shape[0])
     x: Node = Input(label="", shape=shape, evaluate=_as_it_is, gain=gain, shift=shift)
-    run = Translation(network, {} if paths is None else paths)
+    run = Translation(network, {} if paths is None else paths, origins or {})
     run.paths[x] = ""
     for i, layer in enumerate(layers):
         x = _translate_layer(run, layer, str(i), f"layer {i}, {type(layer).__name__}", x)
@@ -55,28 +71,30 @@ def _as_it_is(x: Array) -> Array:
 
 
 def _translate_layer(run: Translation, layer: Layer, path: str, name: str, x: Node) -> Node:
-    """Appends a layer, and its children; returns its output. name: that in errors."""
+    """Appends a layer, and its children; returns its output. name: that in errors, unless it has an origin."""
+    origin = run.origins.get(layer, Origin(f"{path}, {type(layer).__name__}"))
+    name = f"layer {origin.label}" if layer in run.origins else name
     if type(layer) in CONTAINERS:
         assert isinstance(layer, Container)
-        y = _translate_branches(run, layer, path, name, x)
+        y = _translate_branches(run, layer, path, name, x, origin.label)
     else:
-        y = _translate_leaf(run, layer, path, name, x)
+        y = _translate_leaf(run, layer, origin, name, x)
     run.paths.setdefault(y, path)
     return y
 
 
-def _translate_leaf(run: Translation, layer: Layer, path: str, name: str, x: Node) -> Node:
+def _translate_leaf(run: Translation, layer: Layer, origin: Origin, name: str, x: Node) -> Node:
     try:
         if type(layer) not in TRANSLATIONS:
             raise ValueError(
                 "expected a layer that integers can compute, or one at the end, which float_layers leaves in float"
             )
-        return TRANSLATIONS[type(layer)](Site(layer, x, f"{path}, {type(layer).__name__}", run.network))
+        return TRANSLATIONS[type(layer)](Site(layer, x, origin.label, run.network, origin.integers))
     except (TypeError, ValueError) as error:
         raise kind_of(error)(f"{name}: {error}") from error
 
 
-def _translate_branches(run: Translation, layer: Container, path: str, name: str, x: Node) -> Node:
+def _translate_branches(run: Translation, layer: Container, path: str, name: str, x: Node, label: str) -> Node:
     branches = layer.named_branches()
     x.is_shared = x.is_shared or len(branches) > 1
     ends, shapes = [], []
@@ -89,7 +107,6 @@ def _translate_branches(run: Translation, layer: Container, path: str, name: str
         shapes.append(shape)
     if len(ends) == 1:
         return ends[0]
-    label = f"{path}, {type(layer).__name__}"
     if layer.join == CONCAT:
         return _concatenated(ends, shapes, layer, label)
     if layer.join not in (ADD, MULTIPLY):

@@ -208,7 +208,7 @@ def test_the_format(digits, tmp_path):
     conv = next(node for node in content.graph.node if node.op_type == "Conv")
     assert (conv.name, conv.doc_string) == ("0.0.Conv", "1, Conv2D + 2, BatchNorm2D + 3, ReLU, sum of products")
     entries = {entry.key: entry.value for entry in content.metadata_props}
-    assert set(entries) == {"metadata", "class_names"}
+    assert set(entries) == {"metadata", "class_names", "minidl.integers"}
     (x,), (y,) = content.graph.input, content.graph.output
     assert (x.name, y.name) == ("input", "scores")
     assert [dim.dim_param or dim.dim_value for dim in y.type.tensor_type.shape.dim] == ["N", 10]

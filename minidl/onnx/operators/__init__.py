@@ -26,6 +26,7 @@ from minidl.onnx.operators import (
 from minidl.onnx.passes.activation_patterns import ACTIVATION
 from minidl.onnx.passes.gathers import CHANNEL_STEPS, LOOKUP, STRIDED_VIEW
 from minidl.onnx.passes.norm_patterns import CHANNEL_NORM
+from minidl.onnx.passes.quantization import FAKE_QUANTIZE
 from minidl.onnx.passes.splits import SPLIT_PART
 from minidl.onnx.passes.tensordots import TENSORDOT
 
@@ -44,6 +45,7 @@ REWRITTEN_READ_FUNCTIONS: dict[str, ReadFunction] = {
     ACTIVATION: activations.read_activation,
     CHANNEL_NORM: norms.read_channel_norm,
     CHANNEL_STEPS: channels.read_channel_steps,
+    FAKE_QUANTIZE: activations.read_fake_quantize,
     LOOKUP: embedding.read_lookup,
     SPLIT_PART: channels.read_split_part,
     STRIDED_VIEW: channels.read_strided_view,

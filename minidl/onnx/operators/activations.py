@@ -40,10 +40,16 @@ from minidl.layers import (
     Threshold,
 )
 from minidl.layers.base import Layer
+from minidl.layers.fake_quantize import FakeQuantize
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction, per_channel_constant
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
 
 SELU_ALPHA, SELU_GAMMA = 1.6732632, 1.0507010  # ONNX's attributes are float32
+
+
+def read_fake_quantize(reader: NodeReader) -> list[LayerWithWeights]:
+    """Reads a pair of QuantizeLinear and DequantizeLinear."""
+    return [LayerWithWeights(FakeQuantize(reader.attribute("scale", 1.0), reader.attribute("zero_point", 0)))]
 
 
 def read_activation(reader: NodeReader) -> list[LayerWithWeights]:

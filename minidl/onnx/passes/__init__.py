@@ -18,6 +18,7 @@ from minidl.onnx.passes.gathers import (
     merge_strided_views,
 )
 from minidl.onnx.passes.input_cast import remove_input_cast
+from minidl.onnx.passes.integer_operators import expand_integer_operators
 from minidl.onnx.passes.norm_patterns import merge_layer_norms
 from minidl.onnx.passes.old_opsets import read_old_opsets
 from minidl.onnx.passes.pool_pads import merge_pads_of_pools
@@ -27,8 +28,6 @@ from minidl.onnx.passes.tensordots import merge_tensordots, unmerge_tensordots
 from minidl.onnx.passes.transposes import move_transposes
 
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
-    expand_fused_operators,
-    remove_quantization,
     add_batch_axis,
     remove_input_cast,
     expand_splits,
@@ -46,8 +45,8 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 )
 
 
-def rewrite(graph: Graph) -> Graph:
-    """Returns the graph after all passes.
+def rewrite(graph: Graph, rounds: bool) -> Graph:
+    """Returns the graph after all passes. rounds: whether values that the file quantizes are rounded.
 
     Raises ValueError for a file with what has a meaning of its own here: numbers ANY_BATCH and nodes of REWRITTEN.
     """
@@ -57,6 +56,7 @@ def rewrite(graph: Graph) -> Graph:
     for node in graph.nodes:
         if node.domain == REWRITTEN:
             refuse(node, NO_SUCH_LAYER)
+    graph = remove_quantization(expand_integer_operators(expand_fused_operators(graph)), rounds)
     for apply_pass in PASSES:
         graph = apply_pass(graph)
     return graph

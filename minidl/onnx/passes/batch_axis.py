@@ -11,12 +11,13 @@ from dataclasses import replace
 import numpy as np
 
 from minidl.onnx.constant_folding import Constants
-from minidl.onnx.graph import Graph, Names, Node, ValueInfo
+from minidl.onnx.graph import REWRITTEN, Graph, Names, Node, ValueInfo
+from minidl.onnx.passes.quantization import FAKE_QUANTIZE
 
 ELEMENTWISE = {
     *("Abs", "Cast", "Celu", "Clip", "Dropout", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "Identity"),
     *("LeakyRelu", "Log", "Mish", "Neg", "Reciprocal", "Relu", "Selu", "Shrink", "Sigmoid", "Softplus", "Softsign"),
-    *("Sqrt", "Swish", "Tanh", "ThresholdedRelu"),
+    *("Sqrt", "Swish", "Tanh", "ThresholdedRelu", FAKE_QUANTIZE),
 }
 ARITHMETIC = {"Add", "Div", "Max", "Mean", "Min", "Mul", "Pow", "Sub", "Sum"}
 
@@ -67,7 +68,7 @@ class _Adder:
             lacking = [name for name in data if name in self.ranks]
             copy: Node | None = node
             if lacking:
-                known = not node.domain and len(lacking) == len(data) and len(node.outputs) == 1
+                known = node.domain in ("", REWRITTEN) and len(lacking) == len(data) and len(node.outputs) == 1
                 copy = self._lacking(node) if known else None
             elif not node.domain and node.outputs:
                 copy = self._dropping(node)

@@ -15,6 +15,7 @@ import numpy as np
 from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import REWRITTEN, Graph, Names, Node, refuse
 from minidl.onnx.passes.norm_patterns import CHANNEL_NORM
+from minidl.onnx.passes.quantization import FAKE_QUANTIZE
 from minidl.onnx.passes.splits import SPLIT_PART
 from minidl.onnx.passes.tensordots import TENSORDOT, is_over_last_axis
 from minidl.utils.arrays import Array
@@ -37,7 +38,7 @@ ELEMENTWISE = {
         "Softplus",
         "Softsign",
     ),
-    *("Sqrt", "Swish", "Tanh", "ThresholdedRelu"),
+    *("Sqrt", "Swish", "Tanh", "ThresholdedRelu", FAKE_QUANTIZE),
 }
 ARITHMETIC = {"Add", "Div", "Max", "Mean", "Min", "Mul", "PRelu", "Sub", "Sum"}
 FIRST = {*ELEMENTWISE, *ARITHMETIC, "Pad"}  # what may come before the first Transpose of a channels-last model

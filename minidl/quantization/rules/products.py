@@ -49,7 +49,8 @@ def _convolution(site: Site, groups: int) -> Node:
 
 
 def _common(site: Site) -> dict[str, Any]:
-    return {"label": site.label, "shape": site.shape, "inputs": (site.x,), "evaluate": site.evaluate}
+    common = {"label": site.label, "shape": site.shape, "inputs": (site.x,), "evaluate": site.evaluate}
+    return {**common, "integers": site.integers}
 
 
 def translate_dense(site: Site) -> Node:

@@ -29,7 +29,6 @@ from minidl.layers import (
     BatchNorm1D,
     Conv1D,
     Conv2D,
-    ConvTranspose2D,
     Dense,
     DepthwiseConv1D,
     GlobalAvgPool1D,
@@ -39,6 +38,7 @@ from minidl.layers import (
     ReLU,
     Rescale,
     Sigmoid,
+    Upsample2D,
 )
 from minidl.optimizers import SGD, Adam
 from minidl.quantization import convert, prepare
@@ -142,7 +142,7 @@ def depthwise_1d(X):
 
 def autoencoder(X):
     down = [Conv2D(8, 3, 2, padding=1), ReLU(), Conv2D(4, 3, 2, padding=1), ReLU()]
-    up = [ConvTranspose2D(8, 2, 2), ReLU(), ConvTranspose2D(1, 2, 2), Sigmoid()]
+    up = [Upsample2D(2), Conv2D(8, 3, padding=1), ReLU(), Upsample2D(2), Conv2D(1, 3, padding=1), Sigmoid()]
     return [Rescale(1 / 255), *down, *up]
 
 

@@ -8,7 +8,8 @@ FAMILIES = sorted({path.stem for path in Path(__file__).parent.glob("*.py")} - O
 DRAWS = {name: draw for family in FAMILIES for name, draw in import_module(f"contract.{family}").DRAWS.items()}
 
 # Layers that alone are computed in tiles, also for few examples; the tests hold all others to the blocked layout.
-PREDICTED_IN_TILES = {
+RECURRENT = {"Bidirectional", "GRU", "LSTM", "SimpleRNN"}
+PREDICTED_IN_TILES = RECURRENT | {
     "GroupNorm",
     "LocalResponseNorm",
     "LogSoftmax",
@@ -20,8 +21,8 @@ PREDICTED_IN_TILES = {
     "Softmin",
 }
 # Layers with parameters that only tiles have: models with them are trained in tiles.
-TRAINED_IN_TILES = {"ConvTranspose1D", "ConvTranspose2D"}
+TRAINED_IN_TILES = RECURRENT | {"ConvTranspose1D", "ConvTranspose2D"}
 # Layers that can only end a model, while tests of the table put others after them: see tests/layers/test_outputs.py.
 ENDS_MODELS = {"Outputs"}
 # Layers without a writer of their own in C: containers, whose layers are written.
-WRITTEN_AS_LAYERS = {"Block", "Parallel", "Residual", "SqueezeExcite"}
+WRITTEN_AS_LAYERS = {"Bidirectional", "Block", "Parallel", "Residual", "SqueezeExcite"}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from minidl.initializers import Init, check_initializer, glorot_uniform, zeros
+from minidl.initializers import Init, check_initializer, damped_he_uniform, glorot_uniform, unit_forget_bias, zeros
 from minidl.layers.base import Layer
 from minidl.layers.container import Branch, Container, as_branch
 from minidl.layers.join import CONCAT
-from minidl.utils.constructors import constructor_arguments, readonly_argument
+from minidl.utils.constructors import construct, constructor_arguments, readonly_argument
 from minidl.utils.validation import Shape, check_bool, check_choice, check_int, check_signal_shape
 from minidl_c.kernels.recurrent import RecurrentOp
 
@@ -67,7 +67,7 @@ class SimpleRNN(_Recurrent):
         inputs, and the last step is that of the first element.
     use_bias : bool, default True
         False omits both biases.
-    kernel_initializer : callable, default glorot_uniform
+    kernel_initializer : callable, default damped_he_uniform
         Function f(rng, shape) that returns the initial `weight_ih`, such as those of `minidl.initializers`.
     recurrent_initializer : callable, default glorot_uniform
         Likewise for `weight_hh`.
@@ -116,7 +116,7 @@ class SimpleRNN(_Recurrent):
         return_sequences: bool = False,
         reverse: bool = False,
         use_bias: bool = True,
-        kernel_initializer: Init = glorot_uniform,
+        kernel_initializer: Init = damped_he_uniform,
         recurrent_initializer: Init = glorot_uniform,
         bias_initializer: Init = zeros,
     ) -> None:
@@ -152,12 +152,13 @@ class LSTM(_Recurrent):
         inputs, and the last step is that of the first element.
     use_bias : bool, default True
         False omits both biases.
-    kernel_initializer : callable, default glorot_uniform
+    kernel_initializer : callable, default damped_he_uniform
         Function f(rng, shape) that returns the initial `weight_ih`, such as those of `minidl.initializers`.
     recurrent_initializer : callable, default glorot_uniform
         Likewise for `weight_hh`.
-    bias_initializer : callable, default zeros
-        Likewise for `bias_ih`. `bias_hh`, which is added to it, begins as zeros.
+    bias_initializer : callable, default unit_forget_bias
+        Likewise for `bias_ih`: ones for the gate f, zeros for the others. `bias_hh`, which is added to it, begins as
+        zeros.
 
     Raises
     ------
@@ -200,9 +201,9 @@ class LSTM(_Recurrent):
         return_sequences: bool = False,
         reverse: bool = False,
         use_bias: bool = True,
-        kernel_initializer: Init = glorot_uniform,
+        kernel_initializer: Init = damped_he_uniform,
         recurrent_initializer: Init = glorot_uniform,
-        bias_initializer: Init = zeros,
+        bias_initializer: Init = unit_forget_bias,
     ) -> None:
         self.units = units
         self.return_sequences = return_sequences
@@ -239,7 +240,7 @@ class GRU(_Recurrent):
         inputs, and the last step is that of the first element.
     use_bias : bool, default True
         False omits both biases.
-    kernel_initializer : callable, default glorot_uniform
+    kernel_initializer : callable, default damped_he_uniform
         Function f(rng, shape) that returns the initial `weight_ih`, such as those of `minidl.initializers`.
     recurrent_initializer : callable, default glorot_uniform
         Likewise for `weight_hh`.
@@ -285,7 +286,7 @@ class GRU(_Recurrent):
         return_sequences: bool = False,
         reverse: bool = False,
         use_bias: bool = True,
-        kernel_initializer: Init = glorot_uniform,
+        kernel_initializer: Init = damped_he_uniform,
         recurrent_initializer: Init = glorot_uniform,
         bias_initializer: Init = zeros,
     ) -> None:
@@ -342,10 +343,9 @@ class Bidirectional(Container):
         (self._layer,) = as_branch("layer", layer)
         if not isinstance(self._layer, _Recurrent):
             raise TypeError(f"layer: expected a SimpleRNN, LSTM or GRU, got {layer!r}")
-        arguments = constructor_arguments(self._layer)
-        if arguments.pop("reverse") is not False:
+        if self._layer.reverse is not False:
             raise ValueError(f"layer: expected one with reverse=False, got {layer!r}")
-        self._reversed = type(self._layer)(**arguments, reverse=True)
+        self._reversed = construct(type(self._layer), {**constructor_arguments(self._layer), "reverse": True})
 
     layer = readonly_argument("layer")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from minidl.initializers import Init, check_initializer, damped_he_uniform, glorot_uniform, unit_forget_bias, zeros
 from minidl.layers.base import Layer
-from minidl.layers.container import Branch, Container, as_branch
+from minidl.layers.container import Branch, Container
 from minidl.layers.join import CONCAT
 from minidl.utils.constructors import construct, constructor_arguments, readonly_argument
+from minidl.utils.hints import class_hint
 from minidl.utils.validation import Shape, check_bool, check_choice, check_int, check_signal_shape
 from minidl_c.kernels.recurrent import RecurrentOp
 
@@ -340,12 +341,12 @@ class Bidirectional(Container):
     join = CONCAT
 
     def __init__(self, layer: Layer) -> None:
-        (self._layer,) = as_branch("layer", layer)
-        if not isinstance(self._layer, _Recurrent):
-            raise TypeError(f"layer: expected a SimpleRNN, LSTM or GRU, got {layer!r}")
-        if self._layer.reverse is not False:
+        if not isinstance(layer, _Recurrent):
+            raise TypeError(f"layer: expected a SimpleRNN, LSTM or GRU, got {layer!r}{class_hint(layer)}")
+        if layer.reverse is not False:
             raise ValueError(f"layer: expected one with reverse=False, got {layer!r}")
-        self._reversed = construct(type(self._layer), {**constructor_arguments(self._layer), "reverse": True})
+        self._layer = layer
+        self._reversed = construct(type(layer), {**constructor_arguments(layer), "reverse": True})
 
     layer = readonly_argument("layer")
 

@@ -42,8 +42,8 @@ def write_gru(writer: CodeWriter, x: Tensor) -> Tensor:
     if not writer["reset_after"]:
         n = _gates(writer, "n", np.hstack([n_of_x, n_of_h]), *last)
         return writer.call("gru_reset_before", *_steps(writer), x, *gates, *n, scratch=2 * x.channels + 5 * units)
-    n = (*_gates(writer, "n_of_x", n_of_x, *last[:1]), *_gates(writer, "n_of_h", n_of_h, *last[1:]))
-    return writer.call("gru", *_steps(writer), x, *gates, *n, scratch=x.channels + 5 * units)
+    of_both = (*_gates(writer, "n_of_x", n_of_x, *last[:1]), *_gates(writer, "n_of_h", n_of_h, *last[1:]))
+    return writer.call("gru", *_steps(writer), x, *gates, *of_both, scratch=x.channels + 5 * units)
 
 
 WRITE = {GRU: write_gru, LSTM: write_lstm, SimpleRNN: write_simple_rnn}

@@ -224,7 +224,8 @@ cdef class RecurrentOp(Op):
         d.reverse, d.sequences, d.has_bias, d.rows = reverse, sequences, use_bias, self.gates * d.units
         self.c.n_param = check_element_count("weights", (d.inputs + d.units + 2 * use_bias, d.rows))
         check_element_count("values of all steps", (d.inputs + (states + kept + 4) * d.units + 3, d.length + 1))
-        # odd numbers of rows: else the rows of many steps would share few places of the cache
+        # Odd numbers of rows: else the rows of many steps would share few places of the cache. LANES more follow each array, since
+        # block_gradient reads rows after the last one.
         d.state_step, d.sum_step = (d.inputs + states * d.units) | 1, (d.blocks * d.units) | 1
         d.kept_step = (kept * d.units) | 1 if kept else 0
         padded = tiles_of(d.units, LANES) * LANES

@@ -173,13 +173,13 @@ NOINLINE void FN(gradient_tile)(ptrdiff_t steps, const REAL *g, ptrdiff_t g_step
   }
 }
 
-/* ADD n sums of 16 lanes each; stride 16: the lanes stay apart. */
+/* ADD n sums of 16 lanes each; stride 16: the lanes stay separate. */
 INLINE void FN(add_lanes)(const REAL *lanes, ptrdiff_t n, REAL *sums, ptrdiff_t stride) {
   if (stride == 1) FN(sum_lanes)(lanes, sums, n);
   else for (ptrdiff_t i = 0; i < n; i++) FN(add_sum)(lanes + i * LANES, sums + i * LANES, stride);
 }
 
-/* ADD the gradient of the weights between `inputs` rows `in` and n <= 16 sums: sums[k][i], d->rows apart. The tiles read up to three
+/* ADD the gradient of the weights between `inputs` rows `in` and n <= 16 sums: sums[k][i], whose rows k have d->rows numbers. The tiles read up to three
  * rows of either after the last one, and their results are not used. */
 NOINLINE void FN(block_gradient)(const recurrent_dims *d, ptrdiff_t n, const REAL *g, ptrdiff_t inputs, const REAL *in, ptrdiff_t in_step,
                                  REAL *lanes, REAL *sums, ptrdiff_t stride) {

@@ -37,7 +37,7 @@ def in_direction(steps, x, options):
 
 
 def functions():
-    """Returns PyTorch's functions behind its recurrent layers, imported on first use because PyTorch is optional."""
+    """Returns PyTorch's functions of recurrent layers, imported on first use because PyTorch is optional."""
     from torch import _VF
 
     return _VF

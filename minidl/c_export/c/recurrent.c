@@ -39,7 +39,7 @@ NOINLINE void lstm(integer inputs, integer units, integer length, int sequences,
   }
 }
 
-/* scratch [inputs + 5 units]: x and h, sums of the gates r, z; of n those of x and those of h, whose weights are apart */
+/* scratch [inputs + 5 units]: x and h, sums of the gates r, z; of n one of x and one of h, with weights of their own */
 NOINLINE void gru(integer inputs, integer units, integer length, int sequences, int reverse, const real *x, const real *w, const real *b,
                   const real *w_n, const real *b_n, const real *v_n, const real *c_n, real *scratch, real *y) {
   real *h = scratch + inputs, *sums = h + units, *of_x = sums + 2 * units, *of_h = of_x + units;

@@ -23,12 +23,12 @@ class _Recurrent(Layer):
     recurrent_initializer: Init
     bias_initializer: Init
 
-    def cell(self) -> str:
+    def _cell(self) -> str:
         """Returns the name of the cell in the kernel's table."""
         raise NotImplementedError
 
     def build(self, in_shape: Shape) -> Shape:
-        units, cell = check_int("units", self.units), self.cell()
+        units, cell = check_int("units", self.units), self._cell()
         sequences, reverse, use_bias = (
             check_bool(name, getattr(self, name)) for name in ("return_sequences", "reverse", "use_bias")
         )
@@ -130,8 +130,7 @@ class SimpleRNN(_Recurrent):
         self.recurrent_initializer = recurrent_initializer
         self.bias_initializer = bias_initializer
 
-    def cell(self) -> str:
-        """Returns "tanh" or "relu"."""
+    def _cell(self) -> str:
         return str(check_choice("nonlinearity", self.nonlinearity, "tanh", "relu"))
 
 
@@ -214,8 +213,7 @@ class LSTM(_Recurrent):
         self.recurrent_initializer = recurrent_initializer
         self.bias_initializer = bias_initializer
 
-    def cell(self) -> str:
-        """Returns "lstm"."""
+    def _cell(self) -> str:
         return "lstm"
 
 
@@ -300,8 +298,7 @@ class GRU(_Recurrent):
         self.recurrent_initializer = recurrent_initializer
         self.bias_initializer = bias_initializer
 
-    def cell(self) -> str:
-        """Returns "gru" or "gru_reset_before"."""
+    def _cell(self) -> str:
         return "gru" if check_bool("reset_after", self.reset_after) else "gru_reset_before"
 
 

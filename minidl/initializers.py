@@ -32,6 +32,7 @@ __all__ = [
     "ones",
     "orthogonal",
     "small_uniform",
+    "unit_forget_bias",
     "whitening",
     "zeros",
 ]
@@ -443,6 +444,45 @@ def ones(rng: np.random.Generator, shape: Shape) -> Values:
     [[6.0]]
     """
     return np.ones(shape)
+
+
+def unit_forget_bias(rng: np.random.Generator, shape: Shape) -> Values:
+    """Returns the first bias of an LSTM: ones for the gate that keeps the memory, zeros for the others.
+
+    The memory then fades slowly from the first step of training on.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        Source of random numbers; not used.
+    shape : tuple of int
+        (4 units,), for the gates i, f, g, o.
+
+    Returns
+    -------
+    array of float64
+        Values of this shape.
+
+    Raises
+    ------
+    ValueError
+        For a shape that is not that of four gates.
+
+    References
+    ----------
+    Jozefowicz, Zaremba and Sutskever, "An Empirical Exploration of Recurrent Network Architectures", ICML 2015. Keras
+    has it as `unit_forget_bias=True`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minidl.initializers import unit_forget_bias
+    >>> unit_forget_bias(np.random.default_rng(0), (8,)).tolist()
+    [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+    """
+    if len(shape) != 1 or shape[0] % 4:
+        raise ValueError(f"unit_forget_bias: expected the shape (4 units,) of the gates of an LSTM, got {shape}")
+    return np.repeat([0.0, 1.0, 0.0, 0.0], shape[0] // 4)
 
 
 def _rest(name: str, rest: Init, rng: np.random.Generator, shape: Shape) -> Values:

@@ -9,7 +9,7 @@ from minidl.c_export.code_writer import CodeWriter, CProgram, Tensor
 from minidl.c_export.identifiers import output_identifiers
 from minidl.c_export.writers import WRITE_FUNCTIONS
 from minidl.engine.layer_list import layer_name
-from minidl.layers import Block, Outputs, Parallel, Residual, SqueezeExcite
+from minidl.layers import Bidirectional, Block, Outputs, Parallel, Residual, SqueezeExcite
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, child_path, title
 from minidl.layers.fake_quantize import FakeQuantize, QuantizationAware
@@ -17,7 +17,7 @@ from minidl.layers.join import CONCAT
 from minidl.quantization.integer_net import IntegerNet
 from minidl.utils.errors import kind_of
 
-CONTAINERS = (Block, Parallel, Residual, SqueezeExcite)
+CONTAINERS = (Bidirectional, Block, Parallel, Residual, SqueezeExcite)
 CONVERTED = "minidl.quantization.convert(model)"
 INTEGERS = {FakeQuantize: CONVERTED, QuantizationAware: CONVERTED, IntegerNet: "the QuantizedModel itself"}
 

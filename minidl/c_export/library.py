@@ -19,7 +19,7 @@ from minidl_c import get_include
 FOLDER = Path(__file__).parent / "c"
 FLOAT_FILES = (
     "basics", "numbers", "soft_fma", "soft_sqrt", "fma", "vectors", "elementary", "activations", "shapes", "reduce",
-    "sums", "convolutions", "winograd", "pools", "norms",
+    "sums", "convolutions", "winograd", "pools", "norms", "recurrent",
 )  # fmt: skip
 FILES = {
     "float32": FLOAT_FILES,

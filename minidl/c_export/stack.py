@@ -15,6 +15,7 @@ FUNCTIONS = {  # bytes of a function and of those that it calls: -O2; -O3 with v
     "dense": (640, 560),
     "group_norm": (320, 304),
     "layer_norm": (496, 528),
+    **dict.fromkeys(("gru", "gru_reset_before", "lstm", "simple_rnn"), (880, 880)),
 }
 OTHER = (256, 288)  # the largest of all other functions
 CALLER = (224, 320)  # the functions before them: digits_predict to digits_layers

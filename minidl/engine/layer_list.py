@@ -25,7 +25,7 @@ INITIALIZERS = (
     *(initializers.damped_he_uniform, initializers.he_uniform, initializers.he_normal),
     *(initializers.glorot_uniform, initializers.glorot_normal, initializers.lecun_normal),
     *(initializers.orthogonal, initializers.small_uniform, initializers.zeros, initializers.ones),
-    *(initializers.Dirac, initializers.Whitening),
+    *(initializers.unit_forget_bias, initializers.Dirac, initializers.Whitening),
 )
 OUR_LAYERS = {name: getattr(module, name) for module in (ours, of_quantization) for name in module.__all__}
 OUR_LAYERS |= {init.__name__: init for init in INITIALIZERS}

@@ -59,6 +59,7 @@ from minidl.layers.parallel import Block, Parallel
 from minidl.layers.permute import ChannelShuffle, Permute, PixelShuffle, PixelUnshuffle
 from minidl.layers.piecewise_linear_encoding import PiecewiseLinearEncoding
 from minidl.layers.prelu import PReLU
+from minidl.layers.recurrent import GRU, LSTM, Bidirectional, SimpleRNN
 from minidl.layers.reduce import Reduce
 from minidl.layers.relu import ReLU
 from minidl.layers.rescale import Rescale
@@ -73,6 +74,8 @@ __all__ = [
     "CELU",
     "ELU",
     "GELU",
+    "GRU",
+    "LSTM",
     "SELU",
     "Abs",
     "AdaptiveAvgPool2D",
@@ -81,6 +84,7 @@ __all__ = [
     "AvgPool2D",
     "BatchNorm1D",
     "BatchNorm2D",
+    "Bidirectional",
     "Block",
     "ChannelShuffle",
     "ColorJitter",
@@ -145,6 +149,7 @@ __all__ = [
     "Scale",
     "SiLU",
     "Sigmoid",
+    "SimpleRNN",
     "Softmax",
     "Softmin",
     "Softplus",

@@ -29,7 +29,7 @@ def write_custom(nodes: list[Node], layer: Layer, path: str, label: str, x: str)
     write = getattr(layer, "onnx", None)
     if not callable(write):
         raise ValueError(
-            f"{label}: expected one of minidl's layers, or one with a method onnx(writer, x), got one without it"
+            f"{label}: expected a layer that has ONNX nodes, or one with a method onnx(writer, x), got one without it"
         )
     added: list[Node] = []
     state = copies([layer])

@@ -106,6 +106,22 @@ _MIXING = ("mixup", "cutmix")
 
 # By the name of a class, for its constructor and those of derived classes, or of a method: "Trainer.fit".
 OWNERS: dict[str, Words] = {
+    "_Recurrent": {
+        "hiddensize": "use units=",
+        "inputsize": "use units=, the number of outputs of a step: that of the inputs is inferred",
+        "numlayers": "use several layers, all but the last one with return_sequences=True",
+        "batchfirst": "leave it out: arrays are (n, channels, length)",
+        "bidirectional": "use Bidirectional(layer)",
+        "gobackwards": "use reverse=, which leaves outputs at the places of their inputs",
+        "bias": "use use_bias=",
+        "activation": "leave it out: the functions of the gates are given; SimpleRNN has nonlinearity=",
+        "dropout": "use Dropout(rate) or Dropout2D(rate) as a layer before this one",
+        "recurrentdropout": "leave it out: minidl has no dropout between steps",
+        "unitforgetbias": "use bias_initializer=, which is minidl.initializers.unit_forget_bias by default in an LSTM",
+        "stateful": "leave it out: each sequence begins with a state of zeros",
+        "returnstate": "use return_sequences=True: its last step is the state h",
+        "projsize": "use Dense(units), or Conv1D(units, 1) after return_sequences=True",
+    },
     "Embedding": {"inputdim": "use categories=", "inputlength": "leave it out: the length is inferred"},
     "OneHot": {"numclasses": "use categories=", "numtokens": "use categories="},
     **{name: {"paddingmode": "use mode="} for name in ("Pad1D", "Pad2D", "RandomCrop", "RandomShift")},

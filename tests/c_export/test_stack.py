@@ -13,6 +13,8 @@ import minidl
 from minidl import Sequential
 from minidl.layers import (
     GELU,
+    GRU,
+    LSTM,
     BatchNorm2D,
     Conv2D,
     Dense,
@@ -24,6 +26,7 @@ from minidl.layers import (
     ReLU,
     Rescale,
     Sigmoid,
+    SimpleRNN,
     Tanh,
 )
 from minidl.quantization.program import HIGH, LOW, Add
@@ -33,6 +36,10 @@ NETS = {
     "winograd": ([Conv2D(16, 3), BatchNorm2D(), ReLU(), Flatten(), Dense(3)], (16, 10, 10)),
     "depthwise": ([DepthwiseConv2D(3), GroupNorm(2)], (4, 6, 6)),
     "mlp": ([Dense(8), LayerNorm(), GELU(), Dense(4), Tanh(), Dense(3), Sigmoid()], (5,)),
+    "lstm": ([LSTM(3)], (2, 5)),
+    "gru": ([GRU(3)], (2, 5)),
+    "gru_reset_before": ([GRU(3, reset_after=False)], (2, 5)),
+    "simple_rnn": ([SimpleRNN(3)], (2, 5)),
 }
 BUILDS = (("-O2",), ("-O3", "-march=skylake-avx512", "-mprefer-vector-width=512"))
 

@@ -7,8 +7,11 @@ OTHERS = {"case", "every_layer", "losses", "optimizers"}
 FAMILIES = sorted({path.stem for path in Path(__file__).parent.glob("*.py")} - OTHERS)
 DRAWS = {name: draw for family in FAMILIES for name, draw in import_module(f"contract.{family}").DRAWS.items()}
 
+RECURRENT = {"Bidirectional", "GRU", "LSTM", "SimpleRNN"}
+# Layers that exported ONNX files cannot have.
+NOT_IN_ONNX_FILES = RECURRENT
 # Layers that alone are computed in tiles, also for few examples; the tests hold all others to the blocked layout.
-PREDICTED_IN_TILES = {
+PREDICTED_IN_TILES = RECURRENT | {
     "GroupNorm",
     "LocalResponseNorm",
     "LogSoftmax",
@@ -20,8 +23,8 @@ PREDICTED_IN_TILES = {
     "Softmin",
 }
 # Layers with parameters that only tiles have: models with them are trained in tiles.
-TRAINED_IN_TILES = {"ConvTranspose1D", "ConvTranspose2D"}
+TRAINED_IN_TILES = RECURRENT | {"ConvTranspose1D", "ConvTranspose2D"}
 # Layers that can only end a model, while tests of the table put others after them: see tests/layers/test_outputs.py.
 ENDS_MODELS = {"Outputs"}
 # Layers without a writer of their own in C: containers, whose layers are written.
-WRITTEN_AS_LAYERS = {"Block", "Parallel", "Residual", "SqueezeExcite"}
+WRITTEN_AS_LAYERS = {"Bidirectional", "Block", "Parallel", "Residual", "SqueezeExcite"}

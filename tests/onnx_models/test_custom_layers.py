@@ -266,9 +266,7 @@ def test_faults_name_the_layer(what, tmp_path):
 
 
 def test_a_layer_without_the_method(tmp_path):
-    message = (
-        r"layer 0, Bare: expected one of minidl's layers, or one with a method onnx\(writer, x\), got one without it"
-    )
+    message = r"layer 0, Bare: expected a layer that has ONNX nodes, or one with a method onnx\(writer, x\), got"
     with pytest.raises(ValueError, match=message):
         export(Sequential([Bare()], input_shape=(3,)), tmp_path / "model.onnx")
 

@@ -4,7 +4,8 @@ import sys
 
 import numpy as np
 import pytest
-from contract.every_layer import ENDS_MODELS
+from contract import every_layer
+from contract.every_layer import ENDS_MODELS, NOT_IN_ONNX_FILES
 from onnx_models.nets import (
     DRAWS,
     DTYPES,
@@ -139,7 +140,17 @@ WRONG_IN_REFERENCE = {"GlobalMaxPool1D", "LocalResponseNorm"}  # also over the c
 def test_every_public_layer_can_be_exported():
     containers = {"Block", "Parallel", "Residual", "SqueezeExcite"}
     inner = {"IntegerNet"}  # of a QuantizedModel
-    assert {cls.__name__ for cls in WRITE_FUNCTIONS} - inner | containers == PUBLIC_LAYERS - ENDS_MODELS == set(DRAWS)
+    public = PUBLIC_LAYERS - ENDS_MODELS - NOT_IN_ONNX_FILES
+    assert {cls.__name__ for cls in WRITE_FUNCTIONS} - inner | containers == public == set(DRAWS)
+
+
+@pytest.mark.parametrize("name", sorted(NOT_IN_ONNX_FILES))
+def test_other_public_layers_are_refused_by_name(name, tmp_path):
+    case = every_layer.DRAWS[name](np.random.default_rng(0))
+    with pytest.raises(
+        ValueError, match=f"layer 0, {name}: expected a layer that has ONNX nodes, or one with a method"
+    ):
+        export_to(Sequential([case.layer], input_shape=case.in_shape), tmp_path)
 
 
 @oracle
@@ -252,17 +263,17 @@ class DenseSubclass(Dense):
     [
         (
             [Dense(3), CustomLayer()],
-            r"layer 1, CustomLayer: expected one of minidl's layers, or one with a method onnx",
+            r"layer 1, CustomLayer: expected a layer that has ONNX nodes, or one with a method onnx",
         ),
         (
             [Dense(3), Residual(ReLU(), CustomLayer())],
-            r"layer 1, Residual: body\.1, CustomLayer: expected one of minidl's",
+            r"layer 1, Residual: body\.1, CustomLayer: expected a layer that has ONNX nodes",
         ),
         (
             [Parallel(Dense(2), [Residual(CustomLayer())])],
             r"layer 0, Parallel: branches\.1\.0, Residual: body\.0, CustomLayer: expected",
         ),
-        ([DenseSubclass(3)], r"layer 0, DenseSubclass: expected one of minidl's layers"),
+        ([DenseSubclass(3)], r"layer 0, DenseSubclass: expected a layer that has ONNX nodes"),
     ],
 )
 @oracle

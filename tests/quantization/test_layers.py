@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from c_export.models import random_model, randomize
-from contract.every_layer import DRAWS
+from contract.every_layer import DRAWS, RECURRENT
 from quantized_models import check_operations, input_on_grid, on_grid
 from slow_marks import slow_after
 
@@ -14,6 +14,7 @@ from minidl.quantization.translation import CONTAINERS
 REFUSED = {
     *("ConvTranspose1D", "ConvTranspose2D", "GroupNorm", "LayerNorm", "RMSNorm", "LocalResponseNorm"),
     *("Embedding", "OneHot", "PiecewiseLinearEncoding", "Softmax", "Softmin", "LogSoftmax"),
+    *RECURRENT,
 }
 QUANTIZED = sorted(set(DRAWS) - REFUSED)
 SOME = ("expected mode='nearest'", "expected dilation=1", "expected function=", "expected join=")

@@ -4,7 +4,7 @@ write_*(writer, x) adds the statements that compute a layer from the tensor x, a
 """
 
 from minidl.c_export.code_writer import WriteFunction
-from minidl.c_export.writers import activations, convolutions, dense, identities, norms, pools, shapes
+from minidl.c_export.writers import activations, convolutions, dense, identities, norms, pools, recurrent, shapes
 from minidl.layers.base import Layer
 
 WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
@@ -14,5 +14,6 @@ WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     **identities.WRITE,
     **norms.WRITE,
     **pools.WRITE,
+    **recurrent.WRITE,
     **shapes.WRITE,
 }

@@ -179,8 +179,8 @@ INLINE void FN(add_lanes)(const REAL *lanes, ptrdiff_t n, REAL *sums, ptrdiff_t 
   else for (ptrdiff_t i = 0; i < n; i++) FN(add_sum)(lanes + i * LANES, sums + i * LANES, stride);
 }
 
-/* ADD the gradient of the weights between `inputs` rows `in` and n <= 16 sums: sums[k][i], whose rows k have d->rows numbers. The tiles read up to three
- * rows of either after the last one, and their results are not used. */
+/* ADD the gradient of the weights between `inputs` rows `in` and n <= 16 sums: sums[k][i], whose rows k have d->rows numbers. The
+ * tiles read up to three rows of either after the last one, and their results are not used. */
 NOINLINE void FN(block_gradient)(const recurrent_dims *d, ptrdiff_t n, const REAL *g, ptrdiff_t inputs, const REAL *in, ptrdiff_t in_step,
                                  REAL *lanes, REAL *sums, ptrdiff_t stride) {
   const ptrdiff_t g_step = d->sum_step * LANES;

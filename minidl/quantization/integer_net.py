@@ -16,10 +16,11 @@ from minidl_c.integer.convert import DequantizeOp, QuantizeOp
 from minidl_c.integer.elements import AddOp, JoinOp, LookupOp, MultiplyOp, RearrangeOp
 from minidl_c.integer.pools import AveragePoolOp, MaxPoolOp
 from minidl_c.integer.sum_of_products import SumOfProductsOp
-from minidl_c.op import Op
+from minidl_c.op import Op, check_ints
 
 Image = tuple[int, int, int]
 WORD = 4  # channels that are stored together
+MOST_PADDING = 2**20  # of a SumOfProductsOp
 
 
 class IntegerNet(Layer):
@@ -191,7 +192,8 @@ class _Lowering:
     def sum_of_products(self, o: p.SumOfProducts, x: p.Value, y: p.Value) -> None:
         """Adds a convolution. One of few channels gets an op before it that fills their words with neighbours."""
         zero_point, weights, back = x.quantization.zero_point, o.weights, self.back(o.inputs[0])
-        shape, padding, dilation = x.shape, o.padding, o.dilation
+        shape = x.shape
+        padding, dilation = check_ints("padding", o.padding, 4, 0), check_ints("dilation", o.dilation, 2, 1)
         if _wastes_words(o, x.shape) and o.weights.shape[2:] == shape[1:] and not any(padding):
             size = math.prod(shape)
             index, shape, weights = np.arange(size, dtype=np.int32), (size, 1, 1), o.weights.reshape(-1, size, 1, 1)
@@ -268,9 +270,15 @@ def _numbers(value: p.Value) -> tuple[float, int]:
 
 
 def _wastes_words(o: p.SumOfProducts, shape: Image) -> bool:
-    """Whether a word would hold less than half of the channels that it can, while the kernel has columns to fill it."""
-    fits = isinstance(o.weights, np.ndarray) and o.weights.ndim == 4 and o.weights.shape[1] == shape[0]  # else refused
-    return fits and o.groups == 1 and shape[0] * 2 <= WORD and o.weights.shape[3] > 1
+    """Whether a word would hold less than half of the channels that it can, while the kernel has columns to fill it.
+
+    Not for what a SumOfProductsOp refuses.
+    """
+    (c, _, w), (left, right) = shape, o.padding[2:]
+    if not isinstance(o.weights, np.ndarray) or o.weights.ndim != 4 or o.weights.shape[1] != c:
+        return False
+    fits = (o.weights.shape[3] - 1) * o.dilation[1] < w + left + right and max(o.padding) <= MOST_PADDING
+    return fits and o.groups == 1 and c * 2 <= WORD and o.weights.shape[3] > 1
 
 
 def _neighbours(o: p.SumOfProducts, shape: Image) -> tuple[p.Int32, Image, Int8]:

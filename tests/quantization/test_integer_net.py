@@ -154,6 +154,30 @@ def test_programs_that_do_not_fit(values, operations, input_shape, message):
         Sequential([IntegerNet(program)], input_shape=input_shape)
 
 
+@pytest.mark.parametrize(
+    ("geometry", "message"),
+    [
+        ({"dilation": (1,)}, r"dilation: expected 2 whole numbers, got \(1,\)"),
+        ({"dilation": (1, 1, 1)}, "dilation: expected 2 whole numbers"),
+        ({"dilation": (1, 0)}, r"dilation: expected numbers from 1 .*, got \(1, 0\)"),
+        ({"dilation": (1, 3)}, "weights: expected a kernel within 8 columns, with the padding, got 13"),
+        ({"dilation": (1, 2**40)}, "stride, padding, dilation: expected numbers up to 1048576"),
+        ({"padding": (0, 0, -1, 0)}, r"padding: expected numbers from 0 .*, got \(0, 0, -1, 0\)"),
+        ({"padding": (0, 0, 0)}, "padding: expected 4 whole numbers"),
+        ({"padding": (0, 0, 0, 2**40)}, "stride, padding, dilation: expected numbers up to 1048576"),
+    ],
+)
+def test_geometries_that_do_not_fit(geometry, message):
+    """Of one channel, whose columns fill words of the input."""
+    zero, ones = np.zeros(1, np.int32), np.ones((1, 1, 1, 5), np.int8)
+    chosen = {"stride": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1), "groups": 1, **geometry}
+    product = p.SumOfProducts("0, Conv2D", (0,), ones, zero, zero + 2**30, zero + 31, **chosen, low=-128, high=127)
+    values = p.Value((1, 1, 8), ONE), p.Value((1, 1, 4), ONE)
+    program = p.Program(p.QuantizeInput(np.ones(1), np.zeros(1)), values, (product,))
+    with pytest.raises((ValueError, TypeError), match=f"0, Conv2D, sum of products: {message}"):
+        Sequential([IntegerNet(program)], input_shape=(1, 1, 8))
+
+
 def test_other_refusals(drawn):
     with pytest.raises(TypeError, match="program: expected a Program, got 3"):
         Sequential([IntegerNet(3)], input_shape=(1,))

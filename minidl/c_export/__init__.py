@@ -178,7 +178,7 @@ def export_c(
 def _integers_of(model: QuantizedModel) -> Program:
     """Returns the program of a quantized model; raises ValueError if float layers follow it."""
     if len(model) > 1:
-        expected = "expected a quantized model without float_layers: the file would have no other numbers than int8"
+        expected = "expected a quantized model without float_layers, such as model[:1]: the file has integers alone"
         raise ValueError(f"{layer_name(1, model.layers[1])}: {expected}")
     return model.program
 

@@ -112,6 +112,7 @@ class Layer:
     active_range: tuple[float, float] | None = None  # outside, its slope is at most a twentieth of the largest one
     output_kind: str = "scores"  # or "probabilities", or "other"
     ends_model: bool = False  # whether it can only be the last layer of a model, as `Outputs`
+    not_saved: str = ""  # why the file of a model cannot hold it; empty: it can
     needs_dx: bool = True
     in_shape: Shape
     out_shape: Shape

@@ -58,6 +58,11 @@ class IntegerNet(Layer):
      [ 0.  1.]]
     """
 
+    not_saved = (
+        "expected a layer in float, got one of integers: save the QuantizedModel itself, with other layers after the "
+        "integers by quantize(..., float_layers=n)"
+    )
+
     def __init__(self, program: p.Program, output_shape: Shape | None = None) -> None:
         self.program, self.output_shape = program, output_shape
 

@@ -103,6 +103,8 @@ def check_model(caller: str, model: Any, ranges: str, float_layers: int) -> int:
     """Returns the index of the last layer before those in float; raises as `quantize` for invalid arguments."""
     if not isinstance(model, Sequential):
         raise TypeError(f"model: expected a Sequential, got {type(model).__name__}")
+    if isinstance(model, QuantizedModel):
+        raise ValueError("model: expected one in float, got a QuantizedModel: quantize the model that it was made of")
     model.check_one_size(caller)
     if isinstance(model.layers[0], QuantizationAware):
         raise ValueError("model: expected one in float, got a prepared one, of which convert returns the integers")

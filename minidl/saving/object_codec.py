@@ -60,6 +60,8 @@ class ObjectCodec:
         return {"custom": [self._register(cls.__name__, cls, where), arguments, *self._settings_of(value)]}
 
     def _encode_arguments(self, value: Any, where: str) -> dict[str, Any]:
+        if isinstance(value, Layer) and value.not_saved:
+            raise TypeError(f"{where}: cannot be saved: {value.not_saved}")
         try:
             arguments = value.config() if isinstance(value, Layer) else constructor_arguments(value)
         except (TypeError, ValueError) as error:

@@ -15,7 +15,7 @@ from minidl import InputError, Sequential, Trainer, plots, quantize
 from minidl.estimators import SequentialClassifier
 from minidl.layers import AvgPool2D, Conv2D, Dense, Flatten, MaxPool2D, Outputs, ReLU, Rescale, Residual, Softmax, Tanh
 from minidl.optimizers import SGD
-from minidl.quantization import FakeQuantize, QuantizationAware, QuantizedModel
+from minidl.quantization import FakeQuantize, QuantizationAware, QuantizedModel, prepare
 
 SHAPE = (2, 6, 6)
 RNG = np.random.default_rng(0)
@@ -300,7 +300,8 @@ OTHERS = {
         "layer 0, Rescale, got layer 0, IntegerNet",
     ),
     "at": (lambda model, path: model.at((2, 7, 6)), "input_shape: expected"),
-    "quantize": (lambda model, path: quantize(model, X), "layer 0, IntegerNet: expected a layer that integers"),
+    "quantize": (lambda model, path: quantize(model, X), "model: expected one in float, got a QuantizedModel"),
+    "prepare": (lambda model, path: prepare(model, X), "model: expected one in float, got a QuantizedModel"),
     "ONNX": (
         lambda model, path: minidl.onnx.export(model, path, dtype="float64"),
         "layer 0, IntegerNet, input .*: dtype: expected 'float32'",
@@ -341,13 +342,13 @@ def test_the_c_file_computes_the_bytes(model, tmp_path):
 
 
 def test_the_c_file_of_float_layers_is_refused_by_name(with_floats, tmp_path):
-    with pytest.raises(ValueError, match=r"^layer 1, Dense: expected a quantized model without float_layers"):
+    with pytest.raises(ValueError, match=r"^layer 1, Dense: expected .* without float_layers, such as model\[:1\]"):
         minidl.export_c(with_floats, tmp_path / "net.c")
     minidl.export_c(trainer_of(with_floats[:1]), tmp_path / "net.c")
     assert "int8_t *scores" in (tmp_path / "net.c").read_text()
 
 
-def test_layers_of_integers_in_other_models_say_what_to_export(model, tmp_path):
+def test_layers_of_integers_in_other_models_say_what_to_export_and_save(model, tmp_path):
     prepared = Sequential([QuantizationAware(FakeQuantize(0.1, 0), Dense(2), FakeQuantize(0.1, 0))], input_shape=(3,))
     around = Sequential([model.as_layer(), Softmax()], input_shape=model.input_shape)
     alone = Sequential([FakeQuantize(0.1, 0)], input_shape=(3,))
@@ -359,6 +360,8 @@ def test_layers_of_integers_in_other_models_say_what_to_export(model, tmp_path):
     ]:
         with pytest.raises(ValueError, match=f"^{name}: expected a layer in float, got one of integers: .*{what}"):
             minidl.export_c(net, tmp_path / "net.c")
+    with pytest.raises(TypeError, match=r"^layer 0, Block: layers\[0\]: cannot be saved: .*: save the QuantizedModel"):
+        around.save(tmp_path / "net")
     with pytest.raises(TypeError, match="softmax: expected True or False"):
         minidl.export_c(model, tmp_path / "net.c", softmax=0)
     assert not list(tmp_path.iterdir())

@@ -48,8 +48,8 @@ def quantize(model: Sequential, X: ArrayLike, *, ranges: str = "auto", float_lay
     Weights are int8 with a scale for each output channel, values int8 with one scale and zero point each, in which 0.0
     is exact. Batch norms and other fixed factors are folded into the layers before them, or into the quantization of
     the input; ReLU and other clips cost nothing; other activations are tables of 256 bytes. Dropout, noise and
-    augmentation are left out. If X is of uint8, all 256 numbers are in the range of the input, and with a Rescale at
-    the beginning they are taken as they are, minus 128.
+    augmentation are left out. If X is of uint8, all 256 numbers are in the range of the input, and with a Rescale
+    without offset at the beginning they are taken as they are, minus 128.
 
     Parameters
     ----------

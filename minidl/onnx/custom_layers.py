@@ -8,6 +8,7 @@ from minidl.engine.layer_list import from_spec, to_spec
 from minidl.engine.state import copies, tensors
 from minidl.layers.base import Layer
 from minidl.layers.container import Container
+from minidl.layers.fake_quantize import FakeQuantize, QuantizationAware
 from minidl.onnx.file import model_file
 from minidl.onnx.graph import Graph, Node, ValueInfo
 from minidl.onnx.node_writer import NodeWriter
@@ -27,6 +28,10 @@ def write_custom(nodes: list[Node], layer: Layer, path: str, label: str, x: str)
     TypeError for another result; and what the method itself raises of the two.
     """
     write = getattr(layer, "onnx", None)
+    if isinstance(layer, (FakeQuantize, QuantizationAware)):
+        raise ValueError(
+            f"{label}: expected a layer in float, got one of integers: export minidl.quantization.convert(model)"
+        )
     if not callable(write):
         raise ValueError(
             f"{label}: expected a layer that has ONNX nodes, or one with a method onnx(writer, x), got one without it"

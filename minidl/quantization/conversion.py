@@ -70,7 +70,7 @@ def quantizations_of(
                 raise ValueError(f"expected a {rounding} as before, {first}, for copied numbers, got {node.made}")
     for group in dict.fromkeys(groups.values()):
         intervals = [ranges[node] for node in read if groups[node] is group and node in ranges]
-        with named_errors(group):
+        with named_errors(group, "X" if ranges else "the input"):
             if group not in found and not intervals:
                 raise ValueError(f"expected a {rounding} after it, got none")
             if group not in found:

@@ -122,12 +122,12 @@ class Copy(Node):
 
 
 @contextmanager
-def named_errors(node: Node) -> Iterator[None]:
-    """Returns a context in which the messages of a ValueError begin with the layers of a node."""
+def named_errors(node: Node, first: str = "X") -> Iterator[None]:
+    """Returns a context in which messages of ValueErrors begin with the layers of a node; of the input: `first`."""
     try:
         yield
     except ValueError as error:
-        name = f"layer {node.label}" if node.label else "X"
+        name = f"layer {node.label}" if node.label else first
         raise kind_of(error)(f"{name}: {error}") from error
 
 

@@ -156,7 +156,8 @@ def convert(prepared: Sequential) -> QuantizedModel:
 def _body_of(prepared: Sequential) -> QuantizationAware:
     body = prepared.layers[0]
     if not isinstance(body, QuantizationAware):
-        raise ValueError(f"prepared: expected a QuantizationAware as its first layer, got {type(body).__name__}")
+        expected = "expected a model of a QuantizationAware, that prepare returned"
+        raise ValueError(f"prepared: {expected}, got {type(body).__name__} as first layer")
     return body
 
 

@@ -373,7 +373,9 @@ def test_other_models_are_refused(prepared):
     for function in (prepare, quantize):
         with pytest.raises(ValueError, match="model: expected one in float"):
             function(prepared, X)
-    with pytest.raises(ValueError, match="prepared: expected a QuantizationAware as its first layer, got Dense"):
+    with pytest.raises(
+        ValueError, match="prepared: expected a model of a QuantizationAware, that prepare returned, got Dense"
+    ):
         convert(dense)
     with pytest.raises(TypeError, match="prepared: expected a Sequential"):
         convert(None)
@@ -392,6 +394,9 @@ def test_numbers_that_are_copied_and_rounded_again():
 def test_values_without_a_quantization_and_weights_that_are_not_finite_are_named(prepared):
     bare = Sequential([QuantizationAware(FakeQuantize(0.1, 0), Dense(2))], input_shape=(3,))
     with pytest.raises(ValueError, match=r"^QuantizationAware: layer 1, Dense: expected a FakeQuantize after it"):
+        bare.predict(np.eye(3))
+    bare = Sequential([QuantizationAware(Dense(2), FakeQuantize(0.1, 0))], input_shape=(3,))
+    with pytest.raises(ValueError, match=r"^QuantizationAware: the input: expected a FakeQuantize after it"):
         bare.predict(np.eye(3))
     steps = [FakeQuantize(0.1, 0), Parallel([Dense(2), FakeQuantize(0.1, 0)], [Dense(2), FakeQuantize(0.2, 0)])]
     mixed = Sequential([QuantizationAware(*steps, FakeQuantize(0.2, 0))], input_shape=(3,))

@@ -365,3 +365,12 @@ def test_layers_of_integers_in_other_models_say_what_to_export_and_save(model, t
     with pytest.raises(TypeError, match="softmax: expected True or False"):
         minidl.export_c(model, tmp_path / "net.c", softmax=0)
     assert not list(tmp_path.iterdir())
+
+
+def test_prepared_models_say_what_onnx_has(tmp_path):
+    pytest.importorskip("onnx")
+    prepared = QuantizationAware(FakeQuantize(0.1, 0), Dense(2), FakeQuantize(0.1, 0))
+    for layer in (prepared, FakeQuantize(0.1, 0)):
+        with pytest.raises(ValueError, match=r"layer 0, .*expected a layer in float, .*export .*\.convert\(model\)"):
+            minidl.onnx.export(Sequential([layer], input_shape=(3,)), tmp_path / "net.onnx")
+    assert not list(tmp_path.iterdir())

@@ -55,25 +55,20 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Task:
-    """A net with its data, epochs of training and of training with the rounding, and the first and the second rate."""
+    """A net with its data, and the epochs and the rate of its training, then of training with the rounding by Adam."""
 
     load: Callable
     layers: Callable  # of X
     epochs: int
     more_epochs: int
     rate: float
-    optimizer: type = Adam
+    second_rate: float
+    optimizer: Callable = Adam
     loss: str = "softmax_cross_entropy"
 
-    @property
-    def options(self):
-        """The arguments of the optimizer."""
-        return {"momentum": 0.9, "nesterov": True, "weight_decay": 5e-4} if self.optimizer is SGD else {}
-
-    def fit(self, model, data, schedule, epochs, seed, args):
+    def fit(self, model, data, optimizer, epochs, seed, args):
         """Trains a model."""
-        trainer = Trainer(model, self.loss, self.optimizer(schedule, **self.options), seed=seed)
-        trainer.num_threads = args.threads
+        trainer = Trainer(model, self.loss, optimizer, seed=seed, num_threads=args.threads)
         trainer.fit(*data[:2], epochs=epochs, batch_size=args.batch_size, verbose=0)
 
     def score(self, outputs, y):
@@ -150,14 +145,18 @@ def mlp(X):
     return [Normalize.from_data(X), Dense(64), ReLU(), Dense(64), ReLU(), Dense(2)]
 
 
+def decayed_sgd(rate):
+    return SGD(rate, momentum=0.9, nesterov=True, weight_decay=5e-4)
+
+
 TASKS = {
-    "LeNet-5": Task(mnist, lambda X: lenet5(), 4, 1, 2e-3),
-    "CNN": Task(mnist, lambda X: cnn(), 2, 1, 2e-3),
-    "ResNet-20": Task(cifar10, augmented(resnet20), 8, 1, 0.2, SGD),
-    "MobileNet": Task(cifar10, augmented(mobilenet), 10, 2, 0.2, SGD),
-    "depthwise 1-D": Task(signals, depthwise_1d, 20, 4, 3e-3),
-    "autoencoder": Task(mnist_images, autoencoder, 2, 1, 3e-3, loss="mean_squared_error"),
-    "MLP": Task(table, mlp, 40, 8, 3e-3),
+    "LeNet-5": Task(mnist, lambda X: lenet5(), 4, 1, 2e-3, 2e-4),
+    "CNN": Task(mnist, lambda X: cnn(), 2, 1, 2e-3, 2e-4),
+    "ResNet-20": Task(cifar10, augmented(resnet20), 8, 1, 0.2, 2e-4, decayed_sgd),
+    "MobileNet": Task(cifar10, augmented(mobilenet), 8, 1, 0.2, 2e-4, decayed_sgd),
+    "depthwise 1-D": Task(signals, depthwise_1d, 20, 4, 3e-3, 3e-4),
+    "autoencoder": Task(mnist_images, autoencoder, 2, 1, 3e-3, 3e-4, loss="mean_squared_error"),
+    "MLP": Task(table, mlp, 40, 8, 3e-3, 3e-4),
 }
 
 
@@ -178,7 +177,7 @@ def run(name, seed, args):
         begin = time.process_time()
 
     model = Sequential(task.layers(X), X.shape[1:], seed)
-    task.fit(model, data, OneCycle(task.rate, task.epochs * steps), task.epochs, seed, args)
+    task.fit(model, data, task.optimizer(OneCycle(task.rate, task.epochs * steps)), task.epochs, seed, args)
     note("float", model.predict(X_test))
     some = X[np.random.default_rng(seed).choice(len(X), CALIBRATION, replace=False)]
     note("int8", quantize(model, some).predict(X_test))
@@ -188,8 +187,8 @@ def run(name, seed, args):
             side = OnnxruntimePredict(path, X_test.astype(np.float32), args.threads)
         note("onnxruntime channels" if by_channel else "onnxruntime", side.predict())
     prepared = prepare(model, some)
-    rate = Polynomial(task.rate / 10, task.more_epochs * steps)
-    task.fit(prepared, data, rate, task.more_epochs, seed, args)
+    rate = Polynomial(task.second_rate, task.more_epochs * steps)
+    task.fit(prepared, data, Adam(rate), task.more_epochs, seed, args)
     note("trained", convert(prepared).predict(X_test))
     return row
 

@@ -31,7 +31,7 @@ INSIDE = "values inside, which no FakeQuantize can round; float_layers leaves it
 def prepare(model: Sequential, X: ArrayLike, *, ranges: str = "auto", float_layers: int = 0) -> Sequential:
     """Returns a model for quantization-aware training: it is trained with rounding, and predicts by integers.
 
-    `Trainer` trains it as any model, usually for some epochs at a tenth of the learning rate. Training steps round
+    `Trainer` trains it as any model, usually for some epochs of Adam at a rate of about 1e-4. Training steps round
     weights and values to those that 8-bit integers stand for, with straight-through gradients. `predict`, `evaluate`
     and everything else in inference compute by the integers of the current weights, and `convert` returns these.
 
@@ -63,9 +63,10 @@ def prepare(model: Sequential, X: ArrayLike, *, ranges: str = "auto", float_laye
 
     Notes
     -----
-    A batch norm becomes a Scale with a bias: its running statistics are fixed. Dropout and augmentation stay. A value
-    gets a FakeQuantize after the last layer that its operation comes from, which is where integers round it: after the
-    ReLU of a convolution, and after the max pool that follows. Containers become Block and Parallel.
+    A batch norm becomes a Scale with a bias: its running statistics are fixed, so high rates diverge. Dropout and
+    augmentation stay. A value gets a FakeQuantize after the last layer that its operation comes from, which is where
+    integers round it: after the ReLU of a convolution, and after the max pool that follows. Containers become Block and
+    Parallel.
 
     Steps are those of a model with Python in it: on any number of threads they give the same bits, and so does a
     resumed fit. In a job of several processes, each does the whole step.

@@ -82,6 +82,7 @@ def _add_reading(command: Any) -> None:
     command.add_argument("--external-data", action="store_true", help="ONNX: also read tensors in other files")
     output = "an output of the model, or of ONNX any value; may be repeated (default: all outputs of the file)"
     command.add_argument("--outputs", action="append", metavar="NAME", help=output)
+    command.add_argument("--dequantize", action="store_true", help="ONNX of 8-bit integers: as a model of floats")
 
 
 def _inspect(path: str, **reading: Any) -> int:
@@ -93,11 +94,9 @@ def _inspect(path: str, **reading: Any) -> int:
     return int(bool(found.obstacles))
 
 
-def _export(
-    model: str, path: str, input_shape: tuple[int, ...] | None, external_data: bool, outputs: Any, **options: Any
-) -> None:
+def _export(model: str, path: str, **options: Any) -> None:
     """Writes a model as a C file."""
-    reading = {"input_shape": input_shape, "external_data": external_data, "outputs": outputs}
+    reading = {name: options.pop(name) for name in ("input_shape", "external_data", "outputs", "dequantize")}
     export_c(_load(model, reading), path, **options)
 
 

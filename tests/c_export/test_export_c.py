@@ -460,7 +460,7 @@ def test_the_command_has_all_options(model, tmp_path, monkeypatch):
     monkeypatch.setattr(__main__, "export_c", lambda model, path, **options: arguments.update(options))
     monkeypatch.setattr("minidl.onnx.import_model", lambda path, **options: arguments.update(options) or model)
     reading = ("--input-shape", "3,224,224", "--external-data", "--outputs", "y", "--outputs", "z")
-    flags = ("--softmax", "--header", "--keep-values")
+    flags = ("--dequantize", "--softmax", "--header", "--keep-values")
     choices = ("--arena", "argument", "--weights", "inc", "--winograd", "direct")
     names = ("--name", "n", "--class-names", "a,b")
     __main__.main(["export-c", "m.onnx", "n.c", *reading, *flags, *choices, *names])

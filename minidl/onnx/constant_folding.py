@@ -27,13 +27,6 @@ VIEW_OPS = ("Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")  # same 
 FoldFunction = Callable[[list[Any], dict[str, Any]], Array]
 
 
-def check_small(array: Array) -> Array:
-    """Returns the array; raises ValueError if it is larger than MAX_ELEMENTS."""
-    if array.size > MAX_ELEMENTS:
-        raise ValueError(f"expected at most {MAX_ELEMENTS} elements in a folded constant, got {array.size}")
-    return array
-
-
 def check_size(shape: tuple[int, ...], inputs: Sequence[Array]) -> None:
     """Raises ValueError for a shape of more elements than MAX_ELEMENTS, and than each of the inputs."""
     if (size := math.prod(shape)) > max(MAX_ELEMENTS, *(array.size for array in inputs)):
@@ -130,6 +123,13 @@ def fold_constant_of_shape(inputs: list[Any], attributes: dict[str, Any]) -> Arr
     return np.full(shape, value.reshape(-1)[0])
 
 
+def fold_gather(inputs: list[Any], attributes: dict[str, Any]) -> Array:
+    """Takes rows, or elements of another axis; raises ValueError for more than there are, if they are many."""
+    x, index, axis = inputs[0], check_no_batch(inputs[1]), attributes.get("axis", 0)
+    check_size((x.size // max(x.shape[axis], 1), index.size), inputs)
+    return np.asarray(np.take(x, index, axis))
+
+
 def fold_range(inputs: list[Any], attributes: dict[str, Any]) -> Array:
     """Returns start, start + step, ..., before `stop`; raises ValueError for many numbers."""
     start, stop, step = (check_no_batch(array).item() for array in inputs)
@@ -179,18 +179,14 @@ FOLD_FUNCTIONS: dict[str, FoldFunction] = {
     "Cast": fold_cast,
     "Ceil": fold_arithmetic(np.ceil),
     "Clip": fold_arithmetic(clip),
-    "Concat": lambda inputs, attributes: check_small(
-        np.concatenate([check_small(array) for array in inputs], attributes["axis"])
-    ),
+    "Concat": lambda inputs, attributes: np.concatenate(inputs, attributes["axis"]),
     "Constant": fold_constant,
     "ConstantOfShape": fold_constant_of_shape,
     "DequantizeLinear": dequantize,
     "Div": fold_arithmetic(divide),
     "Equal": fold_arithmetic(np.equal),
     "Floor": fold_arithmetic(np.floor),
-    "Gather": lambda inputs, attributes: np.asarray(
-        np.take(check_small(inputs[0]), check_no_batch(check_small(inputs[1])), attributes.get("axis", 0))
-    ),
+    "Gather": fold_gather,
     "Identity": lambda inputs, attributes: inputs[0],
     "Max": fold_arithmetic(lambda *arrays: functools.reduce(np.maximum, arrays)),
     "Min": fold_arithmetic(lambda *arrays: functools.reduce(np.minimum, arrays)),
@@ -302,17 +298,24 @@ class Constants(Mapping[str, Array]):
             if node.op == "Shape":
                 return self._fold_shape(node, values)
             inputs = [values[name] if name else None for name in node.inputs]
+            sizes, is_view = [value.size for value in inputs if value is not None], node.op in VIEW_OPS
+            largest = sum(sizes) if node.op == "Concat" else max(sizes, default=0)
+            if largest > MAX_ELEMENTS and not is_view:
+                self._charge(sum(sizes))
             array = FOLD_FUNCTIONS[node.op](inputs, node.attributes)
             if has_batch(array) and not any(map(has_batch, inputs)):
                 raise ValueError(f"expected other integers than {ANY_BATCH}")
-            sizes = [value.size for value in (*inputs, array) if value is not None]
-            if max(sizes) > MAX_ELEMENTS and node.op not in VIEW_OPS:
-                self._work -= sum(sizes)
-            if self._work < 0:
-                raise ValueError("expected less work to compute large constants")
+            if array.size > MAX_ELEMENTS and not is_view:
+                self._charge(array.size)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             refuse(node, f"expected a foldable constant: {error}")
         return array
+
+    def _charge(self, work: int) -> None:
+        """Counts elements read and written; raises ValueError if they are too many."""
+        self._work -= work
+        if self._work < 0:
+            raise ValueError("expected less work to compute large constants")
 
     def _fold_shape(self, node: Node, values: Mapping[str, Array]) -> Array:
         (name,) = node.inputs

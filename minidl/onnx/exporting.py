@@ -13,7 +13,7 @@ from typing import Any
 
 from minidl.engine.layer_list import from_spec, layer_name, to_spec
 from minidl.engine.state import tensors
-from minidl.layers import Block, Outputs, Parallel, Residual, SqueezeExcite
+from minidl.layers import Bidirectional, Block, Outputs, Parallel, Residual, SqueezeExcite
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, child_path
 from minidl.layers.join import ADD, CONCAT, DIVIDE, MAXIMUM, MINIMUM, MULTIPLY, POWER
@@ -106,7 +106,7 @@ def _write_layer(nodes: list[Node], layer: Layer, path: str, label: str, x: str)
             return WRITE_FUNCTIONS[type(layer)](NodeWriter(nodes, path, layer), x)
         except ValueError as error:
             raise ValueError(f"{label}: {error}") from error
-    if not isinstance(layer, Container) or type(layer) not in (Block, Parallel, Residual, SqueezeExcite):
+    if not isinstance(layer, Container) or type(layer) not in (Bidirectional, Block, Parallel, Residual, SqueezeExcite):
         return write_custom(nodes, layer, path, label, x)
     ends = _write_branches(nodes, layer, path, label, x)
     if isinstance(layer, Block):

@@ -32,7 +32,7 @@ HINTS = {  # by pattern of the operator
         "name the values before it as the model's `outputs`, and compute it yourself"
     ),
     "Fused.*": "export it without the optimizer of onnxruntime, which fuses operators",
-    "GRU|LSTM|RNN": "recurrent layers are not read from files: build the model of minidl.layers, and copy its weights",
+    "GRU|LSTM|RNN": "expected sequences with the batch first (in PyTorch batch_first=True), and constant weights",
     "ConvInteger|MatMulInteger.*|Dynamic.*": (
         "its ranges depend on the examples: quantize statically, with calibration data, or export the net of floats"
     ),

@@ -7,7 +7,10 @@ import math
 import numpy as np
 
 from minidl.layers import (
+    GRU,
+    LSTM,
     ChannelShuffle,
+    Columns,
     Conv1D,
     Conv2D,
     ConvTranspose2D,
@@ -19,6 +22,7 @@ from minidl.layers import (
     Rescale,
     Reshape,
     Scale,
+    SimpleRNN,
 )
 from minidl.layers.base import Layer
 from minidl.onnx.node_reader import LayerWithWeights, broadcast_to_channels
@@ -37,6 +41,11 @@ def fuse_layers(series: list[LayerWithWeights], channels: int) -> list[LayerWith
         case [Reshape(shape=(groups, per_group, *rest)), Permute(axes=(1, 0, *others)), Reshape(shape=shape)]:
             same = tuple(shape) == in_shape == (groups * per_group, *rest)
             return [LayerWithWeights(ChannelShuffle(groups))] if same and others == sorted(others) else None
+        case [SimpleRNN() | LSTM() | GRU() as layer, Columns(axis=1) as one, Flatten()] if layer.return_sequences:
+            steps = range(in_shape[1])
+            is_last = list(steps[one.start : one.stop : one.step]) == [0 if layer.reverse else steps[-1]]
+            last = construct(type(layer), {**layer.config(), "return_sequences": False})
+            return [LayerWithWeights(last, first.weights)] if is_last else None
         case [Reshape() | Flatten(), Flatten() | Reshape() as second]:
             target = (math.prod(in_shape),) if isinstance(second, Flatten) else tuple(second.shape)
             return [] if target == in_shape else series[1:]

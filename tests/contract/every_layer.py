@@ -8,8 +8,6 @@ FAMILIES = sorted({path.stem for path in Path(__file__).parent.glob("*.py")} - O
 DRAWS = {name: draw for family in FAMILIES for name, draw in import_module(f"contract.{family}").DRAWS.items()}
 
 RECURRENT = {"Bidirectional", "GRU", "LSTM", "SimpleRNN"}
-# Layers that exported ONNX files cannot have.
-NOT_IN_ONNX_FILES = RECURRENT
 # Layers that alone are computed in tiles, also for few examples; the tests hold all others to the blocked layout.
 PREDICTED_IN_TILES = RECURRENT | {
     "GroupNorm",

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from contract import every_layer
+from contract.every_layer import DRAWS
 
 from minidl import Sequential, layers
 from minidl.layers import (
@@ -29,7 +29,6 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 import models
 
 DTYPES = ("float32", "float64")
-DRAWS = {name: draw for name, draw in every_layer.DRAWS.items() if name not in every_layer.NOT_IN_ONNX_FILES}
 
 
 def draw_model(name, index, dtype="float32"):

@@ -245,5 +245,5 @@ def test_large_folded_constants_are_refused():
     g = graph(*nodes, tensors={"k": np.ones(2, "i8")})
     for node in g.nodes:
         node.attributes = {"axis": 0} if node.op == "Concat" else {}
-    with pytest.raises(ValueError, match=r"node 'n1\d' \(Concat\): .*at most 4096 elements"):
+    with pytest.raises(ValueError, match=r"node 'n1\d' \(Concat\): .*less work to compute large constants"):
         build_model(g, None)

@@ -147,7 +147,7 @@ def test_all_foldable_operators_have_a_case():
     ("Constant", [], {"value_string": "a"}, "expected numbers, got value_string"),
     ("ConstantOfShape", [integers(-1)], {}, "expected a shape of at most 4096 elements"),
     ("ConstantOfShape", [integers(64, 65)], {}, "expected a shape of at most 4096 elements"),
-    ("Concat", [np.ones(4097)], {"axis": 0}, "at most 4096 elements"),
+    ("Gather", [np.ones((2, 4000)), integers(0, 1, 0)], {}, "at most 4096 elements in a folded constant, got 12000"),
     ("Gather", [ROW, integers(3)], {}, "out of bounds"),
     ("Reshape", [MATRIX, integers(5, -1)], {}, "cannot reshape"),
     ("Transpose", [MATRIX], {"perm": [-1, 0]}, "expected a permutation of 2 axes, got [-1, 0]"),
@@ -194,6 +194,14 @@ def test_the_work_for_large_constants_is_limited():
     assert Constants(graph_of(chain(21), a00=np.ones(5000)))["a21"][0] == 22
     with pytest.raises(ValueError, match=r"node 'n' \(Add\): .* expected less work to compute large constants"):
         Constants(graph_of(chain(22), a00=np.ones(5000)))["a22"]
+
+
+def test_a_concat_of_large_constants_is_work_before_it_is_computed():
+    (joined,) = nodes = [Node("Concat", "n", ["a"] * 32, ["b"], {"axis": 0})]
+    assert Constants(graph_of(nodes, a=np.ones(5000)))["b"].shape == (160_000,)
+    joined.inputs *= 4000
+    with pytest.raises(ValueError, match=r"node 'n' \(Concat\): .* expected less work to compute large constants"):
+        Constants(graph_of(nodes, a=np.ones(5000)))["b"]
 
 
 def test_values_of_constant_nodes_are_those_of_the_file():

@@ -119,7 +119,7 @@ def test_an_input_that_is_no_tensor(tmp_path):
 
 @pytest.mark.parametrize(("op", "hint"), [
     ("If", "it runs graphs: export for fixed shapes"),
-    ("LSTM", "recurrent layers are not read from files"),
+    ("LSTM", "expected sequences with the batch first"),
     ("ConvInteger", "its ranges depend on the examples: quantize statically"),
 ])  # fmt: skip
 def test_what_to_do(op, hint, tmp_path):

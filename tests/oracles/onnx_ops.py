@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from oracles.onnx_recurrent import recurrent
 
 from minidl import Sequential, Trainer, layers
 from minidl.losses import softmax_cross_entropy
@@ -445,12 +446,14 @@ OPS: dict[str, Callable[[Node], Arrays]] = {
     "Flatten": flatten,
     "Gelu": activation(lambda node: [layers.GELU(node("approximate", "none"))]),
     "Gemm": gemm,
+    "GRU": recurrent,
     "GlobalAveragePool": global_pool(layers.GlobalAvgPool2D),
     "GlobalMaxPool": global_pool(layers.GlobalMaxPool2D),
     "GroupNormalization": group_norm,
     "HardSigmoid": activation(lambda node: [layers.HardSigmoid(node("alpha", 0.2), node("beta", 0.5))]),
     "HardSwish": activation(lambda node: [layers.Hardswish()]),
     "InstanceNormalization": instance_norm,
+    "LSTM": recurrent,
     "LayerNormalization": layer_norm,
     "LeakyRelu": activation(lambda node: [layers.LeakyReLU(node("alpha", 0.01))]),
     "LogSoftmax": over_axis(layers.LogSoftmax),
@@ -461,6 +464,7 @@ OPS: dict[str, Callable[[Node], Arrays]] = {
     "Neg": activation(lambda node: [layers.Rescale(-1.0)]),
     "PRelu": prelu,
     "Pad": pad,
+    "RNN": recurrent,
     "RMSNormalization": rms_norm,
     "Relu": activation(lambda node: [layers.ReLU()]),
     "Reshape": reshape,

@@ -214,7 +214,9 @@ def _from_attribute(onnx: Any, attribute: Any) -> Any:
         return value.decode(errors="replace")
     if attribute.type == types.FLOATS:
         return [shortest_float(np.float32(dim)) for dim in value]
-    if attribute.type in (types.INTS, types.STRINGS):
+    if attribute.type == types.STRINGS:
+        return [text.decode(errors="replace") for text in value]
+    if attribute.type == types.INTS:
         return list(value)
     return value if attribute.type == types.INT else None
 

@@ -19,6 +19,7 @@ from minidl.onnx.operators import (
     integers,
     norms,
     pools,
+    recurrent,
     reductions,
     shapes,
     softmax,
@@ -27,12 +28,14 @@ from minidl.onnx.passes.activation_patterns import ACTIVATION
 from minidl.onnx.passes.gathers import CHANNEL_STEPS, LOOKUP, STRIDED_VIEW
 from minidl.onnx.passes.norm_patterns import CHANNEL_NORM
 from minidl.onnx.passes.quantization import FAKE_QUANTIZE
+from minidl.onnx.passes.recurrent import RECURRENT
 from minidl.onnx.passes.splits import SPLIT_PART
 from minidl.onnx.passes.tensordots import TENSORDOT
+from minidl.onnx.passes.transposes import MERGED_AXES
 
 FAMILIES = (
     activations, convolutions, dense, norms, arithmetic, pools, shapes, channels, embedding, softmax, reductions,
-    integers,
+    recurrent, integers,
 )  # fmt: skip
 
 WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
@@ -47,6 +50,8 @@ REWRITTEN_READ_FUNCTIONS: dict[str, ReadFunction] = {
     CHANNEL_STEPS: channels.read_channel_steps,
     FAKE_QUANTIZE: activations.read_fake_quantize,
     LOOKUP: embedding.read_lookup,
+    MERGED_AXES: shapes.read_merged_axes,
+    RECURRENT: recurrent.read_recurrent,
     SPLIT_PART: channels.read_split_part,
     STRIDED_VIEW: channels.read_strided_view,
     TENSORDOT: convolutions.read_tensordot,

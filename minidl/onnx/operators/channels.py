@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from minidl.layers import ChannelShuffle, Columns, Permute, PixelShuffle, PixelUnshuffle
+from minidl.layers import ChannelShuffle, Columns, Flatten, Permute, PixelShuffle, PixelUnshuffle, Reshape
 from minidl.layers.base import Layer
 from minidl.onnx.graph import ANY_BATCH
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
@@ -78,6 +78,25 @@ def read_split_part(reader: NodeReader) -> list[LayerWithWeights]:
     if whole != size or not 0 <= start < stop <= size:
         reader.refuse(f"expected a part of {size}, got {start} to {stop} of {whole}")
     return make_columns(reader, axis, start, stop)
+
+
+def read_gather(reader: NodeReader) -> list[LayerWithWeights]:
+    """Reads one element of an axis after the batch; refuses what `expect_float_indices` has not made a lookup."""
+    axis = reader.normalize_axis(reader.attribute("axis", 0))
+    index = reader.constant(1) if axis and reader.x == 0 else np.empty(0)
+    if index.size != 1 or index.ndim > 1 or index.dtype.kind != "i":
+        expected = (
+            "expected one element of an axis after the batch, or rows at elements of the graph's input, as indices"
+        )
+        reader.refuse(f"{expected}, got others, of axis {axis}")
+    size, place = reader.shape[axis - 1], int(index.reshape(()))
+    if not -size <= place < size:
+        reader.refuse(f"expected an index from {-size} to {size - 1} for axis {axis}, got {place}")
+    rest = (*reader.shape[: axis - 1], *index.shape, *reader.shape[axis:])
+    if not rest:
+        reader.refuse(f"expected examples of some axes, got one element of {reader.shape}")
+    layers = make_columns(reader, axis, place % size, place % size + 1)
+    return layers if index.ndim else [*layers, LayerWithWeights(Flatten() if len(rest) == 1 else Reshape(rest))]
 
 
 def write_permute(writer: NodeWriter, x: str) -> str:
@@ -174,6 +193,7 @@ WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
 }
 READ_FUNCTIONS: dict[str, ReadFunction] = {
     "DepthToSpace": read_depth_to_space,
+    "Gather": read_gather,
     "Slice": read_slice,
     "SpaceToDepth": read_space_to_depth,
     "Transpose": read_transpose,

@@ -41,12 +41,6 @@ def write_piecewise_linear_encoding(writer: NodeWriter, x: str) -> str:
     return writer.add_node("Where", writer.add_node("IsNaN", columns), writer.add_constant("of_nan", ~is_bin), place)
 
 
-def read_gather(reader: NodeReader) -> list[LayerWithWeights]:
-    """Refuses what `expect_float_indices` has not made a lookup."""
-    reader.expect_attribute("axis", 0)
-    reader.refuse("expected rows at elements of the graph's input, as indices, got others")
-
-
 def read_lookup(reader: NodeReader) -> list[LayerWithWeights]:
     """Reads rows of a matrix at indices of the example, which are floats."""
     weight = reader.weight(0, None, None)
@@ -58,4 +52,4 @@ WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     OneHot: write_one_hot,
     PiecewiseLinearEncoding: write_piecewise_linear_encoding,
 }
-READ_FUNCTIONS: dict[str, ReadFunction] = {"Gather": read_gather}
+READ_FUNCTIONS: dict[str, ReadFunction] = {}

@@ -59,6 +59,13 @@ def read_reshape(reader: NodeReader) -> list[LayerWithWeights]:
     return reshape_to(reader, tuple(rest))
 
 
+def read_merged_axes(reader: NodeReader) -> list[LayerWithWeights]:
+    axis = reader.attribute("axis", 1)
+    return reshape_to(
+        reader, (*reader.shape[: axis - 1], reader.shape[axis - 1] * reader.shape[axis], *reader.shape[axis + 1 :])
+    )
+
+
 def _holds(shape: list[int], size_of_example: int) -> bool:
     return len(shape) > 0 and min(shape) > 0 and math.prod(shape) == size_of_example
 

@@ -23,6 +23,7 @@ from minidl.onnx.passes.norm_patterns import merge_layer_norms
 from minidl.onnx.passes.old_opsets import read_old_opsets
 from minidl.onnx.passes.pool_pads import merge_pads_of_pools
 from minidl.onnx.passes.quantization import remove_quantization
+from minidl.onnx.passes.recurrent import expand_recurrent
 from minidl.onnx.passes.splits import expand_splits
 from minidl.onnx.passes.tensordots import merge_tensordots, unmerge_tensordots
 from minidl.onnx.passes.transposes import move_transposes
@@ -31,6 +32,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     add_batch_axis,
     remove_input_cast,
     expand_splits,
+    expand_recurrent,
     merge_one_hot_products,
     expect_float_indices,
     merge_layer_norms,

@@ -20,6 +20,8 @@ from minidl.onnx.passes.splits import SPLIT_PART
 from minidl.onnx.passes.tensordots import TENSORDOT, is_over_last_axis
 from minidl.utils.arrays import Array
 
+MERGED_AXES = "MergedAxes"  # of the domain REWRITTEN: a Reshape that makes one of `axis` and the next one
+
 Axes = tuple[int, ...]  # of a Transpose: for each axis of its output, the axis of its input; batch included
 
 ELEMENTWISE = {
@@ -42,7 +44,10 @@ ELEMENTWISE = {
 }
 ARITHMETIC = {"Add", "Div", "Max", "Mean", "Min", "Mul", "PRelu", "Sub", "Sum"}
 FIRST = {*ELEMENTWISE, *ARITHMETIC, "Pad"}  # what may come before the first Transpose of a channels-last model
-REDUCTIONS = {f"Reduce{what}" for what in ("L1", "L2", "LogSum", "Max", "Mean", "Min", "Sum", "SumSquare")}
+REDUCTIONS = {
+    "Squeeze",
+    *(f"Reduce{what}" for what in ("L1", "L2", "LogSum", "Max", "Mean", "Min", "Sum", "SumSquare")),
+}
 
 
 def move_transposes(graph: Graph) -> Graph:
@@ -192,6 +197,7 @@ class _Mover:
         return {
             "LayerNormalization": self._layer_norm, CHANNEL_NORM: self._layer_norm, "MatMul": self._matmul,
             TENSORDOT: self._tensordot, "Shape": self._shape, "Slice": self._slice, "Pad": self._pad,
+            "Gather": self._gather, "Reshape": self._merge,
         }.get(node.op)  # fmt: skip
 
     def _arithmetic(self, node: Node, axes: Axes) -> tuple[Node, Axes] | None:
@@ -224,7 +230,7 @@ class _Mover:
         return replace(node, attributes={**node.attributes, "axis": axes[axis]}), axes
 
     def _reduction(self, node: Node, axes: Axes) -> tuple[Node, Axes] | None:
-        by_input = self.graph.opset >= (13 if node.op == "ReduceSum" else 18)
+        by_input = self.graph.opset >= (13 if node.op in ("ReduceSum", "Squeeze") else 18)
         given = self._ints(node, 1) if by_input else node.attributes.get("axes")
         if not given or not all(-len(axes) <= axis < len(axes) for axis in given):
             return None
@@ -235,7 +241,7 @@ class _Mover:
             inputs = [*inputs, self._constant(np.array(reduced, "int64"))]
         else:
             attributes["axes"] = reduced
-        if not node.attributes.get("keepdims", 1):
+        if not node.attributes.get("keepdims", node.op != "Squeeze"):
             kept = [axis for axis in axes if axis not in reduced]
             axes = tuple(sorted(kept).index(axis) for axis in kept)
         return replace(node, inputs=inputs, attributes=attributes), axes
@@ -271,6 +277,27 @@ class _Mover:
             return None
         sizes = self._computed("Shape", node.inputs)
         return Node("Gather", node.name, [sizes, self._constant(np.array(axes, "int64"))], node.outputs), (0,)
+
+    def _gather(self, node: Node, axes: Axes) -> tuple[Node, Axes] | None:
+        """An element of an axis, which is gone, or several."""
+        index, axis = self.constants.find(node.inputs[1]), node.attributes.get("axis", 0)
+        if index is None or index.ndim > 1 or not -len(axes) <= axis < len(axes):
+            return None
+        moved = replace(node, attributes={"axis": axes[axis]})
+        return moved, axes if index.ndim else tuple(i - (i > axes[axis]) for i in axes if i != axes[axis])
+
+    def _merge(self, node: Node, axes: Axes) -> tuple[Node, Axes] | None:
+        """A Reshape that merges the last two axes, which are neighbours: directions and units of a recurrent layer."""
+        *kept, first, second = axes
+        if (
+            self._ints(node, 1) != [*[0] * len(kept), -1]
+            or second != first + 1
+            or first == 0
+            or node.attributes.get("allowzero")
+        ):
+            return None
+        moved = node.rewritten(MERGED_AXES, inputs=node.inputs[:1], attributes={"axis": first})
+        return moved, tuple(axis - (axis > first) for axis in (*kept, first))
 
     def _slice(self, node: Node, axes: Axes) -> tuple[Node, Axes] | None:
         given = self._ints(node, 3)

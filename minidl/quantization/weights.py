@@ -28,8 +28,7 @@ def quantize_product(node: Product, made: Quantization, out_scale: float, mean: 
     rounded weights times this mean is subtracted from the bias, so that outputs keep their means.
 
     A scale is larger than the largest weight needs where bias and products would not fit 32 bits; weights of 0 have
-    that of the bias. Given integers are taken as they
-    are, of which weights may have 9 bits: see `split`.
+    that of the bias. Given integers are taken as they are, of which weights may have 9 bits: see `split`.
     """
     weight, bias = node.weight, node.bias
     if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
